@@ -36,7 +36,7 @@ from dbanon.data.chunks import bytes_per_record
 from dbanon.data.partition import Partition
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
-from dbanon.methods.forecast import ATTRIBUTES, RECORDS, Power, Shape
+from dbanon.methods.forecast import ATTRIBUTES, RECORDS, PowerLaw, Shape
 from dbanon.partitioning.forecast import forecast
 
 K, LIMIT, GROWTH = 5, 240.0, 1.4
@@ -223,7 +223,7 @@ def _recoding(case: Case, method: str) -> str | None:
 
 
 def _fits(measurements: Mapping[Case, Measurement | None]) -> Iterator[list[object]]:
-    """Fit the constants of ``Power`` for each method and refinement, on numeric and mixed data."""
+    """Fit ``PowerLaw`` for each method and refinement, on numeric and mixed data."""
     cases_of_curve: dict[tuple[str, str], list[tuple[Case, float, float]]] = {}
     for case, measurement in measurements.items():
         method, _, refine = case.curve.partition("+")
@@ -250,14 +250,14 @@ def _fit(
     kinds: Sequence[Sequence[str]],
     both: bool,
     different: float,
-) -> tuple[Power, float]:
+) -> tuple[PowerLaw, float]:
     """Least squares of logarithms, and the worst factor; exponents of constant features are 1.
 
     Parameters
     ----------
     kinds : groups of attribute kinds that share a constant.
     both : whether to include an interaction of attributes and records.
-    different : see ``Power``.
+    different : see ``PowerLaw``.
     """
     shapes = [case.shape for case, *_ in cases]
     logs = np.log([seconds for _, seconds, _ in cases])
@@ -286,7 +286,7 @@ def _fit(
             kind: exponents_by_name[group[0]] for kind in group if group[0] in exponents_by_name
         }
     rounded = {name: round(float(value), 2) for name, value in exponents_by_name.items()}
-    power = Power(float(f"{np.exp(level):.2g}"), **rounded, different=different)
+    power = PowerLaw(float(f"{np.exp(level):.2g}"), **rounded, different=different)
     ratios = [
         power.seconds_of(case.n, case.shape, share) / seconds for case, seconds, share in cases
     ]

@@ -73,7 +73,7 @@ def dominated(found: Points) -> list[str]:
     return told
 
 
-def bend(points: list[tuple[int, float, float, float]]) -> int:
+def knee_index(points: list[tuple[int, float, float, float]]) -> int:
     """The k farthest below the chord of the curve, both axes scaled to 0 to 1."""
     losses, risks = [p[1] for p in points], [p[2] for p in points]
     scaled = [
@@ -165,7 +165,7 @@ def main() -> None:
         for k, loss, linkage, highest in points:
             print(f"{name:<12} {k:>2}  {loss:.4f}        {linkage:.4f}      {highest:.4f}")
     for name, points in found.items():
-        print(f"bend of {name}: k = {bend(points)}")
+        print(f"bend of {name}: k = {knee_index(points)}")
     print("\n".join(dominated(found)))
     if given.picture is not None:
         given.picture.write_text(drawn(found), encoding="utf-8")

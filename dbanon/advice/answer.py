@@ -18,7 +18,7 @@ from dbanon.advice.roles import (
     UNDECIDED,
     RoleProposal,
 )
-from dbanon.advice.singling import SetOfColumns, Singling
+from dbanon.advice.singling import SetOfColumns, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
 from dbanon.data.words import WithCard, json_text
 from dbanon.errors import counted
@@ -172,7 +172,7 @@ class Advice(NotebookPlot, WithCard):
     columns: tuple[ColumnAdvice, ...]
     quasi_identifiers: tuple[str, ...]
     proposed: bool
-    singling: Singling
+    singling: UniqueColumnSets
     sweep: Sweep
     recommendation: Recommendation | None
     start: Mapping[str, Any]

@@ -40,7 +40,7 @@ _KINDS = frozenset({Kind.INTEGER, Kind.CATEGORY, Kind.DECIMAL, Kind.FLOAT})
 
 
 @dataclass(frozen=True)
-class WithinPerson:
+class ConstancyWithinPerson:
     """How often an attribute is constant within the values of a candidate identifier.
 
     Parameters
@@ -84,7 +84,7 @@ def constant_within(attributes: Iterable[Attribute]) -> dict[str, str]:
     return columns
 
 
-def suspects(attributes: Sequence[Attribute]) -> tuple[str, ...]:
+def candidate_identifiers(attributes: Sequence[Attribute]) -> tuple[str, ...]:
     """Candidates for person identifiers, by type and name.
 
     If no column has birth dates or sexes, the name must name a person. If the name names no number,
@@ -134,7 +134,7 @@ def many_values(column: ColumnProfile) -> bool:
     return several
 
 
-def looks_like_person(name: str, findings: Sequence[WithinPerson]) -> str:
+def looks_like_person(name: str, findings: Sequence[ConstancyWithinPerson]) -> str:
     """The reason to take a column of many values for a person identifier; empty if it is none.
 
     The name suffices, unless birth date or sex vary within a value. Otherwise the values decide: if
@@ -153,7 +153,7 @@ def looks_like_person(name: str, findings: Sequence[WithinPerson]) -> str:
 
 def constancy_within(
     counts: Iterable[Sequence[int]], constant: Mapping[str, str], agree: Mapping[str, float]
-) -> list[WithinPerson]:
+) -> list[ConstancyWithinPerson]:
     """Evaluate counts of attributes within the values of a candidate column.
 
     Parameters
@@ -167,7 +167,7 @@ def constancy_within(
     for index, (name, attribute) in enumerate(constant.items()):
         value_counts = [(row[2 * index], row[2 * index + 1]) for row in rows if row[2 * index] > 1]
         results.append(
-            WithinPerson(
+            ConstancyWithinPerson(
                 attribute,
                 len(value_counts),
                 sum(different == 1 for _, different in value_counts),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbanon.advice.profile import Count
 
 
-def bend(risks: Sequence[float], losses: Sequence[float]) -> int:
+def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
     """The index of the knee of a curve of releases, ordered by k.
 
     Both axes are scaled to 0 to 1. The knee is the point farthest below the chord from the first to
@@ -55,7 +55,7 @@ def frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int]:
 
 
 # The range of k for knees; only knees over the same range are comparable.
-BENDS = range(3, 11)
+KNEES = range(3, 11)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def recommend(
     with at most the same risk, if it has less loss.
     """
     if max_risk is None and max_loss is None:
-        return _by_bend(points)
+        return _choose_by_knee(points)
     eligible = [
         point
         for point in points
@@ -198,7 +198,7 @@ def next_refinement(
     so_far = recommend(points, max_risk, max_loss)
     best = (np.inf, np.inf) if so_far is None else (so_far.point.loss, so_far.point.risk)
     if max_risk is None and max_loss is None:
-        max_risk = bend_point([point for point in points if point.curve == points[0].curve]).risk
+        max_risk = knee_point([point for point in points if point.curve == points[0].curve]).risk
     limits = [np.inf if limit is None else _OFF * limit for limit in (max_loss, max_risk)]
     target = 0 if max_risk is not None else 1
     for usual in _USUAL:
@@ -231,15 +231,15 @@ def _foreseen(
     return plain[k].loss * loss, plain[k].risk * risk
 
 
-def bend_point(curve: Sequence[Point]) -> Point:
+def knee_point(curve: Sequence[Point]) -> Point:
     """The knee of a curve over k = 3 to 10, or over all k if fewer than three are in this range."""
     points = _comparable_points(curve)
-    return points[bend([p.risk for p in points], [p.loss for p in points])]
+    return points[knee_index([p.risk for p in points], [p.loss for p in points])]
 
 
 def _comparable_points(curve: Sequence[Point]) -> list[Point]:
     ordered = sorted(curve, key=lambda point: point.k)
-    inside = [point for point in ordered if point.k in BENDS]
+    inside = [point for point in ordered if point.k in KNEES]
     return inside if len(inside) >= 3 else ordered
 
 
@@ -251,7 +251,7 @@ def _next(curve: Sequence[Point]) -> Point:
     return points[order[1]]
 
 
-def _by_bend(points: Sequence[Point]) -> Recommendation:
+def _choose_by_knee(points: Sequence[Point]) -> Recommendation:
     curves: dict[str, list[Point]] = {}
     for point in points:
         curves.setdefault(point.curve, []).append(point)
@@ -259,7 +259,7 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
     k_range = [point.k for point in _comparable_points(curves[first])]
     # Knees are comparable over the same k only; the time limit may have skipped some of a curve.
     bends = {
-        name: bend_point(curve)
+        name: knee_point(curve)
         for name, curve in curves.items()
         if [point.k for point in _comparable_points(curve)] == k_range
     }
@@ -282,6 +282,6 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
         others = others or [p for p in points if p is not recommended]
         runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
     note = "the knee depends on the range of k that is tried"
-    if len(k_range) != len(BENDS) or k_range[0] != BENDS[0]:
-        note += f"; the usual range, k = {BENDS[0]}..{BENDS[-1]}, was not tried completely"
+    if len(k_range) != len(KNEES) or k_range[0] != KNEES[0]:
+        note += f"; the usual range, k = {KNEES[0]}..{KNEES[-1]}, was not tried completely"
     return Recommendation(recommended, rule, runner_up, {n: p.k for n, p in bends.items()}, note)

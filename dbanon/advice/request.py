@@ -154,6 +154,6 @@ def are_numbers(attributes: Iterable[Attribute], trees: Container[str] = ()) -> 
     )
 
 
-def usual_methods(numbers: bool) -> tuple[str, ...]:
+def default_methods(numbers: bool) -> tuple[str, ...]:
     """The methods to try by default; the recommendation starts from the first."""
     return OF_NUMBERS if numbers else OF_CATEGORIES

@@ -62,7 +62,7 @@ class SetOfColumns:
 
 
 @dataclass(frozen=True)
-class Singling:
+class UniqueColumnSets:
     """The sets of columns that make rows unique.
 
     Parameters
@@ -120,7 +120,7 @@ def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -
 
 def singling(
     columns: Sequence[str], sizes: Sizes, small: int, most_sets: int = MOST_SETS
-) -> Singling:
+) -> UniqueColumnSets:
     """Find the sets of these columns that make rows unique.
 
     Parameters
@@ -141,7 +141,7 @@ def singling(
     for width in range(1, min(MOST_COLUMNS, len(columns)) + 1):
         level = []
         for names in combinations(columns, width):
-            if not _all_in(growing, names):
+            if not _has_all_subsets(growing, names):
                 continue
             if len(described) == most_sets:
                 is_cut = True
@@ -150,7 +150,7 @@ def singling(
             level.append(column_set)
         growing = {f.columns for f in level if f.unique.count <= ENOUGH * f.unique.of}
     ordered = sorted(described.values(), key=lambda f: (-f.unique.count, len(f.columns), f.columns))
-    return Singling(chosen, without, tuple(ordered), is_cut, small)
+    return UniqueColumnSets(chosen, without, tuple(ordered), is_cut, small)
 
 
 def sizes_of(microdata: Microdata) -> Sizes:
@@ -215,6 +215,6 @@ def _codes(microdata: Microdata, name: str) -> NDArray[np.int64]:
     return codes if valid is None else np.where(valid, codes, 0)
 
 
-def _all_in(growing: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
+def _has_all_subsets(growing: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
     """True if every subset with one column less may be extended."""
     return all(names[:at] + names[at + 1 :] in growing for at in range(len(names)))

@@ -42,7 +42,7 @@ from dbanon.bounds import classes
 from dbanon.bounds.classes import SLACK, relative_error, round_down, round_up
 from dbanon.bounds.fitting import fitted_prices
 from dbanon.bounds.program import NEAR_ENOUGH, Program, has_solver
-from dbanon.bounds.tolls import Tolls, no_tolls
+from dbanon.bounds.tolls import SubsetRowDuals, no_duals
 from dbanon.data.partition import Partition
 from dbanon.data.words import WithCard, both_keys
 from dbanon.kernels import Neighbours
@@ -163,7 +163,7 @@ class Certificate(WithCard):
     method: str
     complete: bool
     prices: Floats
-    tolls: Tolls
+    tolls: SubsetRowDuals
     simple: float
     seconds: float
 
@@ -224,7 +224,7 @@ def certificate(
     started, ends = time.process_time(), time.monotonic() + seconds
     prices = neighbour_prices(points, k, tick)
     simple, method, complete = prices, "neighbours", True
-    tolls = no_tolls()
+    tolls = no_duals()
     if has_solver() and len(points) <= MOST_RECORDS and simple.any():
         candidate, complete = pair_prices(points, k, ends, tick)
         if math.fsum(candidate) > math.fsum(prices):
@@ -248,7 +248,7 @@ def certificate(
         method=method,
         complete=complete,
         prices=shares[0],
-        tolls=Tolls(tolls.triples, toll_shares),
+        tolls=SubsetRowDuals(tolls.triples, toll_shares),
         simple=_sum(shares[1]),
         seconds=time.process_time() - started,
     )

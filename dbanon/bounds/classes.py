@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds.program import NEAR_ENOUGH, Program
-from dbanon.bounds.tolls import MOST, SIZE, Tolls, TripleSearch, no_tolls, overused_triples
+from dbanon.bounds.tolls import MOST, SIZE, SubsetRowDuals, TripleSearch, no_duals, violated_triples
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
@@ -62,7 +62,7 @@ class Pool:
 
     def __init__(self, points: Floats) -> None:
         self.program = Program(len(points), 1.0, 1.0)
-        self.triples = no_tolls().triples
+        self.triples = no_duals().triples
         self._points = points
         self._classes: list[tuple[int, ...]] = []
         self._class_keys: set[tuple[int, ...]] = set()
@@ -91,7 +91,7 @@ class Pool:
         """Add subset-row cuts that the last solution violates; returns their number."""
         if len(self._triples) * len(self._points) >= MOST:
             return 0
-        new_triples = overused_triples(self._classes, self.program.column_use(), self._triples)
+        new_triples = violated_triples(self._classes, self.program.column_use(), self._triples)
         if not new_triples:
             return 0
         columns: dict[tuple[int, ...], list[int]] = {triple: [] for triple in new_triples}
@@ -148,7 +148,7 @@ def class_prices(
     prices: Floats,
     ends: float,
     tick: Tick,
-) -> tuple[Floats, Tolls, bool]:
+) -> tuple[Floats, SubsetRowDuals, bool]:
     """Prices, float64 (n,), tolls, and whether they are optimal within the tolerance.
 
     Parameters
@@ -199,9 +199,9 @@ class _Search:
         self._effort = _EFFORT
 
     @property
-    def best(self) -> tuple[Floats, Tolls]:
+    def best(self) -> tuple[Floats, SubsetRowDuals]:
         """Prices and tolls of the best certificate so far."""
-        return self._prices, Tolls(self.pool.triples[: len(self._tolls)], self._tolls)
+        return self._prices, SubsetRowDuals(self.pool.triples[: len(self._tolls)], self._tolls)
 
     def price(self, duals: Floats, value: float, ends: float) -> bool:
         """Add classes that cost less than their prices; False if no progress is possible."""
@@ -209,7 +209,7 @@ class _Search:
         prices = (self._prices + duals[:n]) / 2
         triple_duals = np.maximum(-duals[n:], 0.0)
         triple_duals[: len(self._tolls)] += self._tolls
-        tolls = Tolls(self.pool.triples, triple_duals / 2)
+        tolls = SubsetRowDuals(self.pool.triples, triple_duals / 2)
         threshold = -_THRESHOLD * abs(value) / n
         kernel = Pricing(
             self._points,

@@ -29,12 +29,12 @@ def _silent_solver() -> Any:
 
     highs: Any = highspy.Highs
 
-    class SilentHighs(highs):  # type: ignore[misc]
+    class QuietHighs(highs):  # type: ignore[misc]
         def enableCallbacks(self) -> None:  # noqa: N802
             self.setOptionValue("output_flag", False)
             super().enableCallbacks()
 
-    return SilentHighs
+    return QuietHighs
 
 
 def has_solver() -> bool:

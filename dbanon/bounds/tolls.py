@@ -41,7 +41,7 @@ _LEAST_USE = 1e-9
 
 
 @dataclass(frozen=True)
-class Tolls:
+class SubsetRowDuals:
     """Triples, and the toll that a class with two or three of their records pays.
 
     Parameters
@@ -53,10 +53,10 @@ class Tolls:
     triples: Triples
     tolls: Floats
 
-    def charged(self) -> Tolls:
+    def charged(self) -> SubsetRowDuals:
         """The positive tolls."""
         positive = self.tolls > 0
-        return Tolls(self.triples[positive], self.tolls[positive])
+        return SubsetRowDuals(self.triples[positive], self.tolls[positive])
 
     def pairs(self) -> tuple[Triples, Floats]:
         """The pairs of the triples, int32 (3 c, 2), and the toll of each, float64 (3 c,)."""
@@ -86,9 +86,9 @@ class Tolls:
         return paid
 
 
-def no_tolls() -> Tolls:
+def no_duals() -> SubsetRowDuals:
     """An empty set of tolls."""
-    return Tolls(np.zeros((0, SIZE), np.int32), np.zeros(0))
+    return SubsetRowDuals(np.zeros((0, SIZE), np.int32), np.zeros(0))
 
 
 def _codes(groups: Ints, n: int) -> Ints:
@@ -98,7 +98,7 @@ def _codes(groups: Ints, n: int) -> Ints:
     return codes
 
 
-def overused_triples(
+def violated_triples(
     classes: list[tuple[int, ...]], uses: Floats, existing: set[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
     """Triples whose subset-row cut the solution violates, the most violated first.
@@ -151,7 +151,7 @@ class TripleSearch:
         self._distance_cache: dict[tuple[int, ...], Floats] = {}
 
     def find_violations(
-        self, prices: Floats, tolls: Tolls, error: float
+        self, prices: Floats, tolls: SubsetRowDuals, error: float
     ) -> tuple[Floats, list[tuple[int, ...]]]:
         """Least reduced costs by seed, at most 0, float64 (n,), and the classes below 0.
 
@@ -173,7 +173,7 @@ class TripleSearch:
             cheap += [tuple(sorted(map(int, row))) for row in classes[below]]
         return least, cheap
 
-    def _candidates(self, prices: Floats, tolls: Tolls, error: float) -> list[Ints]:
+    def _candidates(self, prices: Floats, tolls: SubsetRowDuals, error: float) -> list[Ints]:
         """Classes of 3, 4 and 5 records that may violate their prices, each int64 (m, size)."""
         n = len(prices)
         fours, fives = [np.zeros((0, 4), np.int64)], [np.zeros((0, 5), np.int64)]

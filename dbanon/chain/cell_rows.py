@@ -59,7 +59,7 @@ def hold_unfit(
                 )[0]
             }
             continue
-        value = session.told_apart(retained[index], name)
+        value = session.comparison_value(retained[index], name)
         counts = session.rows(
             f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {now}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
@@ -80,7 +80,7 @@ def hold_unfit(
     return len(cells)
 
 
-def keep_out(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
+def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
     """Exclude newcomers permanently: record them as a cell that was never shown and has left.
 
     Parameters

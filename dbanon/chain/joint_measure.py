@@ -209,7 +209,7 @@ def _release_id(session: Session, release: str) -> str:
     return entries.find_release(session, parse_relation(release)).release_id
 
 
-def _require_one_source(records: Sequence[recorded_report.Recorded]) -> None:
+def _require_one_source(records: Sequence[recorded_report.RecordedRelease]) -> None:
     sources = sorted({record.report.source for record in records})
     if len(sources) > 1:
         raise InvalidParameter(

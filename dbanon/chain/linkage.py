@@ -36,7 +36,7 @@ from dbanon.release.linkage import (
 )
 from dbanon.run.linkage import may_be_group_number
 from dbanon.sessions import recount_statements
-from dbanon.stores.ports import Draft
+from dbanon.stores.ports import PreparedRelease
 
 _NUMBERS = frozenset({Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL})
 # Kinds whose labels are intervals with ends.
@@ -49,7 +49,7 @@ _EXPLAINED = 0.75
 
 
 @dataclass(frozen=True)
-class ShownColumns:
+class DisplayedColumns:
     """The retained columns of one table of a chain, with the cells of their rows.
 
     Parameters
@@ -61,7 +61,7 @@ class ShownColumns:
     """
 
     state: CellState
-    draft: Draft
+    draft: PreparedRelease
     columns: Sequence[tuple[str, str, str]]
     part: int
     bounds_cells: bool
@@ -173,7 +173,7 @@ class ShownColumns:
             f" CROSS JOIN (SELECT avg(x) AS middle FROM {numbers}) AS overall GROUP BY {values})"
             " AS of_values"
         )
-        return _explained(int(n or 0), int(groups), float(between or 0.0), float(total or 0.0))
+        return _strength(int(n or 0), int(groups), float(between or 0.0), float(total or 0.0))
 
     def coding(self, name: str, strengths: Mapping[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
@@ -257,10 +257,10 @@ def _explained_by_codes(counted: Sequence[Sequence[Any]]) -> float:
     of_code = np.bincount(codes, sizes)
     between = np.square(np.bincount(codes, sizes * x)) / of_code
     total = float(sizes @ np.square(x))
-    return _explained(int(sizes.sum()), len(of_code), float(between.sum()), total)
+    return _strength(int(sizes.sum()), len(of_code), float(between.sum()), total)
 
 
-def _explained(n: int, groups: int, between: float, total: float) -> float:
+def _strength(n: int, groups: int, between: float, total: float) -> float:
     """Explained variance as a strength: 0 at chance, 0.5 at ``_EXPLAINED``, 1 if complete.
 
     Parameters

@@ -166,7 +166,7 @@ def create(
             hint="Name a new file for the key (key_out). To follow a closed chain, name the chain"
             " (new_chain_from) and its key instead.",
         )
-    if not store.lasting:
+    if not store.is_persistent:
         raise InvalidParameter(
             "A chain keeps its state in a database, not in a file.",
             hint="Name the database that its releases go to, and the file as `source`.",

@@ -148,7 +148,7 @@ class CellState:
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def decide(self, whole_cells: str, batches: bool, n_staged: int = 0) -> None:
+    def decide(self, sealed_cells: str, batches: bool, n_staged: int = 0) -> None:
         """Stage the state of each cell, by who is present, and whether its rows are unchanged.
 
         Parameters
@@ -165,7 +165,7 @@ class CellState:
         if rules.changes == SHOW and batches:
             # If fewer than k could leave, frozen and new rows together would reveal who left.
             cases.append(f"WHEN {left} >= {k} AND c.present >= {k} AND w.cell IS NULL THEN 'live'")
-            joined = f" LEFT JOIN ({whole_cells}) AS w ON w.cell = c.cell"
+            joined = f" LEFT JOIN ({sealed_cells}) AS w ON w.cell = c.cell"
         if rules.departures == WITHDRAW:
             cases.append("WHEN c.present < c.members THEN 'withdrawn'")
         if rules.withdraw_above is not None:
@@ -205,14 +205,14 @@ class CellState:
             " ON p.cell = m.cell"
         )
 
-    def verdicts(self, whole_cells: str, batches: bool) -> dict[str, int]:
+    def verdicts(self, sealed_cells: str, batches: bool) -> dict[str, int]:
         """Count the displayed cells by the state that ``decide`` would give them.
 
         Stages what ``decide`` stages and writes nothing.
         """
         if self.chain.definition is None:
             return {}
-        self.decide(whole_cells, batches)
+        self.decide(sealed_cells, batches)
         counts = dict(
             self.session.rows(f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state")
         )

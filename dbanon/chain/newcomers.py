@@ -15,7 +15,7 @@ from dbanon.chain.quality import GOOD, class_losses, typical_loss
 from dbanon.chain.reference import References, of_plain, place_values
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Partition
+from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.errors import TooFewRecords
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.chain import ChainRules
@@ -45,7 +45,7 @@ class NewcomerClasses:
 
     microdata: Microdata
     policy: Policy
-    clustering: Found
+    clustering: ClusteringResult
     measures: Measures | None
     refused: NDArray[np.int64]
     typical: float | None = None
@@ -106,7 +106,7 @@ def classify_newcomers(
     policy = replace(planned.policy, k=size)
     measures = None if first else definition.measures(chain)
     with clock.phase("read") as tick:
-        with nullcontext() if first else state.session.seeking():
+        with nullcontext() if first else state.session.prepare_lookup():
             microdata = source.read(planned.relation, planned.roles, job, tick)
             waiting = microdata.n_read
             order, waited = state.in_order(planned.relation, microdata)
@@ -122,7 +122,7 @@ def classify_newcomers(
     no_newcomers = NewcomerClasses(
         take_records(microdata, records[:0]),
         policy,
-        Found(Partition(np.empty(0, np.int32))),
+        ClusteringResult(Partition(np.empty(0, np.int32))),
         measures,
         microdata.keys[:0],
     )
@@ -164,7 +164,7 @@ def classify_newcomers(
     )
 
 
-def classes_of(clustering: Found, records: NDArray[np.int64]) -> Found:
+def classes_of(clustering: ClusteringResult, records: NDArray[np.int64]) -> ClusteringResult:
     """Restrict a clustering to some records, int64 (m,), which must be whole classes."""
     partition = partition_of(clustering)
     if len(records) == len(partition.labels):
@@ -213,7 +213,7 @@ def _enforce_models(
         planned, state, microdata, batch.policy, None if first else batch.measures
     )
     levels = None if clustering.levels is None else clustering.levels.of(records)
-    clustering = Found(classes.of(records), levels, measures, clustering.method_counts)
+    clustering = ClusteringResult(classes.of(records), levels, measures, clustering.method_counts)
     refused = np.concatenate([batch.refused, withheld])
     return replace(
         batch,

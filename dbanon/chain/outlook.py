@@ -17,7 +17,7 @@ from dbanon.chain.manage import ChainShown, summarize_chain
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import is_due
 from dbanon.chain.presence import require_turnover
-from dbanon.chain.returns import whole_cells
+from dbanon.chain.returns import sealed_cells
 from dbanon.chain.rows_per_person import Part, require_several, stage_source
 from dbanon.chain.staging import stage_job
 from dbanon.chain.state import ChainRecord
@@ -95,7 +95,7 @@ def chain_source(job: Job, reads: SqlSource, session: Session) -> SqlSource:
     InvalidParameter : the source is a file, and no database keeps its chain.
     """
     assert job.chain is not None
-    if not reads.session.is_lasting:
+    if not reads.session.is_persistent:
         stage_job(session, reads, job, lambda: nullcontext(reads.session))
     else:
         session = reads.session
@@ -158,5 +158,5 @@ def _count_next_release(
         presence.returned,
         0 if measures else longest_wait(state),
         measures or is_due(state),
-        {} if measures else state.verdicts(whole_cells(state), batches=not planned.policy.models),
+        {} if measures else state.verdicts(sealed_cells(state), batches=not planned.policy.models),
     )

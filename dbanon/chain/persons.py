@@ -82,7 +82,7 @@ def _require_single_value(state: CellState, parts: Sequence[Part], name: str) ->
     """Check that no newcomer has two values of a quasi-identifier or stratum."""
     session = state.session
     values = " UNION ALL ".join(
-        f"SELECT a.person, {session.told_apart(part.relation.attribute(name), name)} AS value"
+        f"SELECT a.person, {session.comparison_value(part.relation.attribute(name), name)} AS value"
         f" FROM {part.relation.relation.quoted} AS s"
         f" JOIN {state.arrivals} AS a ON a.person = s.{quote(state.chain.entity)}"
         for part in parts

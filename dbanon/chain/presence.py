@@ -104,7 +104,9 @@ def count_presence(state: CellState, relation: Relation) -> Presence:
         f" count(left_at) FROM {present}"
     )[0]
     tags += members - missing
-    require_one_row(state, relation, rows, rows - n_identified, tags, lambda: _rows_a_person(state))
+    require_one_row(
+        state, relation, rows, rows - n_identified, tags, lambda: _rows_per_person(state)
+    )
     back = count_returned(state) if left else 0
     n_displayed = int(rows) - int(newcomers) - int(left)
     return Presence(int(rows), int(newcomers), back, int(members), int(members) - n_displayed)
@@ -162,7 +164,7 @@ def null_in_entity(entity: str, missing: int, rows: int) -> NullInEntity:
     )
 
 
-def _rows_a_person(state: CellState) -> Sequence[tuple[int, int]]:
+def _rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
     return state.session.rows(
         f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT)} GROUP BY tag) AS p"
         " GROUP BY p.n ORDER BY p.n"

@@ -69,7 +69,7 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
     values = [f"s.{quote(name)}" for name in dict.fromkeys(names)]
     columns = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(keys)), *values])
     on = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
-    with state.session.seeking():
+    with state.session.prepare_lookup():
         state.make(
             PERSONS,
             f"SELECT {columns} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p ON {on}",
@@ -135,9 +135,9 @@ def match_persons(
             columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
         )
     width = len(locator.types)
-    by_key = _ascending(arrays[:width])
+    locate_by_key = _ascending(arrays[:width])
     key, tags, *codes = (
-        column[by_key] for column in (np.column_stack(arrays[:width]), *arrays[width:])
+        column[locate_by_key] for column in (np.column_stack(arrays[:width]), *arrays[width:])
     )
     persons = MatchedPersons(key, tags, order_of(tags), tuple(retained))
     _require_one_row(state, relation, tags[persons.order])
@@ -243,7 +243,7 @@ def _stage(
     )
     on = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))
     key_columns = "".join(f", t.key{i}" for i in range(len(keys)))
-    with session.seeking():
+    with session.prepare_lookup():
         state.make(
             PRESENT,
             f"SELECT s.{quote(state.chain.entity)} AS person, t.tag, nullif(t.cell, 0) AS cell,"

@@ -15,17 +15,17 @@ from dbanon.chain.report import add_chain_summary
 from dbanon.chain.rows_per_person import Part
 from dbanon.chain.step import ChainUpdate
 from dbanon.chain.tables import columns_of, plan_table, recount_joined, source_of
-from dbanon.data.counts import Counts, Histories, Questions, Recount
+from dbanon.data.counts import CountRequests, Counts, Histories, Recount
 from dbanon.errors import SourceChanged
-from dbanon.job.verdict import Expected
+from dbanon.job.verdict import ExpectedRelease
 from dbanon.release.linkage import LinkingColumn
-from dbanon.release.report import Counted, Report
+from dbanon.release.report import RecountResult, Report
 from dbanon.run.disclosure import homogeneity_of, kept_identifiers
-from dbanon.run.linkage import KeptColumns, StoredCounts, linking_columns
+from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, linking_columns
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
-from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 
@@ -42,7 +42,7 @@ class FreshTarget(SqlTarget):
     histories: Histories
 
     def count(
-        self, written: SqlWritten, questions: Questions, rows: Recount | None = None
+        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
     ) -> Counts:
         """Recount the release; without cells, rows are counted by their combinations only."""
         return replace(super().count(written, questions, rows), histories=self.histories)
@@ -85,7 +85,7 @@ def publish_tables(
         ) -> Report:
             return add_chain_summary(table_update, outside, report)
 
-        relation, report = _publish_one(table_update, state, writes, clock, of_part, part.number)
+        relation, report = _publish_table(table_update, state, writes, clock, of_part, part.number)
         written.append(relation)
         others.append({"output": report.output, "rows": report.rows_out})
 
@@ -95,7 +95,7 @@ def publish_tables(
             joined = require_joined(update, state, [relation, *written])
         return add_chain_summary(update, outside, report, others, joined)
 
-    _, report = _publish_one(update, state, writes, clock, complete, 0, export)
+    _, report = _publish_table(update, state, writes, clock, complete, 0, export)
     if reads is writes:
         chain_state.confirm_release(reads, state.chain, state.sequence)
     return report
@@ -128,7 +128,7 @@ def require_joined(update: ChainUpdate, state: CellState, written: Sequence[Rela
     return n_combinations
 
 
-def _publish_one(
+def _publish_table(
     update: ChainUpdate,
     state: CellState,
     writes: Session,
@@ -155,14 +155,14 @@ def _publish_one(
         tick(0.0)
         planned = replace(update.planned, output=target.plan(job, update.planned.release_id))
 
-    def check(written: SqlWritten, counts: Counts) -> Counted:
+    def check(written: StagedSqlRelease, counts: Counts) -> RecountResult:
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
-        expected = Expected(histories.persons, nulls, planned.sensitive)
+        expected = ExpectedRelease(histories.persons, nulls, planned.sensitive)
         rows_in, suppressed = update.presence.rows, max(update.presence.rows - histories.persons, 0)
         if histories.rows is not None:
             # The source's row count could reveal absences, so count displayed and withheld rows.
             rows_in, suppressed = histories.rows + histories.beyond, histories.beyond
-        return Counted(
+        return RecountResult(
             rows_in=rows_in,
             suppressed=suppressed,
             rows=counts.rows,
@@ -191,12 +191,12 @@ def _publish_one(
 
 
 def _linking(
-    update: ChainUpdate, reads: Session, target: SqlTarget, written: SqlWritten, part: int
+    update: ChainUpdate, reads: Session, target: SqlTarget, written: StagedSqlRelease, part: int
 ) -> tuple[LinkingColumn, ...]:
     """The findings on columns that undo classes; chains with cells have them already."""
     if not update.guarantee.only_measured:
         return update.linking.get(part, ())
     draft = written.draft
-    stored = StoredCounts(draft, SqlSource(reads), target, written)
-    columns = KeptColumns(update.planned, draft.originals, stored, draft.release.names)
+    stored = WrittenReleaseCounts(draft, SqlSource(reads), target, written)
+    columns = RetainedColumns(update.planned, draft.originals, stored, draft.release.names)
     return linking_columns(columns, update.tells)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Partition
+from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import Policy
@@ -42,7 +42,7 @@ def typical_loss(losses: NDArray[np.float64]) -> float:
 
 
 def class_losses(
-    microdata: Microdata, measures: Measures, clustering: Found, policy: Policy
+    microdata: Microdata, measures: Measures, clustering: ClusteringResult, policy: Policy
 ) -> NDArray[np.float64]:
     """The loss per value of each class, float64 (n_classes,); NULLs are not counted.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dbanon.chain.cell_rows import row_columns
 from dbanon.chain.membership import CellState
 from dbanon.chain.rows_per_person import PART, PERSON
-from dbanon.data.counts import Counts, Histories, Questions, Recount
+from dbanon.data.counts import CountRequests, Counts, Histories, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
 from dbanon.measures import Model
@@ -25,8 +25,8 @@ from dbanon.sessions.base import FilteredRelation, Locator, Relation, random_ord
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ABSENT, HISTORIES, MISSING, SHOWN
 from dbanon.sessions.session import Session
-from dbanon.stores.ports import Draft, Progress, Source
-from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.ports import PreparedRelease, Progress, Source
+from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
 _SLACK = 1e-9
@@ -136,7 +136,7 @@ def stage_displayed_rows(state: CellState, n_retained: int) -> None:
     ----------
     n_retained : the number of retained columns.
     """
-    with state.session.seeking():
+    with state.session.prepare_lookup():
         state.make(
             ABSENT,
             f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
@@ -242,7 +242,7 @@ def count_failing(state: CellState, retained: Sequence[Attribute], models: Seque
     names, n_failing = [attribute.name for attribute in retained], 0
     for model in (model for model in models if not model.compares_with_table):
         index = names.index(model.attribute)
-        value = state.session.told_apart(retained[index], statements.kept_column(index))
+        value = state.session.comparison_value(retained[index], statements.kept_column(index))
         counts = (
             "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
             " AS place FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
@@ -302,7 +302,7 @@ class ChainTarget(SqlTarget):
     def _is_local(self) -> bool:
         return self.state.session is self.session
 
-    def write(self, draft: Draft, source: Source, progress: Progress) -> SqlWritten:
+    def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
         """Write the rows of the state, without their cells, in random order."""
         session, output = self.session, draft.output
         session.make_schema(output.name)
@@ -312,7 +312,7 @@ class ChainTarget(SqlTarget):
         ]
         typed = [(name, sql_type) for name, sql_type, _ in columns]
         session.create_released(output, typed, output.release_id)
-        written = SqlWritten(draft, tuple(columns), not self._is_local)
+        written = StagedSqlRelease(draft, tuple(columns), not self._is_local)
         if self._is_local:
             places = ", ".join(
                 f"{'v' if column.startswith('v') else 'r'}.{column}"
@@ -340,7 +340,7 @@ class ChainTarget(SqlTarget):
         return written
 
     def count(
-        self, written: SqlWritten, questions: Questions, rows: Recount | None = None
+        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
     ) -> Counts:
         """Recount the release; also compare it with the state if that is in the same database."""
         histories = self.histories

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbanon.chain.membership import CellState
 from dbanon.chain.state import find
 from dbanon.data.measures import Measures, ValueFrequencies
-from dbanon.data.microdata import Coded
+from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.leaves import leaf_text, sort_key, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
@@ -79,7 +79,7 @@ class Reference:
             counts = np.append(counts, 0)
         return ValueFrequencies(counts, fixed=True)
 
-    def of(self, column: Coded) -> NDArray[np.int32]:
+    def of(self, column: CodedColumn) -> NDArray[np.int32]:
         """The position of each record's value, int32 (n,)."""
         indices: NDArray[np.int32] = self.places(column.values)[column.codes]
         return indices
@@ -89,7 +89,7 @@ References = Mapping[str, Reference]
 
 
 def place_values(
-    references: References, columns: Mapping[str, Coded]
+    references: References, columns: Mapping[str, CodedColumn]
 ) -> dict[str, tuple[NDArray[np.int32], ValueFrequencies]]:
     """Positions of records' values, int32 (n,), and their frequencies, by sensitive column."""
     return {

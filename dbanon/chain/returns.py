@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
 
 
-def _out_since_shown(member: str, cell: str) -> str:
+def _absent_since_update(member: str, cell: str) -> str:
     """SQL condition for members who were absent since their frozen cell was last up to date.
 
     Earlier builds recorded only the first absence, so their records always count.
@@ -41,7 +41,7 @@ def _excluded_rows(member: str, cell: str) -> str:
     return f"coalesce({member}.excluded_rows, {legacy} ELSE {cell}.loose END)"
 
 
-def whole_cells(state: CellState) -> str:
+def sealed_cells(state: CellState) -> str:
     """SQL of the cells that groups may not leave: a member has returned, or rows are excluded.
 
     A plan may read a ledger of an earlier build, which lacks the counts.
@@ -55,7 +55,7 @@ def whole_cells(state: CellState) -> str:
         f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
         f" AND (m.excluded_rows > 0 OR m.missed IS NOT NULL OR c.loose IS NOT NULL)"
         f" AND ({_excluded_rows('m', 'c')} > 0"
-        f" OR c.state = 'held' AND {_out_since_shown('m', 'c')}"
+        f" OR c.state = 'held' AND {_absent_since_update('m', 'c')}"
         f" AND m.tag NOT IN (SELECT p.tag FROM {quote(MISSING)} AS p))"
     )
 
@@ -99,7 +99,7 @@ def hold_returned(state: CellState, n_staged: int) -> int:
         f"SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed FROM ({frozen}) AS o"
         f" LEFT JOIN ({unchanged}) AS u ON u.cell = o.cell"
     )
-    out = _out_since_shown("m", "c")
+    out = _absent_since_update("m", "c")
     counted = (
         f"SELECT o.cell, o.members, o.changed, CASE WHEN {out} THEN 1 ELSE 0 END AS was_out,"
         f" {_excluded_rows('m', 'c')} + CASE WHEN {out} THEN o.changed ELSE 0 END AS excluded"
@@ -143,11 +143,11 @@ def record_absences(state: CellState) -> None:
             f"UPDATE {member} AS m SET excluded_rows = {_excluded_rows('m', 'c')} + r.changed"
             f" FROM {cell} AS c, ({live}) AS r WHERE {of_cell}"
             f" AND c.{state.of_chain} AND c.cell = m.cell AND r.cell = m.cell"
-            f" AND {_out_since_shown('m', 'c')}"
+            f" AND {_absent_since_update('m', 'c')}"
         )
     if not session.rows(f"SELECT 1 FROM {quote(MISSING)} AS p LIMIT 1"):
         return
-    with session.seeking():
+    with session.prepare_lookup():
         session.run(
             f"UPDATE {member} AS m SET missed = {int(state.sequence)},"
             f" excluded_rows = {_excluded_rows('m', 'c')}"

@@ -12,7 +12,7 @@ from dbanon.chain.rows_per_person import BEYOND, OF_ROWS, PART, PERSON, Part, co
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import CURRENT, ENTRIES, NUMBERED, PRESENT, RENEWED
-from dbanon.stores.ports import Draft
+from dbanon.stores.ports import PreparedRelease
 
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
@@ -94,7 +94,7 @@ def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
 
 
 @dataclass(frozen=True)
-class ShownSource:
+class DisplayedSource:
     """The displayed rows of one table, as a source of value groups.
 
     Parameters
@@ -107,7 +107,7 @@ class ShownSource:
     part: int
     places: Mapping[str, str]
 
-    def groups(self, draft: Draft, name: str) -> ValueGroups:
+    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the displayed rows by their value of a column, without NULL, and count persons.
 
         Dependence on quasi-identifiers is not examined.

@@ -21,7 +21,7 @@ from dbanon.chain.key import note_published, read_key
 from dbanon.chain.membership import CellState
 from dbanon.chain.pair import pair_sizes
 from dbanon.chain.publish import publish_tables
-from dbanon.chain.staging import chain_session, keeper
+from dbanon.chain.staging import chain_session, chain_store
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.step import ChainUpdate, PendingRelease, advance, begin
 from dbanon.chain.tables import plan_table
@@ -41,7 +41,7 @@ from dbanon.release.outcome import losses_of
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
 from dbanon.run.disclosure import (
-    telling_columns,
+    find_disclosive_columns,
     warn_of_homogeneity,
     warn_of_identifiers,
     warn_of_spellings,
@@ -141,7 +141,9 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         )
         pending.guarantee.require_histories(histories)
         draft = planned.draft(microdata, release)
-        tells = telling_columns(planned.job, draft.originals, partial(source.groups, draft), {})
+        tells = find_disclosive_columns(
+            planned.job, draft.originals, partial(source.groups, draft), {}
+        )
     planned = replace(planned, policy=policy)
     return ChainUpdate(
         state,
@@ -167,7 +169,7 @@ def run_chained(
     DbanonError : its class says what went wrong. A committed state still counts as published.
     """
     assert job.chain is not None
-    database, file = keeper(source, target)
+    database, file = chain_store(source, target)
     key = read_key(job.chain.key)
     elsewhere = target is not None and not target.same_database(database)
     clock = Clock(progress)

@@ -47,13 +47,13 @@ class FileSource(SqlSource):
         """Return the relation; the job's condition was applied when its rows were staged."""
         if job.policy.nulls == "suppress":
             relation = replace(relation, required=job.quasi_identifiers)
-        self.session.require_equality(relation, [*job.by, *job.in_sets])
+        self.session.require_equality(relation, [*job.by, *job.columns_in_sets])
         return relation
 
-    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+    def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """As ``SqlSource``, of the columns that were staged."""
         staged = tuple(relation.attribute(name) for name in self._staged.columns)
-        return super().numbers_of_persons(replace(relation, schema=Schema(staged)))
+        return super().find_identifier_columns(replace(relation, schema=Schema(staged)))
 
     def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """As ``SqlSource``; the condition refers to the file."""
@@ -112,7 +112,7 @@ def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -
     session.require("chains")
     chain = chain_state.find(session, job.chain.name)
     relation = file.describe(job)
-    requested = [*job.read, *job.guarantee.looked_at, *job.expected_columns]
+    requested = [*job.read, *job.guarantee.counted_columns, *job.expected_columns]
     names = list(dict.fromkeys(requested))
     # Read rows in file order. Rows with NULL are withheld later, where they are counted.
     chosen = file.choose(replace(relation, locator=_UNADDRESSED), job, names)
@@ -240,7 +240,7 @@ def require_one_table(tables: Sequence[str]) -> None:
         )
 
 
-def keeper(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
+def chain_store(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
     """The database that stores the chain of a source, and the source if it consists of files.
 
     Parameters
@@ -251,7 +251,7 @@ def keeper(source: Store, target: Store | None) -> tuple[ClientStore, Store | No
     ------
     InvalidParameter : there is no such database.
     """
-    if source.lasting:
+    if source.is_persistent:
         return cast(ClientStore, source), None
     if target is None:
         raise InvalidParameter(

@@ -126,7 +126,7 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
             " way.",
             hint="Cast it to text or to an integer in a view, and anonymize the view.",
         )
-    if is_text and kind != "uuid" and not session.tells_all_apart(relation, attribute):
+    if is_text and kind != "uuid" and not session.distinguishes_all_texts(relation, attribute):
         raise ChainEntityRows(
             f'Values of the entity column "{name}"'
             " that differ compare as equal, because of its type or collation.",
@@ -142,7 +142,7 @@ def list_chains(session: Session) -> list[ChainRecord]:
     return [find(session, name) for (name,) in names]
 
 
-def _no_chain(name: str) -> ChainNotFound:
+def _chain_not_found(name: str) -> ChainNotFound:
     return ChainNotFound(
         f"There is no chain {name} in this database.", hint="dbanon chain list shows them."
     )
@@ -158,7 +158,7 @@ def find(session: Session, name: str) -> ChainRecord:
     """
     session.require("chains")
     if not _has_chains(session):
-        raise _no_chain(name)
+        raise _chain_not_found(name)
     chain = session.ledger_name("chain").quoted
     defined = session.ledger_name("chain_definition").quoted
     try:
@@ -178,7 +178,7 @@ def find(session: Session, name: str) -> ChainRecord:
             " lists for chains.",
         ) from None
     if not rows:
-        raise _no_chain(name)
+        raise _chain_not_found(name)
     (
         name,
         number,
@@ -246,7 +246,7 @@ def require_request(session: Session, chain: ChainRecord, request: Chain, key: b
     """
     require_key(chain, key)
     require_open(chain)
-    differing = chain.rules.expected_by(request)
+    differing = chain.rules.differing_rules(request)
     if differing:
         raise ChainChanged(
             f"The chain {chain.name} was created with other rules than those in the job.",

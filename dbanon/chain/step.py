@@ -14,33 +14,33 @@ import numpy as np
 
 from dbanon.chain import cell_rows, definition, recount, reference
 from dbanon.chain import state as chain_state
-from dbanon.chain.cell_rows import keep_out
-from dbanon.chain.linkage import ShownColumns
+from dbanon.chain.cell_rows import exclude_newcomers
+from dbanon.chain.linkage import DisplayedColumns
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import classify_newcomers
 from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
-from dbanon.chain.returns import record_absences, whole_cells
+from dbanon.chain.returns import record_absences, sealed_cells
 from dbanon.chain.rows_per_person import Part, require_several, stage_source, staged_columns
-from dbanon.chain.rows_shown import DisplayedRowCounts, ShownSource, count_displayed_rows
+from dbanon.chain.rows_shown import DisplayedRowCounts, DisplayedSource, count_displayed_rows
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import columns_of, describe_tables, parts_of, plan_table, source_of
 from dbanon.chain.waiting_newcomers import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Partition
+from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.job import Job
 from dbanon.job.of_chain import ChainGuarantee
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.attribute_disclosure import PersonSpellings, TellingColumn
+from dbanon.release.attribute_disclosure import DisclosiveColumn, PersonSpellings
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.recode import Release
-from dbanon.run.disclosure import telling_columns
+from dbanon.run.disclosure import find_disclosive_columns
 from dbanon.run.linkage import linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, recode_release
@@ -70,15 +70,15 @@ class ChainUpdate:
     planned: Plan
     guarantee: ChainGuarantee
     microdata: Microdata
-    clustering: Found
+    clustering: ClusteringResult
     release: Release
     columns: tuple[tuple[str, str, str], ...]
     histories: Histories
-    tells: tuple[TellingColumn, ...]
+    tells: tuple[DisclosiveColumn, ...]
     presence: Presence
     parts: tuple[Part, ...] = ()
     row_counts: DisplayedRowCounts | None = None
-    more_tells: Mapping[int, tuple[TellingColumn, ...]] = field(default_factory=dict)
+    more_tells: Mapping[int, tuple[DisclosiveColumn, ...]] = field(default_factory=dict)
     spellings: tuple[PersonSpellings, ...] = ()
     linking: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ def begin(
         planned = replace(planned, identifiers=parts[0].identifiers)
         for part in parts[1:] if target_session is not None else ():
             assert target_session is not None
-            _require_place(plan_table(planned, part), part, SqlTarget(target_session))
+            _require_releasable(plan_table(planned, part), part, SqlTarget(target_session))
         if chain.definition is not None and not measures:
             job_definition = definition.definition_of(job, planned) | describe_tables(parts)
             definition.require_same(chain, job_definition)
@@ -182,7 +182,7 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         if state.matched is not None and state.sequence == 1:
             stage_others(state, planned.relation, microdata.keys)
         last_cell = state.last_cell
-        keep_out(state, planned.relation, arrivals.refused)
+        exclude_newcomers(state, planned.relation, arrivals.refused)
         admitted = microdata.n_records > 0
         if admitted:
             release = recode_release(planned, policy, source, microdata, arrivals.clustering)
@@ -216,10 +216,10 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             row_counts = count_displayed_rows(state)
             histories = _with_row_counts(state, histories, row_counts, columns)
         pending.guarantee.require_histories(histories)
-        tells: dict[int, tuple[TellingColumn, ...]] = {}
+        tells: dict[int, tuple[DisclosiveColumn, ...]] = {}
         # For small later batches this check would single people out, so skip it.
         if admitted and state.sequence == 1:
-            tells = _find_telling_columns(pending, planned, microdata, release, columns)
+            tells = _find_disclosive_columns(pending, planned, microdata, release, columns)
         linking = _find_linking_columns(pending, planned, microdata, release, columns, tells)
     planned = replace(planned, policy=replace(policy, k=state.k))
     return ChainUpdate(
@@ -240,13 +240,13 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
     )
 
 
-def _find_telling_columns(
+def _find_disclosive_columns(
     pending: PendingRelease,
     planned: Plan,
     microdata: Microdata,
     release: Release,
     columns: tuple[tuple[str, str, str], ...],
-) -> dict[int, tuple[TellingColumn, ...]]:
+) -> dict[int, tuple[DisclosiveColumn, ...]]:
     """The findings on nearly unique columns of a first release, by table number."""
     state, tells = pending.state, {}
     # Rows of waiting newcomers are in the relation, but count as withheld.
@@ -255,9 +255,9 @@ def _find_telling_columns(
         # No message may depend on who of a cell has which value, so only check uniqueness.
         draft = plan_table(planned, part).draft(seen, release)
         place_of = {name: column for name, column, _ in columns_of(part, columns)}
-        of_rows = ShownSource(state, part.number, place_of) if state.several else pending.source
+        of_rows = DisplayedSource(state, part.number, place_of) if state.several else pending.source
         grouped = partial(of_rows.groups, draft)
-        tells[part.number] = telling_columns(
+        tells[part.number] = find_disclosive_columns(
             draft.job, draft.originals, grouped, {}, only_unique=True
         )
     return tells
@@ -269,14 +269,14 @@ def _find_linking_columns(
     microdata: Microdata,
     release: Release,
     columns: tuple[tuple[str, str, str], ...],
-    tells: Mapping[int, tuple[TellingColumn, ...]],
+    tells: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
     """The findings on columns that undo cells, by table number."""
     linking, bounds = {}, pending.guarantee.bounds_rows
     for part in pending.parts:
         draft = plan_table(planned, part).draft(microdata, release)
         own_columns = columns_of(part, columns)
-        displayed = ShownColumns(pending.state, draft, own_columns, part.number, bounds)
+        displayed = DisplayedColumns(pending.state, draft, own_columns, part.number, bounds)
         linking[part.number] = linking_columns(displayed, tells.get(part.number, ()))
     return linking
 
@@ -296,7 +296,7 @@ def _with_target(
     return replace(planned, output=to.plan(job, planned.release_id)).expected(source, to)
 
 
-def _require_place(planned: Plan, part: Part, to: SqlTarget) -> None:
+def _require_releasable(planned: Plan, part: Part, to: SqlTarget) -> None:
     """Check that a further table can be released there, before anything is committed."""
     for attribute in part.retained:
         to.require_type(attribute)
@@ -384,7 +384,7 @@ def _write_state(
     models = planned.policy.models
     n_compared = 1 if state.several else len(retained)
     staged = 0 if chain.rules.changes == FREEZE else n_compared
-    state.decide(whole_cells(state), batches=not models, n_staged=staged)
+    state.decide(sealed_cells(state), batches=not models, n_staged=staged)
     references = reference.of_plain(chain.definition, models, planned.sensitive)
     counts = cell_rows.compare(state, retained, models, references)
     record_absences(state)

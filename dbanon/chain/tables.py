@@ -80,11 +80,11 @@ class TablesSource(SqlSource):
         for name in (*job.quasi_identifiers, *job.by) if isinstance(job, Job) else ():
             having = [o for o in self.others if name in {a.name for a in o.schema.attributes}]
             if name not in first_columns and having:
-                raise _not_in_first_table(name, relation, having[0])
+                raise _missing_column_error(name, relation, having[0])
         return super().describe(job)
 
 
-def _not_in_first_table(name: str, first: Relation, other: Relation) -> ChainFirstTable:
+def _missing_column_error(name: str, first: Relation, other: Relation) -> ChainFirstTable:
     return ChainFirstTable(
         f'The quasi-identifier "{name}" is a column of {other.name}, and not of {first.name}, the'
         " first table of the chain.",

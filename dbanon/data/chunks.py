@@ -141,7 +141,7 @@ def microdata_from_chunks(
             len(categories),
         )
         records.add(chunk)
-    keys, numbers, codes, valid = records.in_record_order()
+    keys, numbers, codes, valid = records.arrays_by_record()
     wide = records.wide
     if not records.ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise duplicate_keys()
@@ -280,7 +280,7 @@ class _MemoryRecords:
             valid.add(_valid(chunk, self._width))
         self._n += n
 
-    def in_record_order(self) -> tuple[Any, Any, Any, Any]:
+    def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
         """Keys, numbers, codes and validity, (n, width) each; validity is None if all is valid."""
         keys, numbers, codes, valid = self._parts
         arrays = [part.done(self._n) for part in (keys, numbers, codes)]
@@ -322,7 +322,7 @@ class _DiskRecords:
         self._holes |= chunk.valid is not None
         self.wide |= chunk.wide
 
-    def in_record_order(self) -> tuple[Any, Any, Any, Any]:
+    def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
         """As in ``_MemoryRecords``."""
         keys = np.concatenate(self._keys)
         self._keys.clear()

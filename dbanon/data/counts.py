@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import Coded
+from dbanon.data.microdata import CodedColumn
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class EntityCount:
 
 
 @dataclass(frozen=True)
-class Questions:
+class CountRequests:
     """The counts to make of a written release before it becomes visible.
 
     Parameters
@@ -175,7 +175,7 @@ class ClassValueCounts:
     """
 
     classes: NDArray[np.int64]
-    column: Coded
+    column: CodedColumn
     sizes: NDArray[np.int64]
     persons: NDArray[np.int64] | None = None
 
@@ -230,7 +230,7 @@ class Histories:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """The answers to ``Questions``, counted where the release was written.
+    """The answers to ``CountRequests``, counted where the release was written.
 
     Parameters
     ----------

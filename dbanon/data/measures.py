@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import Coded, Microdata, first_of_each
-from dbanon.data.pieces import Each, pieces
+from dbanon.data.microdata import CodedColumn, Microdata, first_of_each
+from dbanon.data.pieces import ParallelMap, pieces
 from dbanon.data.scales import Scale, Standardization, Sums, Whitening, whitening
 from dbanon.data.schema import Kind
 from dbanon.errors import InvalidParameter
@@ -65,7 +65,9 @@ class ValueFrequencies:
         return cls(counts.astype(np.int64), tuple(values), persons)
 
     @classmethod
-    def of_column(cls, column: Coded, units: NDArray[np.int64] | None = None) -> ValueFrequencies:
+    def of_column(
+        cls, column: CodedColumn, units: NDArray[np.int64] | None = None
+    ) -> ValueFrequencies:
         """Count the values of a column, with NULL as the last value; ``units`` as in ``of``."""
         null = len(column.values)
         codes = np.where(column.codes < 0, np.int32(null), column.codes)
@@ -150,7 +152,7 @@ class Measures:
         microdata: Microdata,
         *,
         covariance: bool = False,
-        each: Each = map,
+        each: ParallelMap = map,
     ) -> Measures:
         """The measures of a table whose records are all released.
 
@@ -202,7 +204,7 @@ class Measures:
         return self.whitenings[pattern]
 
 
-def _scales(columns: Sequence[NDArray[np.float64]], each: Each) -> list[Scale]:
+def _scales(columns: Sequence[NDArray[np.float64]], each: ParallelMap) -> list[Scale]:
     """The scale of each column, float64 (m,); exact sums make it independent of the pieces."""
     parts = [(at, piece) for at, column in enumerate(columns) for piece in pieces(len(column))]
     sums = [Sums() for _ in columns]

@@ -30,7 +30,7 @@ _LARGEST_SCALE = 300
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
+class CodedColumn:
     """A column as codes.
 
     Parameters
@@ -53,10 +53,10 @@ class Coded:
         """Codes of the texts that readers see, int32 (n,); -1 for NULL."""
         return self.codes if self.texts is None else self.texts
 
-    def take(self, records: NDArray[np.int64]) -> Coded:
+    def take(self, records: NDArray[np.int64]) -> CodedColumn:
         """The column of these records."""
         texts = None if self.texts is None else self.texts[records]
-        return Coded(self.codes[records], self.values, texts)
+        return CodedColumn(self.codes[records], self.values, texts)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Microdata:
     wide: frozenset[str] = field(default_factory=frozenset)
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
-    sensitive: Mapping[str, Coded] = field(default_factory=dict)
+    sensitive: Mapping[str, CodedColumn] = field(default_factory=dict)
     withheld: int = 0
     suppressed: NDArray[np.bool_] | None = None
     unmerged: Microdata | None = None
@@ -275,7 +275,7 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
     return bool(_may_be_rounded(values, attribute).any())
 
 
-def around_rounding(
+def widen_to_unrounded(
     low: NDArray[np.float64], high: NDArray[np.float64], attribute: Attribute
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Widen the ends of classes, float64 (c,) each, to include values before rounding."""
@@ -354,7 +354,9 @@ class ColumnRoles:
         """
         names = {attribute.name for attribute in self.quasi_identifiers}
         coded = {
-            attribute.name: Coded(microdata.codes[:, index].copy(), microdata.categories[index])
+            attribute.name: CodedColumn(
+                microdata.codes[:, index].copy(), microdata.categories[index]
+            )
             for index, attribute in enumerate(microdata.categorical)
             if attribute.name not in names
         }

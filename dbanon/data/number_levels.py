@@ -131,7 +131,7 @@ class NumberLevels:
             climbed[self.cells_of(low, higher) == self.cells_of(high, higher)] = higher
         return climbed
 
-    def level_holding(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
+    def level_covering(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
         """The first level that does not separate values that a level of other cells keeps together.
 
         Parameters

@@ -16,7 +16,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.notebook import NotebookCard
 from dbanon.data.number_levels import NumberLevels
-from dbanon.data.pieces import Each
+from dbanon.data.pieces import ParallelMap
 from dbanon.errors import RecountFailed
 
 
@@ -124,7 +124,7 @@ class Partition(NotebookCard):
         return self.method_counts
 
     @classmethod
-    def owning(
+    def without_copy(
         cls, labels: NDArray[np.int32], method_counts: Mapping[str, int] = NOTHING
     ) -> Partition:
         """As the constructor, but without copying: the caller must not change the labels later."""
@@ -162,7 +162,7 @@ class Partition(NotebookCard):
         return self._grouped[1]
 
     @property
-    def levels_found(self) -> Levels | None:
+    def grouping_levels(self) -> Levels | None:
         """The levels that define the classes; None if classes have no levels."""
         return None
 
@@ -229,7 +229,7 @@ class AttributePartition(NotebookCard):
     at_once: ClassVar[bool] = False
 
     @property
-    def levels_found(self) -> None:
+    def grouping_levels(self) -> None:
         """None: attributes that are grouped separately have no levels."""
         return None
 
@@ -297,7 +297,7 @@ class Levels(Partition):
         object.__setattr__(self, "numbers", MappingProxyType(dict(numbers)))
 
     @property
-    def levels_found(self) -> Levels:
+    def grouping_levels(self) -> Levels:
         """These levels."""
         return self
 
@@ -321,7 +321,7 @@ class Levels(Partition):
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class ClusteringResult:
     """The result of clustering for a release.
 
     Parameters
@@ -349,7 +349,7 @@ MethodResult: TypeAlias = "Partition | AttributePartition"
 
 
 def combine(
-    parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, each: Each = map
+    parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, each: ParallelMap = map
 ) -> Partition:
     """Combine partitions of disjoint sets of records into one partition of n records.
 
@@ -364,7 +364,7 @@ def combine(
         for name, count in partition.method_counts.items():
             method_counts[name] = method_counts.get(name, 0) + count
     if len(parts) == 1 and is_all(parts[0][0], n):
-        return Partition.owning(parts[0][1].labels, method_counts)
+        return Partition.without_copy(parts[0][1].labels, method_counts)
     labels = np.full(n, SUPPRESSED, np.int32)
     firsts = np.cumsum([0, *(partition.n_classes for _, partition in parts)]).tolist()
 
@@ -380,7 +380,7 @@ def combine(
 
     for _ in each(put, range(len(parts))):
         pass
-    return Partition.owning(labels, method_counts)
+    return Partition.without_copy(labels, method_counts)
 
 
 def is_all(records: NDArray[np.int64], n: int) -> bool:

@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 AT_ONCE = 200_000
 
 
-class Each(Protocol):
+class ParallelMap(Protocol):
     """A function like ``map``: applies work to each item, in order."""
 
     def __call__(
@@ -50,7 +50,7 @@ def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) ->
             raise
 
 
-def by_column(table: NDArray[Any]) -> Each:
+def by_column(table: NDArray[Any]) -> ParallelMap:
     """The way to process the columns of a table, (n, p): in parallel if it is large.
 
     Columns on disk are processed one after the other, since they do not fit into memory together.

@@ -15,7 +15,7 @@ from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
-from dbanon.errors import InvalidParameter, extras_told, hints_without_views
+from dbanon.errors import InvalidParameter, hints_without_views, name_missing_extras
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -118,7 +118,7 @@ def advise(
     return replace(advice, start={**advice.start, **read_options.to_dict()})
 
 
-@extras_told()
+@name_missing_extras()
 def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOption) -> Advice:
     """Advise on a table in memory, for ``anonymize_frame``."""
     # Imports pandas, which databases do not need.

@@ -18,7 +18,7 @@ from dbanon.data.pieces import AT_ONCE, on_all_cores, pieces
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import list_options
-from dbanon.errors import InvalidParameter, TooFewRecords, extras_told
+from dbanon.errors import InvalidParameter, TooFewRecords, name_missing_extras
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
@@ -192,7 +192,7 @@ def as_partition(labelling: Any) -> Partition:
     return Partition(dense_labels)
 
 
-@extras_told()
+@name_missing_extras()
 def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     """Select the records that can get a class, with the index of each record among them."""
     if not is_frame(data):
@@ -210,7 +210,7 @@ def is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
-@extras_told()
+@name_missing_extras()
 def as_table(data: Any) -> Any:
     """Convert a table with named columns to a data frame; return arrays unchanged."""
     has_columns = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
@@ -222,7 +222,7 @@ def as_table(data: Any) -> Any:
     return frame_of(data)[0]
 
 
-@extras_told()
+@name_missing_extras()
 def microdata_of(
     data: Any,
     orders: Mapping[str, Sequence[str]] | None = None,

@@ -18,7 +18,7 @@ from dbanon.errors import (
     RowsNotAligned,
     TooFewRecords,
     UnsupportedType,
-    extras_told,
+    name_missing_extras,
 )
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, parse_all
@@ -169,7 +169,7 @@ def _pairs(
     return pairs_of(microdata, Partition(labels), released_columns, trees)
 
 
-@extras_told()
+@name_missing_extras()
 def as_frames(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Convert both tables to data frames; columns of arrays are named by their index."""
     import pandas as pd

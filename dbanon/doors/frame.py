@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         progress: ProgressOption
 
 
-class HandsOutArrow(Protocol):
+class ArrowExporter(Protocol):
     """An object that exports an Arrow table by the PyCapsule interface, like DuckDB relations."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -87,7 +87,7 @@ def anonymize_frame(
 
 @overload
 def anonymize_frame(
-    frame: HandsOutArrow,
+    frame: ArrowExporter,
     *,
     quasi_identifiers: Sequence[str],
     k: int,

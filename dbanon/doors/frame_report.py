@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import RowsNotAligned
-from dbanon.errors.extras import extras_told
+from dbanon.errors.extras import name_missing_extras
 from dbanon.release.report import Report
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class FrameReport(Report):
         trees: Any = {"hierarchies": alignment.hierarchies}
         return evaluate(original, alignment.released, report=self, **(trees | options))
 
-    @extras_told()
+    @name_missing_extras()
     def page(self, path: str | Path | None = None) -> str:
         """Render the report as an HTML page, as ``dbanon report`` does; see docs/report.md.
 

@@ -272,9 +272,9 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
         warned = (*report.kept_identifiers, *report.linking)
         say = plpy.warning if finding in warned else plpy.notice
         say(f"dbanon: column {finding.describe(report.k_requested)}")
-    for text in (*report.homogeneous, *report.lost_told()):
+    for text in (*report.homogeneous, *report.describe_lost_columns()):
         plpy.notice(f"dbanon: column {text}")
-    for text in report.averaged_codes_told():
+    for text in report.describe_averaged_columns():
         plpy.warning(f"dbanon: column {text}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)

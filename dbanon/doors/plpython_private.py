@@ -35,7 +35,7 @@ from dbanon.errors import (
 from dbanon.errors.extras import quoted_requirements
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
-from dbanon.ledger.budgets import KeptBudget
+from dbanon.ledger.budgets import RecordedBudget
 from dbanon.run.private import ATTEMPTS, Spender, release, spend
 from dbanon.run.private_begin import PrivatePlan, plan_private
 from dbanon.sessions.session import Session
@@ -141,7 +141,7 @@ class _Call:
         session.source_name()
         return session
 
-    def _transaction(self, prepared: PrivatePlan) -> tuple[KeptBudget, Session]:
+    def _transaction(self, prepared: PrivatePlan) -> tuple[RecordedBudget, Session]:
         """Spend and commit; return a session of the next transaction, with a fresh snapshot."""
         for attempt in range(ATTEMPTS):
             try:

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from dbanon.errors import InvalidParameter
-from dbanon.errors.extras import extras_told
+from dbanon.errors.extras import name_missing_extras
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -43,7 +43,7 @@ def progress_callback(progress: ProgressOption) -> Iterator[ProgressCallback | N
         )
 
 
-@extras_told()
+@name_missing_extras()
 def bar_on(stream: TextIO) -> Progress:
     """Create the bar of a terminal."""
     # Imported late, since only terminals need it.

@@ -53,9 +53,9 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
     if not exact:
         return entries
     # It knows of exports, and those of Arrow.
-    from dbanon.run.changes import exactly_stale
+    from dbanon.run.changes import with_exact_staleness
 
-    return exactly_stale(store, entries)
+    return with_exact_staleness(store, entries)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:

@@ -30,7 +30,7 @@ from dbanon.ledger.postgresql_releases import (
     released_tables,
     states,
 )
-from dbanon.ledger.postgresql_rules import judged_rules, may_act_as, tie_rules
+from dbanon.ledger.postgresql_rules import may_act_as, rules_with_state, tie_rules
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
@@ -55,7 +55,7 @@ DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, json
 
 # Builders of SQL about rules, by mark. The marks have arguments, to query one table or all.
 RULE_QUERIES: dict[str, Callable[..., str]] = {
-    "JUDGED_RULES": judged_rules,
+    "JUDGED_RULES": rules_with_state,
     "TIE_RULES": tie_rules,
     "MAY_ACT_AS": may_act_as,
 }

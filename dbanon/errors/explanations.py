@@ -16,7 +16,7 @@ FILE = Path(__file__).with_name("explained.md")
 _SECTION = re.compile(r"^## (\w+)\n(.*?)(?=^## |\Z)", re.M | re.S)
 
 
-class Explained(NamedTuple):
+class ErrorExplanation(NamedTuple):
     """The explanation of an error.
 
     Parameters
@@ -42,7 +42,7 @@ def sections() -> dict[str, str]:
 
 
 @cache
-def explained() -> dict[str, Explained]:
+def explained() -> dict[str, ErrorExplanation]:
     """All errors with a section, by code in alphabetical order."""
     classes = {
         error_class.code: error_class
@@ -57,7 +57,7 @@ def explained() -> dict[str, Explained]:
             if error_class
             else "Something unexpected failed."
         )
-        by_code[code] = Explained(
+        by_code[code] = ErrorExplanation(
             code,
             error_class.__name__ if error_class else None,
             error_class.exit_code if error_class else 1,
@@ -68,7 +68,7 @@ def explained() -> dict[str, Explained]:
     return by_code
 
 
-def explain(word: str) -> tuple[Explained, ...]:
+def explain(word: str) -> tuple[ErrorExplanation, ...]:
     """Find errors by code, class name or SQLSTATE.
 
     Raises

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from dbanon.errors.usage import UsageError
 
-__all__ = ["MissingDependency", "extras_told", "missing_extra", "quoted_requirements"]
+__all__ = ["MissingDependency", "missing_extra", "name_missing_extras", "quoted_requirements"]
 
 _SQL = ("sqlalchemy>=2.0", "alembic>=1.13")
 # The requirements of each extra, as in pyproject.toml, including nested extras.
@@ -113,7 +113,7 @@ def missing_extra(error: BaseException) -> MissingDependency | None:
 
 
 @contextmanager
-def extras_told() -> Iterator[None]:
+def name_missing_extras() -> Iterator[None]:
     """Convert import errors of a block or function into errors that name the extra.
 
     Raises

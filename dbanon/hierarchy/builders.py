@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.edges import Pulse, no_pulse, paced
+from dbanon.hierarchy.edges import Pulse, ignore_pulses, with_pulses
 from dbanon.hierarchy.tree import Hierarchy, flat
 
 ROOT = "*"
@@ -33,7 +33,7 @@ def intervals(
     steps: Sequence[float | str],
     origin: float | str = 0,
     *,
-    pulse: Pulse = no_pulse,
+    pulse: Pulse = ignore_pulses,
 ) -> Hierarchy:
     """Numbers in nested intervals on a grid, e.g. steps 5, 10, 50.
 
@@ -58,7 +58,9 @@ def intervals(
             )
         previous = width
     rows = []
-    for number, value in paced(sorted((number, value) for value, number in numbers.items()), pulse):
+    for number, value in with_pulses(
+        sorted((number, value) for value, number in numbers.items()), pulse
+    ):
         row = [value]
         for width in widths:
             low = start + ((number - start) / width).to_integral_value(ROUND_FLOOR) * width
@@ -71,7 +73,7 @@ def dates(
     values: Sequence[str],
     steps: Sequence[str] = ("month", "year", "decade"),
     *,
-    pulse: Pulse = no_pulse,
+    pulse: Pulse = ignore_pulses,
 ) -> Hierarchy:
     """Dates (``2024-05-17``) by calendar: day, month, quarter, year, 5y and decade, in that order.
 
@@ -92,13 +94,13 @@ def dates(
             hint='Write ["week"] or ["day", "week"], or leave the week out.',
         )
     days = []
-    for value in paced(set(values), pulse):
+    for value in with_pulses(set(values), pulse):
         try:
             days.append((date.fromisoformat(value[:10]), value))
         except ValueError:
             raise InvalidParameter("A value is not a date in the form 2024-05-17.") from None
     rows = []
-    for day, value in paced(sorted(days), pulse):
+    for day, value in with_pulses(sorted(days), pulse):
         year, week, _ = day.isocalendar()
         labels = {
             "day": day.isoformat(),
@@ -120,7 +122,7 @@ def prefixes(
     keep: Sequence[int] | None = None,
     mask: str = "*",
     *,
-    pulse: Pulse = no_pulse,
+    pulse: Pulse = ignore_pulses,
 ) -> Hierarchy:
     """Codes of digits or letters masked from the right, as with zip codes: 23208, 2320*, 232**, ….
 
@@ -140,7 +142,7 @@ def prefixes(
     if any(a <= b for a, b in pairwise(levels)) or min(levels, default=1) < 1:
         raise InvalidParameter("The numbers of kept characters must decrease, and be at least 1.")
     rows = []
-    for value in paced(sorted(set(values)), pulse):
+    for value in with_pulses(sorted(set(values)), pulse):
         if mask in value:
             raise InvalidParameter("A value contains the mask character: choose another mask.")
         # Keep the length of shorter codes, so that they share no labels with longer ones.
@@ -151,7 +153,7 @@ def prefixes(
     return _tree(rows, pulse)
 
 
-def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) -> Hierarchy:
+def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = ignore_pulses) -> Hierarchy:
     """Ordered values (an enum, grades), grouped level by level by ``fanout`` neighbours.
 
     Parameters
@@ -170,7 +172,7 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) 
     rows = [[value] for value in values]
     size = fanout
     while size < len(values):
-        for index, row in enumerate(paced(rows, pulse)):
+        for index, row in enumerate(with_pulses(rows, pulse)):
             first = index // size * size
             last = min(first + size, len(values)) - 1
             row.append(row[-1] if first == last else f"{values[first]} to {values[last]}")
@@ -178,7 +180,9 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) 
     return _tree([[*row, ROOT] for row in rows], pulse)
 
 
-def grouped(values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = no_pulse) -> Hierarchy:
+def grouped(
+    values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = ignore_pulses
+) -> Hierarchy:
     """Ordered values in one level of groups of these sizes.
 
     Raises
@@ -238,7 +242,7 @@ def suggestion(values: Sequence[str]) -> Suggestion:
         f"codes: letters and digits, most of them as {codes.shape}; a star stands for what follows"
     )
     return Suggestion(
-        _tree([[value, *codes.labels[value], ROOT] for value in distinct], no_pulse), why
+        _tree([[value, *codes.labels[value], ROOT] for value in distinct], ignore_pulses), why
     )
 
 
@@ -259,8 +263,8 @@ def _tree(rows: Sequence[Sequence[str]], pulse: Pulse) -> Hierarchy:
     return Hierarchy.from_levels(rows, pulse) if rows else flat([])
 
 
-def _numbers(values: Sequence[str], pulse: Pulse = no_pulse) -> dict[str, Decimal]:
-    return {value: _decimal(value, "A value") for value in paced(set(values), pulse)}
+def _numbers(values: Sequence[str], pulse: Pulse = ignore_pulses) -> dict[str, Decimal]:
+    return {value: _decimal(value, "A value") for value in with_pulses(set(values), pulse)}
 
 
 def _decimal(value: float | str, subject: str) -> Decimal:

@@ -45,11 +45,11 @@ class HierarchyProblem:
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
-def no_pulse() -> None:
+def ignore_pulses() -> None:
     """A pulse for callers who never cancel."""
 
 
-def paced(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
+def with_pulses(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
     """The items, with regular pulses, so that long work can be cancelled."""
     for count, item in enumerate(items):
         if count % _ITEMS_PER_PULSE == 0:
@@ -82,7 +82,7 @@ def tree_of(
     edges: Sequence[Edge],
     subject: str = "The hierarchy",
     earlier: Sequence[HierarchyProblem] = (),
-    pulse: Pulse = no_pulse,
+    pulse: Pulse = ignore_pulses,
 ) -> tuple[list[str], list[int]]:
     """Labels and parents of the nodes of a tree, depth first.
 
@@ -102,7 +102,7 @@ def tree_of(
     inner = {parent for child, parent, _ in edges if parent is not None and parent != child}
     values = {child for child, parent, _ in edges if child == parent}
     placed = {child for child, parent, _ in edges if child != parent}
-    for child, parent, line in paced(edges, pulse):
+    for child, parent, line in with_pulses(edges, pulse):
         if child == parent and (child in inner or child in placed):
             continue
         if (child == "" and "" in inner) or parent == "":
@@ -121,7 +121,7 @@ def tree_of(
         parents.setdefault(parent, None)
     roots = [label for label, parent in parents.items() if parent is None]
     children: dict[str, list[str]] = {label: [] for label in parents}
-    for child, parent in paced(parents.items(), pulse):
+    for child, parent in with_pulses(parents.items(), pulse):
         if parent is not None:
             children[parent].append(child)
     problems += _cycles(parents, lines, pulse)
@@ -154,7 +154,7 @@ def _cycles(
     """One problem per cycle."""
     problems: list[HierarchyProblem] = []
     state: dict[str, int] = {}
-    for walk, start in enumerate(paced(parents, pulse), 1):
+    for walk, start in enumerate(with_pulses(parents, pulse), 1):
         label: str | None = start
         while label is not None and label not in state:
             state[label] = walk

@@ -18,7 +18,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy import builders
-from dbanon.hierarchy.edges import Pulse, no_pulse
+from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.leaves import column_texts
 from dbanon.hierarchy.tree import Hierarchy
 
@@ -174,7 +174,7 @@ def parse_all(
 def build_all(
     hierarchies: Mapping[str, Hierarchy | HierarchySpec],
     microdata: Microdata,
-    pulse: Pulse = no_pulse,
+    pulse: Pulse = ignore_pulses,
 ) -> dict[str, Hierarchy]:
     """The hierarchies of quasi-identifiers, with builders applied to the columns' values.
 
@@ -229,7 +229,7 @@ def require_own_ranges(
 
 
 def build(
-    spec: HierarchySpec, values: Sequence[str], column: str, pulse: Pulse = no_pulse
+    spec: HierarchySpec, values: Sequence[str], column: str, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
     """The hierarchy that a builder makes from the values of a column, in their order.
 
@@ -309,12 +309,12 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
     if name == "levels":
         return Hierarchy.from_levels(parameters["levels"])
     if isinstance(parameters.get(_ORDER_KEYS.get(name, "")), (list, tuple)):
-        return _BUILDERS[name](parameters, (), no_pulse)
+        return _BUILDERS[name](parameters, (), ignore_pulses)
     if name in _PROBES:
         # Whether steps are valid does not depend on the values.
         probe = _PROBES[name]
         _BUILDERS[name](
-            parameters, ("_" if parameters.get("character") == probe else probe,), no_pulse
+            parameters, ("_" if parameters.get("character") == probe else probe,), ignore_pulses
         )
     return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))
 

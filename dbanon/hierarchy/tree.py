@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.files import opened
-from dbanon.hierarchy.edges import Edge, HierarchyProblem, Pulse, broken, no_pulse, paced, tree_of
+from dbanon.hierarchy.edges import (
+    Edge,
+    HierarchyProblem,
+    Pulse,
+    broken,
+    ignore_pulses,
+    tree_of,
+    with_pulses,
+)
 
 # ARX uses the semicolon. The comma is last because labels may contain one.
 _SEPARATORS = (";", "\t", "|", ",")
@@ -201,7 +209,7 @@ class Hierarchy:
         return shares
 
     @cached_property
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         """True if all leaves have the same depth, so a node costs all leaves below it the same."""
         return int(self.leaf_depths.min(initial=self.height)) == self.height
 
@@ -291,7 +299,7 @@ class Hierarchy:
 
     @classmethod
     def from_levels(
-        cls, rows: Iterable[Sequence[str]], pulse: Pulse = no_pulse, first: int = 1
+        cls, rows: Iterable[Sequence[str]], pulse: Pulse = ignore_pulses, first: int = 1
     ) -> Hierarchy:
         """From rows (leaf, level 1, ..., root). A label repeated within its row is one node.
 
@@ -305,7 +313,7 @@ class Hierarchy:
         HierarchyBroken : the rows do not form a tree; the error lists all problems.
         """
         edges: list[Edge] = []
-        for line, row in enumerate(paced(rows, pulse), first):
+        for line, row in enumerate(with_pulses(rows, pulse), first):
             path = [
                 str(label)
                 for level, label in enumerate(row)

@@ -234,7 +234,7 @@ class ChainRules:
             "tables": list(self.tables)
         }
 
-    def expected_by(self, chain: Chain) -> list[str]:
+    def differing_rules(self, chain: Chain) -> list[str]:
         """The names of rules for which the job expects another value."""
         return [name for name, value in chain.rules.items() if getattr(self, name) != value]
 

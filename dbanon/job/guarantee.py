@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from dbanon.data.counts import Counts, Questions, Recount
+from dbanon.data.counts import CountRequests, Counts, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
 from dbanon.job.nulls import RELEASED_NULLS
 from dbanon.job.sets import ColumnSet
-from dbanon.job.verdict import Expected, Verdict
+from dbanon.job.verdict import ExpectedRelease, Verdict
 from dbanon.measures import Model
 from dbanon.measures.models import CountedModel
 from dbanon.measures.recount import levels_reached
@@ -67,7 +67,7 @@ class Guarantee:
     method: str = ROW_GUARANTEE
 
     @property
-    def looked_at(self) -> tuple[str, ...]:
+    def counted_columns(self) -> tuple[str, ...]:
         """Columns that are needed for counting and not released."""
         return self.persons
 
@@ -96,7 +96,7 @@ class Guarantee:
         """True if each class in a recount has at least k rows of the release."""
         return True
 
-    def says_not(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
+    def caveat(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
         """What a reader may assume although it is not guaranteed.
 
         Parameters
@@ -149,17 +149,17 @@ class Guarantee:
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
         leaves: frozenset[str] = frozenset(),
-    ) -> Questions:
+    ) -> CountRequests:
         """The counts that are needed of the written release.
 
         Parameters
         ----------
         columns : the released quasi-identifiers; strata may be among them.
-        sensitive, leaves : as in ``Questions``.
+        sensitive, leaves : as in ``CountRequests``.
         """
         shared = tuple(dict.fromkeys([*columns, *self.by]))
         also = tuple(column_set.columns for column_set in self.also)
-        return Questions(
+        return CountRequests(
             shared, persons=self.persons, sensitive=sensitive, leaves=leaves, also=also
         )
 
@@ -179,11 +179,11 @@ class Guarantee:
             + ("; classes that failed may have been withheld" if self.withhold_failing else "")
         )
 
-    def told_of(self, recount: Recount) -> str:
+    def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted; the release itself holds rows only."""
         return "rows"
 
-    def check(self, counts: Counts, expected: Expected) -> Verdict:
+    def check(self, counts: Counts, expected: ExpectedRelease) -> Verdict:
         """The verdict on the counts, before the release is visible to anyone.
 
         Raises
@@ -216,7 +216,7 @@ class Guarantee:
     def _set_sizes(self, counts: Counts) -> tuple[int, ...]:
         return tuple(recount.smallest for recount in counts.also)
 
-    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         return levels_reached(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
@@ -228,7 +228,7 @@ class Guarantee:
         """
         return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
 
-    def _require_rows(self, recount: Recount, expected: Expected) -> None:
+    def _require_rows(self, recount: Recount, expected: ExpectedRelease) -> None:
         if recount.rows != expected.rows:
             raise SourceChanged(
                 f"{expected.rows} records were read, but {recount.rows} rows were written.",
@@ -282,11 +282,11 @@ class PersonGuarantee(Guarantee):
     def _unit_warnings(self) -> tuple[str, ...]:
         return (f'k counts persons, by the values of "{self.entity}", which are not released.',)
 
-    def told_of(self, recount: Recount) -> str:
+    def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted; the release itself holds rows only."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
-    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         persons = counts.persons[self.entity]
         levels = levels_reached(self.models, expected.sensitive, counts, persons)
         return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
@@ -348,11 +348,13 @@ class PartedPersonGuarantee(PersonGuarantee):
             " fewer than k persons may share.",
         )
 
-    def told_of(self, recount: Recount) -> str:
+    def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted; the release itself holds rows only."""
-        return f"{super().told_of(recount)}; rows of one person may lie in different classes"
+        return (
+            f"{super().summarize_recount(recount)}; rows of one person may lie in different classes"
+        )
 
-    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         try:
             return super()._levels(counts, expected)
         except RecountFailed as error:
@@ -380,7 +382,7 @@ class ChainTableGuarantee(PersonGuarantee):
         """False, as ``bounds_rows``."""
         return False
 
-    def told_of(self, recount: Recount) -> str:
+    def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted; the release itself holds rows only."""
         return (
             "rows of one table; the chain counted persons over all of its tables, and fewer than k"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dbanon.data.counts import Counts, Questions, Recount, describe_rarest_row
+from dbanon.data.counts import CountRequests, Counts, Recount, describe_rarest_row
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.job.guarantee import (
@@ -85,10 +85,12 @@ class PerAttribute(Guarantee):
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
         leaves: frozenset[str] = frozenset(),
-    ) -> Questions:
+    ) -> CountRequests:
         """The counts that are needed: each quasi-identifier per stratum, and the combinations."""
         attributes = [name for name in columns if name not in self.by]
-        return Questions((*attributes, *self.by), tuple((name, *self.by) for name in attributes))
+        return CountRequests(
+            (*attributes, *self.by), tuple((name, *self.by) for name in attributes)
+        )
 
     def sentence(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees, and its limits."""
@@ -100,7 +102,7 @@ class PerAttribute(Guarantee):
             f"{ABOUT_NULLS.get(self.nulls, '')}"
         )
 
-    def told_of(self, recount: Recount) -> str:
+    def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted."""
         [caution] = self.verdict(Counts(recount), ()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.why}"

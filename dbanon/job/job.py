@@ -330,7 +330,7 @@ class Job:
             self.entity_normalize,
             self.entity,
             chained=self.chain is not None,
-            by_rules=self.declared is not None,
+            with_table_rules=self.declared is not None,
         )
         if self.persons != WHOLE_PERSONS:
             require_parted(
@@ -338,7 +338,7 @@ class Job:
                 self.entity,
                 self.pseudonyms,
                 chained=self.chain is not None,
-                by_rules=self.declared == BY_RULES,
+                with_table_rules=self.declared == BY_RULES,
             )
         if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity, self.pseudonyms, self.releases)
@@ -353,9 +353,9 @@ class Job:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of the release."""
-        return self.guaranteed_by(self.policy)
+        return self.guarantee_under(self.policy)
 
-    def guaranteed_by(self, policy: Policy) -> Guarantee:
+    def guarantee_under(self, policy: Policy) -> Guarantee:
         """The guarantee under a policy that completes the job's own."""
         if self.chain is not None:
             return policy.chained(self.by, str(self.entity), self.chain.name)
@@ -387,7 +387,7 @@ class Job:
         return (*self.quasi_identifiers, *self.copied)
 
     @property
-    def in_sets(self) -> tuple[str, ...]:
+    def columns_in_sets(self) -> tuple[str, ...]:
         """The copied columns in ``also_k``, without strata, which no class crosses."""
         in_column_sets = [name for column_set in self.policy.also_k for name in column_set.columns]
         return tuple(name for name in (*self.sensitive, *self.keep) if name in in_column_sets)

@@ -16,7 +16,7 @@ from dbanon.errors import (
     counted,
 )
 from dbanon.job.guarantee import OF_TABLES, REPORT_IT, Guarantee
-from dbanon.job.verdict import Expected, Verdict
+from dbanon.job.verdict import ExpectedRelease, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.measures.recount import levels_reached
 
@@ -46,7 +46,7 @@ class ChainGuarantee(Guarantee):
     max_exposed: float | None = None
 
     @property
-    def looked_at(self) -> tuple[str, ...]:
+    def counted_columns(self) -> tuple[str, ...]:
         """The entity column. The database counts its values; it is not read."""
         return (self.entity,)
 
@@ -99,7 +99,7 @@ class ChainGuarantee(Guarantee):
             f" {self.k} persons{merged}"
         )
 
-    def check(self, counts: Counts, expected: Expected) -> Verdict:
+    def check(self, counts: Counts, expected: ExpectedRelease) -> Verdict:
         """The verdict on rows and histories that were counted.
 
         Raises
@@ -176,7 +176,7 @@ class ChainGuarantee(Guarantee):
             " persons share each history.",
         )
 
-    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         """The levels; models that compare with the first release use the chain's state."""
         histories = counts.histories
         assert histories is not None

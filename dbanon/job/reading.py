@@ -193,7 +193,7 @@ class Reading:
             for name, value in options.items()
         }
 
-    def stating(self, types: Mapping[str, str], decided: Iterable[tuple[str, str]]) -> Reading:
+    def with_types(self, types: Mapping[str, str], decided: Iterable[tuple[str, str]]) -> Reading:
         """Copy with a type for each column, so that later files are read in the same way.
 
         Parameters

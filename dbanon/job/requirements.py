@@ -189,7 +189,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
 
 
 def check_normalize(
-    normalize: str | None, entity: str | None, *, chained: bool, by_rules: bool
+    normalize: str | None, entity: str | None, *, chained: bool, with_table_rules: bool
 ) -> None:
     """Check that ``entity_normalize`` has an entity, and the job has no chain.
 
@@ -199,7 +199,7 @@ def check_normalize(
     """
     if normalize is None:
         return
-    if not entity and not by_rules:
+    if not entity and not with_table_rules:
         raise InvalidParameter(
             "entity_normalize needs an entity.",
             hint="Name the column that says whose a row is: `entity`.",
@@ -217,7 +217,7 @@ def require_parted(
     pseudonyms: Sequence[str],
     *,
     chained: bool,
-    by_rules: bool,
+    with_table_rules: bool,
 ) -> None:
     """Check the options of a release whose classes may split the rows of a person.
 
@@ -229,7 +229,7 @@ def require_parted(
     ------
     InvalidParameter : it has no entity, or an option that needs whole persons.
     """
-    if not entity and not by_rules:
+    if not entity and not with_table_rules:
         raise InvalidParameter(
             "persons=rows separates the rows of a person, but no column identifies persons.",
             hint="Name it: `entity`.",
@@ -253,7 +253,7 @@ def require_parted(
             hint='Use `persons="whole"`, or leave out `also_k`.',
         )
     for model in policy.models:
-        if not model.holds_together(True):
+        if not model.is_union_closed(True):
             raise InvalidParameter(
                 f"With persons=rows classes may have the same released values, and {model.kind}"
                 " may fail for two such classes together even if it holds for each.",

@@ -195,7 +195,7 @@ def require_no_columns(*objects: Any) -> None:
             )
 
 
-def in_comments(comments: Mapping[str, str]) -> dict[str, Any]:
+def rules_as_comments(comments: Mapping[str, str]) -> dict[str, Any]:
     """The rules in comments on columns, each on a line that begins with ``dbanon:``.
 
     After the prefix comes a role, or a rule as JSON. A comment is parsed and never executed.

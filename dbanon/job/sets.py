@@ -122,7 +122,7 @@ def require_sets(
     InvalidParameter : a set names another column, or a model does not allow sets.
     """
     for model in models if sets else ():
-        if not model.holds_together(bool(entity)):
+        if not model.is_union_closed(bool(entity)):
             raise InvalidParameter(
                 f"With `also_k` classes may have the same released values, and {model.kind} may"
                 " fail for two such classes together even if it holds for each.",

@@ -16,7 +16,7 @@ from dbanon.measures.models import CountedModel
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedRelease:
     """The expected contents of a written release.
 
     Parameters
@@ -36,7 +36,7 @@ class Expected:
         microdata: Microdata,
         labels: NDArray[np.int32],
         sensitive: Mapping[str, Attribute],
-    ) -> Expected:
+    ) -> ExpectedRelease:
         """From the labels of records, int32 (n,), -1 for withheld records."""
         released = labels >= 0
         holes = 0

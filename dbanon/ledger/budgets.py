@@ -53,7 +53,7 @@ class Spending:
 
 
 @dataclass(frozen=True)
-class KeptBudget:
+class RecordedBudget:
     """A budget as the ledger records it.
 
     Parameters
@@ -112,7 +112,7 @@ def plain(amount: Decimal) -> str:
     return f"{amount.normalize():f}"
 
 
-def create(session: Session, new_budget: NewBudget, source: RelationName) -> KeptBudget:
+def create(session: Session, new_budget: NewBudget, source: RelationName) -> RecordedBudget:
     """Create a budget for a source, a resolved name.
 
     Raises
@@ -183,8 +183,8 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Kep
 
 
 def _former_budgets(
-    session: Session, budgets: Sequence[KeptBudget], source: RelationName
-) -> list[KeptBudget]:
+    session: Session, budgets: Sequence[RecordedBudget], source: RelationName
+) -> list[RecordedBudget]:
     """Open, partly spent budgets of dropped tables that may be this source under a former name.
 
     The source qualifies if it has every released column and the person identifier.
@@ -208,7 +208,7 @@ def _former_budgets(
     return former
 
 
-def _renamed_table_error(old: KeptBudget, source: RelationName) -> BudgetExists:
+def _renamed_table_error(old: RecordedBudget, source: RelationName) -> BudgetExists:
     return BudgetExists(
         f"Budget {old.name} is of {old.source}, which no longer exists. {source} has all"
         " columns of its releases, and may be that table under another name.",
@@ -245,7 +245,7 @@ def _not_owner_error() -> InsufficientRights:
     )
 
 
-def list_budgets(session: Session) -> list[KeptBudget]:
+def list_budgets(session: Session) -> list[RecordedBudget]:
     """List the budgets of a ledger, oldest first."""
     if not _has_budget_table(session):
         return []
@@ -260,11 +260,11 @@ def list_budgets(session: Session) -> list[KeptBudget]:
     for *named, total, spent, created_at, created_by, raises, closed, delta in rows:
         amounts = Decimal(total), Decimal(spent)
         row = (*named, *amounts, created_at, created_by, raises, closed != 0, delta)
-        budgets.append(KeptBudget(*row))
+        budgets.append(RecordedBudget(*row))
     return budgets
 
 
-def find(session: Session, name: str) -> KeptBudget:
+def find(session: Session, name: str) -> RecordedBudget:
     """Return the budget of this name.
 
     Raises
@@ -294,7 +294,7 @@ def spendings(session: Session, name: str) -> list[Spending]:
     return [Spending(id_, Decimal(epsilon), *details) for id_, epsilon, *details in rows]
 
 
-def require_left(budget: KeptBudget, cost: Cost) -> None:
+def require_left(budget: RecordedBudget, cost: Cost) -> None:
     """Check that the budget covers a cost.
 
     Raises
@@ -307,7 +307,7 @@ def require_left(budget: KeptBudget, cost: Cost) -> None:
         raise _exhausted_error(budget, amount)
 
 
-def spend(session: Session, name: str, cost: Cost, spending_id: str) -> KeptBudget:
+def spend(session: Session, name: str, cost: Cost, spending_id: str) -> RecordedBudget:
     """Spend from a budget; the caller commits the transaction before any noise is drawn.
 
     Raises
@@ -378,7 +378,7 @@ def published(session: Session, release_id: str) -> None:
     )
 
 
-def _exhausted_error(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
+def _exhausted_error(budget: RecordedBudget, amount: Decimal) -> BudgetExhausted:
     if budget.closed:
         return BudgetExhausted(
             f"Budget {budget.name} is closed: another budget replaced it.",

@@ -29,7 +29,7 @@ from dbanon.ledger.tables import (
     RELEASE_COLUMNS,
     LedgerEntry,
 )
-from dbanon.release.outcome import Internal
+from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.release.words import time_text
 from dbanon.sessions.base import Output
@@ -158,7 +158,7 @@ def record(
     run: Run,
     request: Mapping[str, Any] | None = None,
     identity: Mapping[str, Any] | None = None,
-    internal: Internal | None = None,
+    internal: OperatorFigures | None = None,
 ) -> str:
     """Write a release and its run into the ledger, and return the recorded time.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dbanon.ledger import postgresql_releases as by_number
+from dbanon.ledger import postgresql_releases as parts_by_class
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -40,8 +40,8 @@ def entry_of(session: Session, name: RelationName, existing: ExistingRelation | 
     """
     if existing is None or not trusted(session):
         return None
-    if by_number.has_numbers(session):
-        return by_number.release_id_of(session, existing)
+    if parts_by_class.has_numbers(session):
+        return parts_by_class.release_id_of(session, existing)
     entry = _entry(session, existing.mark)
     if entry is None or not session.same_name(entry.output, name) or entry.kind != existing.kind:
         return None
@@ -52,7 +52,7 @@ def entry_of(session: Session, name: RelationName, existing: ExistingRelation | 
     return entry.release_id if entry.output_oid == existing.oid else None
 
 
-def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
+def published_by_role(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
     """SQL condition for entries that this role published, and its parameters.
 
     It compares the role's oid, which survives a rename, if the entry has an oid of this database;
@@ -65,7 +65,7 @@ def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, 
     by_name = f"coalesce({alias}published_by, '') = ?"
     user, number = session.current_user() or "", session.role_number()
     ledger = session.find_existing(session.ledger_name("release"))
-    if number is None or ledger is None or not by_number.has_numbers(session):
+    if number is None or ledger is None or not parts_by_class.has_numbers(session):
         return by_name, (user,)
     by_oid = f"coalesce({alias}publisher_oid, 0) = ?"
     return (
@@ -113,7 +113,7 @@ def is_summary_of(
     """
     if not trusted(session):
         return False
-    if by_number.has_numbers(session) and by_number.is_summary(
+    if parts_by_class.has_numbers(session) and parts_by_class.is_summary(
         session, output, existing, of_output
     ):
         return True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
-from dbanon.ledger.entry_of import published_by_us
+from dbanon.ledger.entry_of import published_by_role
 from dbanon.ledger.tables import as_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -57,7 +57,7 @@ def last_release(session: Session, job: str) -> LastRelease | None:
     """
     if not _records_jobs(session):
         return None
-    is_ours, parameters = published_by_us(session, "r.")
+    is_ours, parameters = published_by_role(session, "r.")
     rows = session.rows(
         "SELECT CAST(u.release_id AS VARCHAR(36)), r.source, u.source_types, u.fingerprint"
         f" FROM {session.ledger_name('run').quoted} AS u"
@@ -81,7 +81,7 @@ def last_counts(
     """
     if not _records_jobs(session):
         return None
-    is_ours, parameters = published_by_us(session, "r.")
+    is_ours, parameters = published_by_role(session, "r.")
     rows = session.rows(
         "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in,"
         f" {entries.optional_column(session, 'source_counts', 'run')}"

@@ -44,7 +44,7 @@ def may_act_as(role: str, owner: str) -> str:
     )
 
 
-def judged_rules(condition: str = "true") -> str:
+def rules_with_state(condition: str = "true") -> str:
     """SQL of all rules with their state and, if it exists, their table.
 
     A superuser may act as any owner, yet rules of a superuser's dropped table do not apply to
@@ -133,7 +133,7 @@ SET source = j.table_name, relation_oid = j.table_oid::bigint,
     owner_oid = j.by_role::bigint, owner = pg_catalog.pg_get_userbyid(j.by_role)::text,
     declarer_oid = j.declarer::bigint, declared_by = pg_catalog.pg_get_userbyid(j.declarer)::text,
     ledger_oid = k.tableoid::bigint
-FROM ({judged_rules(condition)}
+FROM ({rules_with_state(condition)}
 ) AS j
 WHERE k.source = j.source AND k.name = j.name AND k.owner_oid = j.owner_oid
   AND k.relation_oid = j.relation_oid AND j.is_trusted AND j.rank = 1

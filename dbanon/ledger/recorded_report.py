@@ -18,16 +18,16 @@ from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, Ledg
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.attribute_disclosure import (
+    DisclosiveColumn,
     FewPersons,
-    KeptIdentifier,
     PersonSpellings,
-    TellingColumn,
+    RetainedIdentifier,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.report import Counted, Evaluated, Provenance, ReleaseLoss, Report, Request
+from dbanon.release.report import Evaluated, Provenance, RecountResult, ReleaseLoss, Report, Request
 from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -131,7 +131,7 @@ class RecordedColumn:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRelease:
     """A release, as the ledger records it.
 
     Parameters
@@ -150,13 +150,13 @@ class Recorded:
     missing: tuple[str, ...]
 
 
-def read(session: Session, entry: LedgerEntry) -> Recorded:
+def read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     """Read the release of an entry; raises LedgerEntryBroken."""
     with reading_entry(entry.name):
         return _read(session, entry)
 
 
-def _read(session: Session, entry: LedgerEntry) -> Recorded:
+def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     # Ledgers of version 0.1.0 lack some columns.
     [recorded_row] = rows_of_release(session, "release", entry.release_id)
     empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
@@ -207,7 +207,7 @@ def _read(session: Session, entry: LedgerEntry) -> Recorded:
     )
     published_by = None if row["published_by"] is None else str(row["published_by"])
     superseded_at = ledger_time(row["superseded_at"])
-    return Recorded(report, columns, published_by, superseded_at, tuple(missing))
+    return RecordedRelease(report, columns, published_by, superseded_at, tuple(missing))
 
 
 def _request(
@@ -236,7 +236,7 @@ def _request(
     )
 
 
-def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
+def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> RecountResult:
     arguments = row["arguments"]
     histogram = {int(size): int(count) for size, count in entry.histogram.items()}
     rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
@@ -247,13 +247,14 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
     levels = tuple(
         CountedModel(str(model["model"]), float(model["counted"])) for model in entry.models
     )
-    return Counted(
+    return RecountResult(
         rows_in=int(row["rows_in"]),
         suppressed=int(row["suppressed"]),
         rows=rows,
         verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
         disclosive_columns=tuple(
-            TellingColumn(**plain) for plain in read_renamed(arguments, "disclosive_columns") or ()
+            DisclosiveColumn(**plain)
+            for plain in read_renamed(arguments, "disclosive_columns") or ()
         ),
         few_persons=(
             *(FewPersons(**plain) for plain in arguments.get("few_persons", ())),
@@ -262,7 +263,7 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
         homogeneity=tuple(ClassHomogeneity(**plain) for plain in arguments.get("homogeneity", ())),
         linking=tuple(LinkingColumn(**plain) for plain in arguments.get("linking", ())),
         identifiers=tuple(
-            KeptIdentifier(**plain) for plain in arguments.get("kept_identifiers", ())
+            RetainedIdentifier(**plain) for plain in arguments.get("kept_identifiers", ())
         ),
     )
 

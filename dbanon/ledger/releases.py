@@ -21,9 +21,9 @@ from dbanon.errors import (
     ReleaseNotFound,
 )
 from dbanon.ledger import entries
-from dbanon.ledger import postgresql_releases as by_number
+from dbanon.ledger import postgresql_releases as parts_by_class
 from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
-from dbanon.ledger.entry_of import published_by_us
+from dbanon.ledger.entry_of import published_by_role
 from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.ledger.release_tables import RELEASE_ID, table_of
@@ -116,7 +116,7 @@ def list_releases(session: Session) -> list[Listed]:
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, ExistingRelation | None] = {}
-    states = by_number.states_of(session) if by_number.has_numbers(session) else {}
+    states = parts_by_class.states_of(session) if parts_by_class.has_numbers(session) else {}
     releases = []
     for release_id, created_at, schema, output, kind, *values in rows:
         *counts, by, old, epsilon, budget, source, request = values
@@ -310,7 +310,7 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
     if not entries.trusted(session):
         return []
     resolved = session.resolve_output(parse_relation(output))
-    is_ours, parameters = published_by_us(session)
+    is_ours, parameters = published_by_role(session)
     rows = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
         f" FROM {session.ledger_name('release').quoted} WHERE {is_ours} ORDER BY created_at DESC",
@@ -356,7 +356,7 @@ def plan_output(
     session.require_ledger_rights()
     session.lock_output(name)
     existing = session.find_existing(name)
-    written = session.written_as(name, kind, release_id)
+    written = session.staging_name_of(name, kind, release_id)
     relation = written if kind == "view" else name
     replaces = existing.kind if existing else None
     output = Output(name, relation, written, kind, release_id, replaces, creates_schema)

@@ -47,7 +47,7 @@ class StoredRule:
     rank: int = 1
 
 
-def rules_kept(session: Session, source: RelationName | None = None) -> list[StoredRule]:
+def list_rules(session: Session, source: RelationName | None = None) -> list[StoredRule]:
     """List the rules of a table, or of all tables, by name; for one table only those that apply."""
     return [rule for rule in _all_rules(session, source) if rule.rank == 1 or source is None]
 
@@ -55,7 +55,7 @@ def rules_kept(session: Session, source: RelationName | None = None) -> list[Sto
 def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule]:
     if not _has_rules(session):
         return []
-    judged = session.judged_rules(source)
+    judged = session.rules_with_state(source)
     if judged is not None:
         return [
             StoredRule(
@@ -107,7 +107,7 @@ def _state(columns: frozenset[str] | None, name: str) -> str:
 
 def followed_table(session: Session, source: RelationName) -> str | None:
     """Return the present name of the table that had this name when its rules were declared."""
-    tables = (rule.table for rule in rules_kept(session) if rule.source == str(source))
+    tables = (rule.table for rule in list_rules(session) if rule.source == str(source))
     return next((table for table in tables if table != str(source)), None)
 
 
@@ -125,7 +125,7 @@ def require_digest(session: Session, source: RelationName, digest: str) -> None:
 
 
 def _trusted_rules(session: Session, source: RelationName) -> dict[str, Mapping[str, Any]]:
-    return {entry.name: entry.rule for entry in rules_kept(session, source) if entry.is_trusted}
+    return {entry.name: entry.rule for entry in list_rules(session, source) if entry.is_trusted}
 
 
 def declare(session: Session, source: RelationName, rules: TableRules) -> None:

@@ -55,7 +55,7 @@ class SourceHistory:
     releases: tuple[EarlierRelease, ...] = ()
     takes_chains: bool = True
     file_url: str | None = None
-    is_lasting: bool = True
+    is_persistent: bool = True
 
     def with_classes(self) -> tuple[EarlierRelease, ...]:
         """The releases that have classes, which could be intersected with those of another."""

@@ -13,7 +13,7 @@ from dbanon.measures.pairs import Pairs
 Tick = Callable[[float], None]
 
 
-def no_tick(share: float) -> None:
+def ignore_progress(share: float) -> None:
     """Ignore progress and never cancel."""
     del share
 
@@ -96,7 +96,7 @@ class EvaluationTask:
     pairs: Pairs
     parameters: Parameters = field(default_factory=Parameters)
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    tick: Tick = no_tick
+    tick: Tick = ignore_progress
 
     def weighted(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
         """A weighted sum of other figures; without a value if a figure with weight has none."""

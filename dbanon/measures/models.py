@@ -153,7 +153,7 @@ class Model:
         """True if classes are compared with the distribution in the whole table."""
         return self.kind in ("t_closeness", "beta_likeness", "delta_disclosure")
 
-    def holds_together(self, of_persons: bool) -> bool:
+    def is_union_closed(self, of_persons: bool) -> bool:
         """True if the union of classes that satisfy the model always satisfies it.
 
         Not for delta-disclosure, where a class without a value dilutes its share, nor for entropy_l
@@ -203,26 +203,29 @@ def model_kinds() -> tuple[str, ...]:
 _LevelFunction = Callable[[Model, Counts, Values, "Sizes | None"], tuple[Values, bool]]
 
 _KINDS: dict[str, _LevelFunction] = {
-    "distinct_l": lambda model, counts, overall, persons: (sensitive.each_distinct(counts), True),
-    "entropy_l": lambda model, counts, overall, persons: (sensitive.each_entropy(counts), True),
+    "distinct_l": lambda model, counts, overall, persons: (
+        sensitive.class_distinct_counts(counts),
+        True,
+    ),
+    "entropy_l": lambda model, counts, overall, persons: (sensitive.class_entropies(counts), True),
     "recursive_cl": lambda model, counts, overall, persons: (
-        sensitive.each_recursive(counts, model.l),
+        sensitive.class_recursive_ratios(counts, model.l),
         False,
     ),
     "t_closeness": lambda model, counts, overall, persons: (
-        sensitive.each_t(counts, model.order, overall, persons),
+        sensitive.class_distances(counts, model.order, overall, persons),
         False,
     ),
     "alpha_k": lambda model, counts, overall, persons: (
-        sensitive.each_largest_share(counts),
+        sensitive.class_largest_shares(counts),
         False,
     ),
     "beta_likeness": lambda model, counts, overall, persons: (
-        sensitive.each_beta(counts, overall, persons),
+        sensitive.class_gains(counts, overall, persons),
         False,
     ),
     "delta_disclosure": lambda model, counts, overall, persons: (
-        sensitive.each_delta(counts, overall, persons),
+        sensitive.class_log_ratios(counts, overall, persons),
         False,
     ),
 }

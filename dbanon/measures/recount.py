@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.counts import ClassValueCounts, Counts, EntityCount
 from dbanon.data.measures import ValueFrequencies
-from dbanon.data.microdata import Coded
+from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
 from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
@@ -29,7 +29,7 @@ def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
     return {m.attribute: m.distance for m in models if isinstance(m.distance, Hierarchy)}
 
 
-def places(column: Coded, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
+def places(column: CodedColumn, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
     """The position of each value among the column's values, or its leaf, int32 (n,)."""
     positions: NDArray[np.int32] = places_of_codes(
         ValueFrequencies.of_column(column), attribute, models

@@ -50,7 +50,7 @@ def least_diverse(counts: Counts, persons: NDArray[np.int64]) -> Counts:
     return chosen
 
 
-def each_distinct(counts: Counts) -> Values:
+def class_distinct_counts(counts: Counts) -> Values:
     """Distinct values in each class; the minimum is the l of distinct l-diversity.
 
     Also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer and M.
@@ -61,7 +61,7 @@ def each_distinct(counts: Counts) -> Values:
     return values
 
 
-def each_entropy(counts: Counts) -> Values:
+def class_entropies(counts: Counts) -> Values:
     """The exponential of each class's entropy, which entropy l-diversity requires to be >= l."""
     shares = _shares(counts)
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
@@ -69,7 +69,7 @@ def each_entropy(counts: Counts) -> Values:
     return values
 
 
-def each_recursive(counts: Counts, l: int) -> Values:  # noqa: E741
+def class_recursive_ratios(counts: Counts, l: int) -> Values:  # noqa: E741
     """r_1 / (r_l + r_(l+1) + ...) for counts r_1 >= r_2 >= ... of each class; may be infinite.
 
     Recursive (c, l)-diversity requires c to be greater than the maximum.
@@ -81,7 +81,7 @@ def each_recursive(counts: Counts, l: int) -> Values:  # noqa: E741
     return ratios
 
 
-def each_largest_share(counts: Counts) -> Values:
+def class_largest_shares(counts: Counts) -> Values:
     """The largest share of a value in each class; (alpha, k)-anonymity requires <= alpha.
 
     Source: R. Wong, J. Li, A. Fu and K. Wang, "(alpha, k)-anonymity", KDD 2006.
@@ -90,7 +90,7 @@ def each_largest_share(counts: Counts) -> Values:
     return values
 
 
-def each_t(
+def class_distances(
     counts: Counts,
     distance: str | Hierarchy = "equal",
     table: Values | None = None,
@@ -151,7 +151,7 @@ def _ordered_distance(cumulative: NDArray[np.float64], steps: int) -> float:
     return float(cumulative[-1]) + cost / steps
 
 
-def each_beta(
+def class_gains(
     counts: Counts, table: Values | None = None, persons: NDArray[np.int64] | None = None
 ) -> Values:
     """The largest relative gain (q - p) / p of a value's share in each class: basic beta-likeness.
@@ -165,7 +165,7 @@ def each_beta(
     return values
 
 
-def each_delta(
+def class_log_ratios(
     counts: Counts,
     table: Values | None = None,
     persons: NDArray[np.int64] | None = None,
@@ -174,7 +174,8 @@ def each_delta(
 
     Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. The paper
     includes all values of the table, so a missing value violates every delta. Here, as in ARX and
-    pycanon, missing values are ignored. Both agree if classes have every value (``each_distinct``).
+    pycanon, missing values are ignored. Both agree if classes have every
+    value (``class_distinct_counts``).
     Infinite if a class has a value that the table lacks.
     """
     p = _table_shares(counts, table)

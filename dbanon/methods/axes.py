@@ -62,7 +62,7 @@ def order_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.argsort(values, kind="stable").astype(np.int64)
 
 
-def from_both_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int32]:
+def split_from_both_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int32]:
     """Labels, int32 (n,), of classes of k counted from both ends; a larger one holds the median."""
     n = len(values)
     classes = max(n // k, 1)

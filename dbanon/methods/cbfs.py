@@ -13,7 +13,7 @@ Cost: O(n^2) in the worst case; far less for few attributes, by the spatial inde
 from __future__ import annotations
 
 from dbanon.kernels import Cbfs, MixedCbfs
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -23,7 +23,7 @@ METHOD = Method(
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Laszlo & Mukherjee 2005",
     forecast=MethodForecast(
-        numbers=Power(0.33, 1.3, 1.3, 0.33),
-        mixed=Power(0.31, 1.33, 1.43, trees=1.94, categories=2.15),
+        numbers=PowerLaw(0.33, 1.3, 1.3, 0.33),
+        mixed=PowerLaw(0.31, 1.33, 1.43, trees=1.94, categories=2.15),
     ),
 )

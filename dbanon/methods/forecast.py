@@ -59,7 +59,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Power:
+class PowerLaw:
     """seconds · N^(records + both · ln P) · P^attributes · e^(trees · T + categories · C).
 
     N is n · D^different / 100,000 records, of which the share D differs from all before, P is p / 6
@@ -105,8 +105,8 @@ class MethodForecast:
     mixed : of all others.
     """
 
-    numbers: Power | None = None
-    mixed: Power | None = None
+    numbers: PowerLaw | None = None
+    mixed: PowerLaw | None = None
 
 
 UNKNOWN = MethodForecast()

@@ -17,7 +17,7 @@ nearest, one the farthest.
 from __future__ import annotations
 
 from dbanon.kernels import GaaCp
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import MixedMethod, on_table
 
 METHOD = MixedMethod(
@@ -27,5 +27,5 @@ METHOD = MixedMethod(
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Jiang, Zeng & Ma 2017",
-    forecast=MethodForecast(mixed=Power(0.33, 1.27, 1.84, trees=2.1, categories=1.7)),
+    forecast=MethodForecast(mixed=PowerLaw(0.33, 1.27, 1.84, trees=2.1, categories=1.7)),
 )

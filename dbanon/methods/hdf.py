@@ -15,7 +15,7 @@ Cost: O(n^2) in the worst case; only candidates that lost a member are computed 
 from __future__ import annotations
 
 from dbanon.kernels import DensityFirst, MixedDensityFirst
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -24,5 +24,5 @@ METHOD = Method(
     summary="Highest density first: the candidate class of smallest sum of squares each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
-    forecast=MethodForecast(mixed=Power(0.64, 1.22, 1.68, trees=3.16, categories=3.16)),
+    forecast=MethodForecast(mixed=PowerLaw(0.64, 1.22, 1.68, trees=3.16, categories=3.16)),
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.data.partition import AttributePartition, Partition
-from dbanon.methods.axes import from_both_ends
+from dbanon.methods.axes import split_from_both_ends
 from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
@@ -27,7 +27,7 @@ def individual_ranking(
     """Partition each column of the points, float64 (n, p), into classes of k to 2k-1 records."""
     partitions = []
     for done, column in enumerate(space.points.T, start=1):
-        partitions.append(Partition(from_both_ends(column, k)))
+        partitions.append(Partition(split_from_both_ends(column, k)))
         tick(done / space.points.shape[1])
     return AttributePartition(tuple(partitions))
 

@@ -16,7 +16,7 @@ nearest, one the farthest.
 from __future__ import annotations
 
 from dbanon.kernels import KMember
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import MixedMethod, on_table
 
 METHOD = MixedMethod(
@@ -26,5 +26,5 @@ METHOD = MixedMethod(
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Byun, Kamra, Bertino & Li 2007",
-    forecast=MethodForecast(mixed=Power(0.33, 1.27, 1.84, trees=2.1, categories=1.7)),
+    forecast=MethodForecast(mixed=PowerLaw(0.33, 1.27, 1.84, trees=2.1, categories=1.7)),
 )

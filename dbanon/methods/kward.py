@@ -21,7 +21,7 @@ Cost: O(n^2 p) at worst, about O(n^1.3) for few attributes; memory O(n p).
 from __future__ import annotations
 
 from dbanon.kernels import Ward
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 kward = on_points(Ward)
@@ -32,5 +32,5 @@ METHOD = Method(
     summary="Ward's clustering with classes of at least k; for one or more attributes",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    forecast=MethodForecast(numbers=Power(2.5, 1.4, 2.16)),
+    forecast=MethodForecast(numbers=PowerLaw(2.5, 1.4, 2.16)),
 )

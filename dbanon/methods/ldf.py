@@ -15,7 +15,7 @@ Cost: O(n^2) in the worst case; only candidates that lost a member are computed 
 from __future__ import annotations
 
 from dbanon.kernels import DensityFirst, MixedDensityFirst
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -24,5 +24,5 @@ METHOD = Method(
     summary="Lowest density first: the candidate class of largest sum of squares each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
-    forecast=MethodForecast(mixed=Power(1.1, 1.19, 1.58, trees=0.66, categories=2.35)),
+    forecast=MethodForecast(mixed=PowerLaw(1.1, 1.19, 1.58, trees=0.66, categories=2.35)),
 )

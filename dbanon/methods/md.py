@@ -13,7 +13,7 @@ Cost: O(n^3/k) in the worst case, without a matrix of distances.
 from __future__ import annotations
 
 from dbanon.kernels import Md, MixedMd
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -22,5 +22,7 @@ METHOD = Method(
     summary="Diameter-based fixed size: classes around the two most distant records",
     cost="O(n^3/k) at worst, O(n) memory",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    forecast=MethodForecast(mixed=Power(1.6, 1.3, 2.02, trees=0.99, categories=0.4, different=0.0)),
+    forecast=MethodForecast(
+        mixed=PowerLaw(1.6, 1.3, 2.02, trees=0.99, categories=0.4, different=0.0)
+    ),
 )

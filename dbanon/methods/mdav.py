@@ -14,7 +14,7 @@ no label. Mixed data need no coordinates: memory is O(n p).
 from __future__ import annotations
 
 from dbanon.kernels import Mdav, MixedMdav
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 mdav = on_points(Mdav, places=MixedMdav)
@@ -27,7 +27,7 @@ METHOD = Method(
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Torra 2005",
     forecast=MethodForecast(
-        numbers=Power(0.27, 1.3, 1.79, 0.52),
-        mixed=Power(0.25, 1.34, 1.67, trees=2.48, categories=2.35),
+        numbers=PowerLaw(0.27, 1.3, 1.79, 0.52),
+        mixed=PowerLaw(0.25, 1.34, 1.67, trees=2.48, categories=2.35),
     ),
 )

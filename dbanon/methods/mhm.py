@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Cbfs, Kernel, Md, Mdav, NearestPath, PathCut
-from dbanon.methods.forecast import UNKNOWN, MethodForecast, Power
+from dbanon.methods.forecast import UNKNOWN, MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
@@ -84,7 +84,7 @@ CBFS = _method(
     _after(Cbfs),
     "through CBFS' classes; never loses more than CBFS",
     "that of CBFS, and O(k n)",
-    MethodForecast(numbers=Power(0.52, 1.29, 1.45, 0.29)),
+    MethodForecast(numbers=PowerLaw(0.52, 1.29, 1.45, 0.29)),
 )
 MD = _method(
     "md_mhm",

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.data.partition import Partition
-from dbanon.methods.axes import AXIS, from_both_ends, positions
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.axes import AXIS, positions, split_from_both_ends
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
@@ -27,7 +27,7 @@ def single_axis(
     space: Space, k: int, *, tick: Tick, rng: np.random.Generator, axis: str
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    labels = from_both_ends(positions(space, axis), k)
+    labels = split_from_both_ends(positions(space, axis), k)
     tick(1.0)
     return Partition(labels)
 
@@ -39,6 +39,6 @@ METHOD = Method(
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    forecast=MethodForecast(numbers=Power(0.045, 0.95, 0.8)),
+    forecast=MethodForecast(numbers=PowerLaw(0.045, 0.95, 0.8)),
     options=(AXIS,),
 )

@@ -13,7 +13,7 @@ Cost: O(n^2/k) in the worst case.
 from __future__ import annotations
 
 from dbanon.kernels import MixedTfrp, Tfrp
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -22,5 +22,5 @@ METHOD = Method(
     summary="Two fixed reference points, used in turn",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
-    forecast=MethodForecast(mixed=Power(0.22, 1.29, 1.7, trees=2.04, categories=2.26)),
+    forecast=MethodForecast(mixed=PowerLaw(0.22, 1.29, 1.7, trees=2.04, categories=2.26)),
 )

@@ -13,7 +13,7 @@ Cost: O(n^2/k) in the worst case.
 from __future__ import annotations
 
 from dbanon.kernels import MixedTfrp, Tfrp
-from dbanon.methods.forecast import MethodForecast, Power
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -24,5 +24,5 @@ METHOD = Method(
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
     max_size=None,
-    forecast=MethodForecast(mixed=Power(90.0, 2.0, 1.27, trees=1.35, categories=1.35)),
+    forecast=MethodForecast(mixed=PowerLaw(90.0, 2.0, 1.27, trees=1.35, categories=1.35)),
 )

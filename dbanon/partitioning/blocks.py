@@ -88,7 +88,7 @@ class Blocks:
             return None
         return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALLEST))
 
-    def cut_at(self, n_records: int) -> int | None:
+    def block_count_for(self, n_records: int) -> int | None:
         """The number of blocks for so many records; None if they stay together."""
         return -(-n_records // self.size) if n_records > self.size else None
 
@@ -107,7 +107,7 @@ class Blocks:
         -------
         Positions of each block's records, int64, ascending.
         """
-        parts = self.cut_at(len(keys)) or 1
+        parts = self.block_count_for(len(keys)) or 1
         sample = sample_positions(keys, parts)
         sample_space = space.take(sample)
         cuts = Cuts.fit(sample_space.coordinates, parts, direction, keys[sample], sample_space.axes)

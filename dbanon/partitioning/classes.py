@@ -173,7 +173,7 @@ def _run_strata(
             tick(before + share * fraction)
 
         # Build the space block by block if it is cut: it may not fit into memory.
-        is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
+        is_cut = blocks is not None and blocks.block_count_for(len(records)) is not None
         stratum_space = DeferredSpace(space, records) if is_cut else space(records)
         done += len(records)
         # Strata are ascending, so a stratum with all records is simply 0 to n - 1. Drop its
@@ -265,7 +265,7 @@ def _run_method(
     blocks = Blocks.of(policy)
     if blocks is None:
         return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
-    if blocks.cut_at(space.n_records) is None:
+    if blocks.block_count_for(space.n_records) is None:
         # Randomized methods use a new generator in each stratum, as in each block.
         return run_block(method, space, policy, None, tick)
 

@@ -61,7 +61,7 @@ class Persons:
         """The units of some records, bool (n,)."""
         return None if self.units is None else self.units[records]
 
-    def places_once(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
+    def first_occurrences(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
         """Value codes, int32 (n,), -1 where the unit has an earlier record with the value."""
         if self.units is None:
             return places
@@ -77,7 +77,7 @@ class Persons:
             return []
         return [np.where(first_of_each(self.units), 0, -1).astype(np.int32)]
 
-    def in_classes(self, partition: Partition) -> NDArray[np.int64] | None:
+    def persons_per_class(self, partition: Partition) -> NDArray[np.int64] | None:
         """The number of persons per class, int64 (n_classes,); None if each record is a person."""
         if self.units is None:
             return None

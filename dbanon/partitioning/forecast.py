@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.forecast import MethodForecast, Power, Shape, in_words, two_digits
+from dbanon.methods.forecast import MethodForecast, PowerLaw, Shape, in_words, two_digits
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
@@ -21,19 +21,19 @@ from dbanon.partitioning.blocks import Blocks
 REFINEMENTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
-            Power(0.3, 1.1, 0.89), Power(0.36, 1.17, 2.17, trees=1.82, categories=3.6)
+            PowerLaw(0.3, 1.1, 0.89), PowerLaw(0.36, 1.17, 2.17, trees=1.82, categories=3.6)
         ),
         "fast": MethodForecast(
-            Power(2.6, 1.0, 0.6), Power(1.5, 1.37, 1.85, trees=1.73, categories=2.51)
+            PowerLaw(2.6, 1.0, 0.6), PowerLaw(1.5, 1.37, 1.85, trees=1.73, categories=2.51)
         ),
-        "thorough": MethodForecast(Power(200.0, 1.0, 0.35), Power(200.0, 1.0, 1.0)),
+        "thorough": MethodForecast(PowerLaw(200.0, 1.0, 0.35), PowerLaw(200.0, 1.0, 1.0)),
     },
     "generalized": {
-        "pass": MethodForecast(mixed=Power(7.3, 1.0, 0.5, trees=-0.6, categories=0.75)),
+        "pass": MethodForecast(mixed=PowerLaw(7.3, 1.0, 0.5, trees=-0.6, categories=0.75)),
         "fast": MethodForecast(
-            mixed=Power(2.6, 1.03, 0.0, trees=1.0, categories=4.2, different=0.0)
+            mixed=PowerLaw(2.6, 1.03, 0.0, trees=1.0, categories=4.2, different=0.0)
         ),
-        "thorough": MethodForecast(mixed=Power(4300.0, 0.9, 1.9)),
+        "thorough": MethodForecast(mixed=PowerLaw(4300.0, 0.9, 1.9)),
     },
 }
 # Refinements of few records do at least so much, in seconds, those of a block, too.
@@ -41,7 +41,7 @@ LEAST = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class ClusteringSeconds:
     """CPU seconds for clustering, by method and refinement."""
 
     method: float
@@ -64,7 +64,9 @@ class Foreseen:
         return in_words(self.seconds, self.refinement)
 
 
-def forecast(policy: Policy, n: int, shape: Shape, different: float = 1.0) -> Foreseen | None:
+def forecast(
+    policy: Policy, n: int, shape: Shape, different: float = 1.0
+) -> ClusteringSeconds | None:
     """The forecast for a policy on n records; None if that was not measured.
 
     Parameters
@@ -76,13 +78,13 @@ def forecast(policy: Policy, n: int, shape: Shape, different: float = 1.0) -> Fo
     if power is None or dict(policy.options) != method.checked_options({}):
         return None
     blocks = Blocks.of(policy)
-    parts = 1 if blocks is None else blocks.cut_at(n) or 1
+    parts = 1 if blocks is None else blocks.block_count_for(n) or 1
     seconds = parts * power.seconds_of(n / parts, shape, different)
     refined = _refinement_seconds(policy, method, n, shape, parts, different)
-    return None if refined is None else Foreseen(seconds, refined)
+    return None if refined is None else ClusteringSeconds(seconds, refined)
 
 
-def quickest(
+def fastest_method(
     names: Iterable[str], n: int, shape: Shape, limit: float, different: float = 1.0
 ) -> str:
     """The first of these methods that takes no more than so many seconds.
@@ -102,7 +104,7 @@ def quickest(
     return min(fitting, key=seconds)
 
 
-def _power(method: Method, shape: Shape) -> Power | None:
+def _power(method: Method, shape: Shape) -> PowerLaw | None:
     """The forecast of a method for such attributes; None also if it does not support them."""
     if shape.is_mixed:
         return method.forecast.mixed

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import SUPPRESSED, Found, Partition, places_of
+from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, places_of
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
@@ -34,7 +34,7 @@ def partition_for(
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
     measures: Measures | None = None,
-) -> Found:
+) -> ClusteringResult:
     """Put the records into classes that satisfy the policy.
 
     First withholds records of strata below k, if the policy allows that, and then records whose
@@ -95,7 +95,9 @@ def _without_others(
     return selected, policy if trees is None else replace(policy, hierarchies=trees(selected))
 
 
-def _expand_to_table(clustering: Found, records: NDArray[np.int64], n: int) -> Found:
+def _expand_to_table(
+    clustering: ClusteringResult, records: NDArray[np.int64], n: int
+) -> ClusteringResult:
     """Extend classes of a subset, int64 (m,), to all n records; the others are withheld."""
     places = places_of(records, n)
     levels = None if clustering.levels is None else clustering.levels.of(places)
@@ -111,7 +113,7 @@ def _partition_for(
     memory_limit: int | None,
     tick: Tick,
     measures: Measures | None = None,
-) -> Found:
+) -> ClusteringResult:
     table_measures = measures
     if measures is None:
         measures = Measures.of(
@@ -120,7 +122,9 @@ def _partition_for(
             each=map if policy.block_size is None else on_all_cores,
         )
     if not find_method(policy.method).gives.of_rows:
-        return Found(find_attribute_classes(microdata, policy, tick, measures), measures=measures)
+        return ClusteringResult(
+            find_attribute_classes(microdata, policy, tick, measures), measures=measures
+        )
     share = 0.5 if policy.models else 1.0
     partition = find_classes(
         microdata,
@@ -130,7 +134,9 @@ def _partition_for(
         # Units of entities form a separate table.
         measures if microdata.entities is None else table_measures,
     )
-    clustering = Found(partition, partition.levels_found, measures, partition.method_counts)
+    clustering = ClusteringResult(
+        partition, partition.grouping_levels, measures, partition.method_counts
+    )
     if policy.models:
         clustering = protect_classes(
             microdata,
@@ -147,7 +153,7 @@ def _partition_for(
     )
 
 
-def partition_of(clustering: Found) -> Partition:
+def partition_of(clustering: ClusteringResult) -> Partition:
     """The classes of rows of a clustering."""
     assert isinstance(clustering.classes, Partition)
     return clustering.classes
@@ -155,14 +161,14 @@ def partition_of(clustering: Found) -> Partition:
 
 def protect_classes(
     microdata: Microdata,
-    clustering: Found,
+    clustering: ClusteringResult,
     policy: Policy,
     *,
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
     compared: Mapping[str, tuple[NDArray[np.int32], ValueFrequencies]] | None = None,
-) -> Found:
+) -> ClusteringResult:
     """Change the classes of quasi-identifiers until they satisfy the policy's models.
 
     Parameters
@@ -190,18 +196,18 @@ def protect_classes(
 
 def joined_for(
     microdata: Microdata,
-    clustering: Found,
+    clustering: ClusteringResult,
     group_of_class: NDArray[np.int32],
     policy: Policy,
     *,
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-) -> Found:
+) -> ClusteringResult:
     """Join classes with the same released values, and make them satisfy the models as one class.
 
     Readers cannot tell such classes apart, and together they may violate a model that each of them
-    satisfies (``Model.holds_together``). They are then joined, and merged or withheld as in
+    satisfies (``Model.is_union_closed``). They are then joined, and merged or withheld as in
     ``protect``, so that the result has fewer classes. Returns ``clustering`` itself if no model is
     violated.
 

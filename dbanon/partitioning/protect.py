@@ -122,7 +122,7 @@ def _protect(
             _, labels = np.unique(before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
             if not budget:
-                part = by_blocks(stratum_space, part, keys[records], guarded, policy, tick)
+                part = merge_by_blocks(stratum_space, part, keys[records], guarded, policy, tick)
             merged = merge(stratum_space, part, guarded, tick, budget)
             budget -= merged.n_suppressed
             parts.append((records, merged))
@@ -204,7 +204,7 @@ def _count_values(
     counted, table_shares = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         places, table_shares[name] = _as_recounted(models, name, codes[name], released, table[name])
-        counted[name] = persons.places_once(name, np.maximum(places, 0))
+        counted[name] = persons.first_occurrences(name, np.maximum(places, 0))
     return counted, table_shares
 
 
@@ -223,14 +223,21 @@ def _infeasible_error(
         name: sensitive_counts(together, codes, len(table_shares[name]))
         for name, codes in counted.items()
     }
-    in_classes = persons.in_classes(together)
+    persons_per_class = persons.persons_per_class(together)
     by_columns = microdata.strata is not None or microdata.valid is None
     remedies = [
         *['use `nulls="suppress"`'] * (microdata.valid is not None),
         *["leave out `by`"] * by_columns,
     ]
     return infeasible(
-        models, best, table_shares, together.sizes, in_classes, microdata.n_read, records, remedies
+        models,
+        best,
+        table_shares,
+        together.sizes,
+        persons_per_class,
+        microdata.n_read,
+        records,
+        remedies,
     )
 
 
@@ -284,7 +291,7 @@ def _can_refine(microdata: Microdata, policy: Policy) -> bool:
     return microdata.entities is None and find_method(policy.method).refine == "generalized"
 
 
-def by_blocks(
+def merge_by_blocks(
     space: MixedSpace,
     part: Partition,
     keys: NDArray[np.int64],
@@ -294,7 +301,7 @@ def by_blocks(
 ) -> Partition:
     """Merge classes inside blocks as far as possible; returns them unchanged without blocks."""
     blocks = Blocks.of(policy)
-    if blocks is None or blocks.cut_at(space.n_records) is None:
+    if blocks is None or blocks.block_count_for(space.n_records) is None:
         return part
 
     def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:

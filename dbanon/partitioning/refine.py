@@ -210,7 +210,7 @@ _REFINEMENTS: dict[str, Refinement] = {
 
 
 @dataclass(frozen=True)
-class Turn:
+class RefinementStep:
     """One refinement of blocks of classes, a part of the whole refinement.
 
     Parameters
@@ -234,10 +234,12 @@ def max_refined_size(name: str, k: int) -> int | None:
     return max_points_size(k) if name == "points" else None
 
 
-def turns_of(name: str) -> tuple[Turn, ...]:
+def refinement_steps(name: str) -> tuple[RefinementStep, ...]:
     """The turns of a refinement in blocks."""
     directions = _DIRECTIONS[name]
-    return tuple(Turn(i, across, 1 / len(directions)) for i, across in enumerate(directions))
+    return tuple(
+        RefinementStep(i, across, 1 / len(directions)) for i, across in enumerate(directions)
+    )
 
 
 def refine_classes(
@@ -258,7 +260,7 @@ def refine_classes(
     guard : of ``generalized``, the privacy models that classes keep to.
     """
     blocks = Blocks.of(policy)
-    if blocks is None or blocks.cut_at(space.n_records) is None:
+    if blocks is None or blocks.block_count_for(space.n_records) is None:
         return _REFINEMENTS[name](
             space,
             partition,
@@ -272,14 +274,14 @@ def refine_classes(
             **({} if guard is None else {"guard": guard}),
         )
     n = space.n_records
-    turns = turns_of(name)
+    turns = refinement_steps(name)
     for turn in turns:
 
         def run(
             number: int,
             records: NDArray[np.int64],
             tick: Tick,
-            turn: Turn = turn,
+            turn: RefinementStep = turn,
             before: Partition = partition,
         ) -> Partition:
             _, labels = np.unique(before.labels[records], return_inverse=True)
@@ -289,7 +291,7 @@ def refine_classes(
                 name, space.take(records), part, policy, turn, number, n, tick, guarded
             )
 
-        def advance(share: float, turn: Turn = turn) -> None:
+        def advance(share: float, turn: RefinementStep = turn) -> None:
             tick((turn.number + share) * turn.share)
 
         cut = blocks.cut_classes(space, partition, keys, turn.direction)
@@ -302,7 +304,7 @@ def refine_block(
     space: Any,
     partition: Partition,
     policy: Policy,
-    turn: Turn,
+    turn: RefinementStep,
     number: int,
     n_records: int,
     tick: Tick,

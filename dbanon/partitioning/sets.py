@@ -21,14 +21,21 @@ from numpy.typing import ArrayLike, NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, first_of_each
-from dbanon.data.partition import NOTHING, SUPPRESSED, Found, Partition, most_of, share_needed
+from dbanon.data.partition import (
+    NOTHING,
+    SUPPRESSED,
+    ClusteringResult,
+    Partition,
+    most_of,
+    share_needed,
+)
 from dbanon.errors import SuppressionOverBudget
 from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
 from dbanon.kernels import Models
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.merge import Guard, merge_block
-from dbanon.partitioning.protect import by_blocks, space_of_costs
+from dbanon.partitioning.protect import merge_by_blocks, space_of_costs
 from dbanon.partitioning.strata import groups, require_memory, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace
 
@@ -159,11 +166,11 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
 
 def with_sets(
     microdata: Microdata,
-    clustering: Found,
+    clustering: ClusteringResult,
     policy: Policy,
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-) -> Found:
+) -> ClusteringResult:
     """The classes, with coarser ones for the attributes of the policy's sets.
 
     Parameters
@@ -265,7 +272,7 @@ def _merge_for_set(
         )
         costs = space(records)
         part = _join_same_ranges(costs, part, guard, _k(column_set, policy))
-        part = by_blocks(costs, part, keys[records], guard, policy, tick)
+        part = merge_by_blocks(costs, part, keys[records], guard, policy, tick)
         merged = merge_block(costs, part, guard, tick)
         labels[records] = merged.labels + np.int32(done)
         done += merged.n_classes

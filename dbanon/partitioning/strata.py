@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures, ValueFrequencies
-from dbanon.data.microdata import Coded, Microdata
+from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, counted
@@ -224,7 +224,7 @@ def released_places(
     return positions, tables
 
 
-def _codes_in(table: ValueFrequencies, column: Coded) -> NDArray[np.int64]:
+def _codes_in(table: ValueFrequencies, column: CodedColumn) -> NDArray[np.int64]:
     """Where the column's values are among the table's, int64."""
     if column.values == table.values:
         return np.arange(len(column.values))

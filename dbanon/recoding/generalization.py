@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.grid import around, grid_for, held_width, unit_of
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Microdata, around_rounding
+from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -101,7 +101,7 @@ def _common_ancestors(
         missing,
         losses=_zero_if_missing(losses, missing),
         label_losses=tree.label_loss(nodes),
-        loss_from_label=tree.balanced,
+        loss_from_label=tree.is_balanced,
     )
 
 
@@ -129,7 +129,7 @@ def _intervals(
     if settings.levels is not None:
         released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
         levels = NumberLevels.of(attribute, scale, step)
-        level = levels.level_holding(
+        level = levels.level_covering(
             settings.levels.numbers[attribute.name],
             settings.levels.levels[attribute.name],
             numbers[released],
@@ -140,7 +140,7 @@ def _intervals(
     else:
         low, high = _class_ranges(numbers, partition)
         if is_wide:
-            low, high = around_rounding(low, high, attribute)
+            low, high = widen_to_unrounded(low, high, attribute)
         # Called even if unused, to refuse columns without float64 borders.
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
@@ -226,7 +226,7 @@ def _level_ranges(
     """
     low, high = _class_ranges(numbers, partition)
     if is_wide:
-        low, high = around_rounding(low, high, levels.attribute)
+        low, high = widen_to_unrounded(low, high, levels.attribute)
     class_levels = levels.climb(low, high, level)
     for class_level in np.unique(class_levels).tolist():
         classes = np.flatnonzero(class_levels == class_level)

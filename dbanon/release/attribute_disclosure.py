@@ -25,7 +25,7 @@ from dbanon.errors import RecountFailed
 
 
 @dataclass(frozen=True)
-class TellingColumn:
+class DisclosiveColumn:
     """A retained column that singles out rows or determines a quasi-identifier.
 
     Parameters
@@ -97,7 +97,7 @@ class PersonSpellings(FewPersons):
 
 
 @dataclass(frozen=True)
-class KeptIdentifier:
+class RetainedIdentifier:
     """A retained column that looks like a person identifier.
 
     Parameters
@@ -309,7 +309,7 @@ class Originals:
 
 def telling(
     name: str, groups: ValueGroups, originals: ReleasedOriginals, k: int
-) -> list[TellingColumn]:
+) -> list[DisclosiveColumn]:
     """The findings on a column, if any."""
     n = groups.n_rows
     if not n:
@@ -317,7 +317,7 @@ def telling(
     findings = []
     rare = int(groups.sizes @ groups.rare)
     if rare >= SHARE * n:
-        findings.append(TellingColumn(name, None, floor_share(rare, n, k)))
+        findings.append(DisclosiveColumn(name, None, floor_share(rare, n, k)))
     for position, quasi_identifier in enumerate(originals.names):
         determined = int(groups.sizes @ groups.identical[:, position])
         if determined < SHARE * n:
@@ -329,7 +329,7 @@ def telling(
         excess = determined - _expected_by_chance(groups, originals.frequencies(quasi_identifier))
         if excess >= SHARE * n and excess * originals.hidden(quasi_identifier) >= SHARE * n:
             share = floor_share(determined, n, k)
-            findings.append(TellingColumn(name, quasi_identifier, share))
+            findings.append(DisclosiveColumn(name, quasi_identifier, share))
     return findings
 
 
@@ -365,7 +365,7 @@ def sample_size(rows: int) -> int:
 
 def all_different(
     name: str, rows: int, sampled: int, values: int, different: int
-) -> TellingColumn | None:
+) -> DisclosiveColumn | None:
     """The finding, proved by a random sample, that a column is nearly unique; None if unproved.
 
     If a share u of n rows has shared values, a sample of s rows has at least s*s*u/(2n) pairs with
@@ -381,4 +381,4 @@ def all_different(
         return None
     if 2 * rows * _CERTAIN / sampled**2 > _OPEN:
         return None
-    return TellingColumn(name, None, 1 - _OPEN)
+    return DisclosiveColumn(name, None, 1 - _OPEN)

@@ -35,7 +35,7 @@ from dbanon.hierarchy.leaves import (
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attributes import ColumnPair, Intervals, Nodes, Numbers
 from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
-from dbanon.measures.figure import EvaluationTask, Figure, Parameters, Tick, no_tick
+from dbanon.measures.figure import EvaluationTask, Figure, Parameters, Tick, ignore_progress
 from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import format_figure
@@ -111,7 +111,7 @@ def evaluation_of(
     pairs: Pairs,
     parameters: Parameters | None = None,
     names: Iterable[str] | None = None,
-    tick: Tick = no_tick,
+    tick: Tick = ignore_progress,
 ) -> Evaluation:
     """The figures of these measures, all by default.
 

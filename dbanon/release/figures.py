@@ -16,7 +16,14 @@ import numpy as np
 
 from dbanon.measures.attributes import ColumnPair, Numbers
 from dbanon.measures.catalogue import MEASURES
-from dbanon.measures.figure import NOT_FOR_LABELS, EvaluationTask, Figure, Parameters, Tick, no_tick
+from dbanon.measures.figure import (
+    NOT_FOR_LABELS,
+    EvaluationTask,
+    Figure,
+    Parameters,
+    Tick,
+    ignore_progress,
+)
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import covering
 from dbanon.release.publication import (
@@ -66,8 +73,8 @@ def published_figures(
     parameters: Parameters,
     losses: tuple[str, Mapping[str, float], float],
     *,
-    each_apart: bool = False,
-    tick: Tick = no_tick,
+    separate_classes: bool = False,
+    tick: Tick = ignore_progress,
 ) -> dict[str, Figure]:
     """Convert exact figures to the ones that readers may see.
 
@@ -77,9 +84,9 @@ def published_figures(
     each_apart : True if each column has its own classes.
     """
     figures: dict[str, Figure] = {}
-    largest = largest_of(pairs, each_apart)
+    largest = largest_of(pairs, separate_classes)
     step = step_of(largest, pairs.n)
-    others, limits = limited_pairs(pairs, each_apart)
+    others, limits = limited_pairs(pairs, separate_classes)
     has_numbers = any(numbers_of(column) is not None for column in pairs.columns)
     for measure in MEASURES.values():
         name = measure.name
@@ -100,7 +107,7 @@ def published_figures(
         elif (figure.value is None and not figure.columns) or name == "class_risk":
             figures[name] = figure
         elif name in ("sse_loss", "direct_loss", "label_loss"):
-            figures[name] = _loss(name, pairs, figure, losses, step, each_apart)
+            figures[name] = _loss(name, pairs, figure, losses, step, separate_classes)
         elif name in _OF_VALUES:
             figures[name] = _of_values(measure.run(task), step, name, limits, len(pairs.numbers))
         elif name == "linkage_risk":
@@ -123,11 +130,11 @@ def _part(tick: Tick, done: float, parts: int, share: float) -> None:
     tick(done + share / parts)
 
 
-def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limits]:
+def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _Limits]:
     """Limit the deviations of originals in pairs; also return the minimum published losses."""
     columns: list[ColumnPair] = []
     squares, deviations = [], []
-    largest = largest_of(pairs, each_apart)
+    largest = largest_of(pairs, separate_classes)
     for original_column in pairs.columns:
         column = numbers_of(original_column)
         if column is None:
@@ -138,7 +145,7 @@ def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limit
         rows = column.released[pairs.rows]
         original, power = np.array(rows, np.float64), column.scale.exponent
         scaled = np.ldexp(rows[present], -power)
-        labels, _ = classes_of(scaled, pairs.rows[present], each_apart)
+        labels, _ = classes_of(scaled, pairs.rows[present], separate_classes)
         limits = limit_deviations(
             np.ldexp(column.original[present], -power), scaled, labels, largest
         )
@@ -190,7 +197,7 @@ def _loss(
     figure: Figure,
     losses: tuple[str, Mapping[str, float], float],
     step: float,
-    each_apart: bool,
+    separate_classes: bool,
 ) -> Figure:
     measure, columns, total = losses
     if {"sse": "sse_loss", "gower": "direct_loss", "iloss": "label_loss"}[measure] == name:
@@ -201,10 +208,10 @@ def _loss(
     elif name == "label_loss":
         return _rounded(figure, step, most=1.0)
     elif name == "sse_loss":
-        squares = [_squares(pairs, column, each_apart) for column in pairs.ranked]
+        squares = [_squares(pairs, column, separate_classes) for column in pairs.ranked]
         loss = _of_sums(figure, pairs.ranked, squares, "sse")
     else:
-        loss = _of_sums(figure, pairs.columns, distance_sums(pairs, each_apart), "gower")
+        loss = _of_sums(figure, pairs.columns, distance_sums(pairs, separate_classes), "gower")
     if name == "direct_loss":
         cells = pairs.cells(pairs.columns)
         n_cells = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
@@ -212,12 +219,12 @@ def _loss(
     return loss
 
 
-def _squares(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
+def _squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
     cells = pairs.cells([column])
     down = -column.scale.exponent
     ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
     present = None if cells is None else cells[:, 0]
-    return sums_of(*ends, pairs.partition, present, squared=True, each_apart=each_apart)
+    return sums_of(*ends, pairs.partition, present, squared=True, separate_classes=separate_classes)
 
 
 def _of_sums(

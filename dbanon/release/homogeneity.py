@@ -51,7 +51,7 @@ class ClassHomogeneity:
         """The counts in words."""
         return (
             f"{self.classes:,} of {self.of_classes:,} classes,"
-            f" {self.rows:,} of {counted_rows(self.of_rows)}"
+            f" {self.rows:,} of {row_count_text(self.of_rows)}"
         )
 
     def describe(self) -> str:
@@ -63,7 +63,7 @@ class ClassHomogeneity:
         )
 
 
-def counted_rows(rows: int) -> str:
+def row_count_text(rows: int) -> str:
     """So many rows, in words."""
     return f"{rows:,} {counted(rows, 'row').partition(' ')[2]}"
 

@@ -20,8 +20,8 @@ class ReleaseLoss:
     """The information loss of a release; 0 means none.
 
     In a report it is the public loss of ``publication``, where ``before_rounding`` equals
-    ``released``. In ``Internal`` it is exact. Means lose 1 at most; rounded means, medians and
-    medoids can lose more.
+    ``released``. In ``OperatorFigures`` it is exact. Means lose 1 at most; rounded means,
+    medians and medoids can lose more.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Evaluated:
         return pairs + attack_pairs(self.figures)
 
 
-class Internal:
+class OperatorFigures:
     """Exact figures of a run, which reveal extreme records: for its operator, not for readers.
 
     Becomes None when pickled, deep-copied or passed to ``dataclasses.asdict``.

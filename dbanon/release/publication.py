@@ -225,7 +225,7 @@ def public_sums(
     measure: str,
     suppressed: Mapping[str, int] = MappingProxyType({}),
     *,
-    each_apart: bool = False,
+    separate_classes: bool = False,
 ) -> tuple[PublicSums, ...]:
     """Compute the sums behind the published losses, one per measured column.
 
@@ -243,10 +243,10 @@ def public_sums(
         from dbanon.release.evaluation import pairs_of
 
         pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-        sums = distance_sums(pairs, each_apart)
+        sums = distance_sums(pairs, separate_classes)
     else:
         sums = tuple(
-            _of_numbers(microdata, measures, partition, index, column, each_apart)
+            _of_numbers(microdata, measures, partition, index, column, separate_classes)
             for index, column in enumerate(columns)
         )
     if not suppressed:
@@ -293,18 +293,20 @@ def _of_numbers(
     partition: Partition,
     index: int,
     column: ReleasedColumn,
-    each_apart: bool,
+    separate_classes: bool,
 ) -> PublicSums:
     name = microdata.numeric[index].name
     down = -measures.numbers[name].exponent
     original = np.ldexp(microdata.numbers[:, index], down)
     released = np.ldexp(column.as_float(), down)
     valid = microdata.valid_column(name)
-    return sums_of(original, released, partition, valid, squared=True, each_apart=each_apart)
+    return sums_of(
+        original, released, partition, valid, squared=True, separate_classes=separate_classes
+    )
 
 
 def classes_of(
-    rows: Floats, labels: NDArray[np.integer], each_apart: bool
+    rows: Floats, labels: NDArray[np.integer], separate_classes: bool
 ) -> tuple[NDArray[np.integer], int]:
     """The class of each record in a column, int (n,), and the size of the largest class.
 
@@ -313,7 +315,7 @@ def classes_of(
     rows : float64 (n,), the released value of each record.
     labels : int (n,), its class.
     """
-    if each_apart:
+    if separate_classes:
         labels = np.unique(rows, return_inverse=True)[1].reshape(-1)
     return labels, int(np.bincount(labels).max(initial=0))
 
@@ -325,7 +327,7 @@ def sums_of(
     valid: NDArray[np.bool_] | None,
     *,
     squared: bool,
-    each_apart: bool,
+    separate_classes: bool,
 ) -> PublicSums:
     """Compute the public sums of a number column.
 
@@ -340,7 +342,7 @@ def sums_of(
     if valid is not None:
         original, row_labels = original[valid], row_labels[valid]
     rows = released[row_labels]
-    labels, largest = classes_of(rows, row_labels, each_apart)
+    labels, largest = classes_of(rows, row_labels, separate_classes)
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
@@ -354,19 +356,21 @@ def sums_of(
     return PublicSums(count, mean, squares, low, high, loss, least, largest, False)
 
 
-def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, ...]:
+def distance_sums(pairs: Pairs, separate_classes: bool = False) -> tuple[PublicSums, ...]:
     """Compute the sums behind the published ``direct_loss``, one per column."""
-    return tuple(_distances(pairs, column, each_apart) for column in pairs.columns)
+    return tuple(_distances(pairs, column, separate_classes) for column in pairs.columns)
 
 
-def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums:
+def _distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
     numbers = numbers_of(column)
     cells = pairs.cells([column if numbers is None else numbers])
     present = None if cells is None else cells[:, 0]
     if numbers is not None:
         down = -numbers.scale.exponent
         ends = np.ldexp(numbers.original, down), np.ldexp(numbers.released, down)
-        sums = sums_of(*ends, pairs.partition, present, squared=False, each_apart=each_apart)
+        sums = sums_of(
+            *ends, pairs.partition, present, squared=False, separate_classes=separate_classes
+        )
         if column.suppressed is None:
             return sums
         # Suppressed cells count in the total.
@@ -374,7 +378,7 @@ def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     apart = column.apart(np.arange(pairs.n), pairs.rows)
     count = pairs.n if present is None else int(present.sum())
-    largest = largest_of(pairs, each_apart)
+    largest = largest_of(pairs, separate_classes)
     return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
 
 
@@ -402,9 +406,9 @@ def numbers_of(column: ColumnPair) -> Numbers | None:
     )
 
 
-def largest_of(pairs: Pairs, each_apart: bool) -> int:
+def largest_of(pairs: Pairs, separate_classes: bool) -> int:
     """The size of the largest class, over all columns if each has its own classes."""
-    if not each_apart:
+    if not separate_classes:
         return int(pairs.partition.sizes.max(initial=0))
     kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
     return max(

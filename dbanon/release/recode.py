@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Partition
+from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
@@ -31,7 +31,7 @@ from dbanon.release.publication import PublicSums, public_sums
 
 def recode(
     microdata: Microdata,
-    clustering: Found,
+    clustering: ClusteringResult,
     policy: Policy,
     exact_totals: ExactTotals,
     trees: Trees | None = None,
@@ -85,7 +85,9 @@ def recode(
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
     released, _ = classes.rows()
     before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
-    each_apart = len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
+    separate_classes = (
+        len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
+    )
     made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured = [
@@ -104,8 +106,8 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
-        public=public_sums(*made_of, suppressed, each_apart=each_apart),
-        each_apart=each_apart,
+        public=public_sums(*made_of, suppressed, separate_classes=separate_classes),
+        separate_classes=separate_classes,
         suppressed_cells=suppressed,
     )
 
@@ -334,7 +336,7 @@ class Release:
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
     public: tuple[PublicSums, ...] = ()
-    each_apart: bool = False
+    separate_classes: bool = False
     suppressed_cells: Mapping[str, int] = field(default_factory=dict)
 
     @property

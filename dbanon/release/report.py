@@ -13,13 +13,13 @@ from dbanon.data.words import WithCard, read_renamed
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
-from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
+from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
 from dbanon.release.homogeneity import ClassHomogeneity, homogeneity_pairs, unprotected_columns
 from dbanon.release.joint import JOINT
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
-from dbanon.release.outcome import Internal
+from dbanon.release.outcome import OperatorFigures
 from dbanon.release.outcome import ReleaseLoss as ReleaseLoss
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
@@ -73,7 +73,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Counted:
+class RecountResult:
     """The recount of the written rows, before readers can see them.
 
     Parameters
@@ -90,9 +90,9 @@ class Counted:
     suppressed: int
     rows: Recount
     verdict: Verdict
-    disclosive_columns: tuple[TellingColumn, ...] = ()
+    disclosive_columns: tuple[DisclosiveColumn, ...] = ()
     few_persons: tuple[FewPersons, ...] = ()
-    identifiers: tuple[KeptIdentifier, ...] = ()
+    identifiers: tuple[RetainedIdentifier, ...] = ()
     linking: tuple[LinkingColumn, ...] = ()
     homogeneity: tuple[ClassHomogeneity, ...] = ()
 
@@ -158,11 +158,11 @@ class Report(WithCard):
     """
 
     request: Request
-    counts: Counted
+    counts: RecountResult
     loss: ReleaseLoss
     made_by: Provenance
     evaluated: Evaluated = field(default_factory=Evaluated)
-    internal: Internal | None = field(default=None, repr=False, compare=False)
+    internal: OperatorFigures | None = field(default=None, repr=False, compare=False)
     # Not a field, so that ``replace`` and serializers do not pass it on.
     alignment: ClassVar[Alignment | None] = None
 
@@ -204,12 +204,12 @@ class Report(WithCard):
     persons = _ReportField["int | None"]("counts.verdict.persons")
     k_rows = _ReportField["int | None"]("counts.verdict.k_rows")
     levels = _ReportField["Mapping[str, int] | None"]("loss.levels")
-    telling = _ReportField[tuple[TellingColumn, ...]]("counts.disclosive_columns")
+    telling = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     digest = _ReportField["str | None"]("made_by.digest")
     lost = _ReportField[tuple[str, ...]]("loss.lost_columns")
     evaluation = _ReportField["Mapping[str, Any] | None"]("evaluated.figures")
     evaluation_failed = _ReportField["str | None"]("evaluated.failed")
-    disclosive_columns = _ReportField[tuple[TellingColumn, ...]]("counts.disclosive_columns")
+    disclosive_columns = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     lost_columns = _ReportField[tuple[str, ...]]("loss.lost_columns")
 
     @property
@@ -218,7 +218,7 @@ class Report(WithCard):
         return self.counts.few_persons
 
     @property
-    def kept_identifiers(self) -> tuple[KeptIdentifier, ...]:
+    def kept_identifiers(self) -> tuple[RetainedIdentifier, ...]:
         """Retained columns that look like identifiers."""
         return self.counts.identifiers
 
@@ -228,7 +228,9 @@ class Report(WithCard):
         return self.counts.linking
 
     @property
-    def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
+    def findings(
+        self,
+    ) -> tuple[DisclosiveColumn | LinkingColumn | FewPersons | RetainedIdentifier, ...]:
         """All findings on columns."""
         return (*self.kept_identifiers, *self.linking, *self.disclosive_columns, *self.few_persons)
 
@@ -250,15 +252,15 @@ class Report(WithCard):
         return (
             *(f"{caution.what}; {caution.why}" for caution in self.cautions),
             *(f"column {finding.describe(self.k_requested)}" for finding in self.findings),
-            *(f"column {text}" for text in (*self.homogeneous, *self.lost_told())),
-            *(f"column {text}" for text in self.averaged_codes_told()),
+            *(f"column {text}" for text in (*self.homogeneous, *self.describe_lost_columns())),
+            *(f"column {text}" for text in self.describe_averaged_columns()),
         )
 
-    def averaged_codes_told(self) -> list[str]:
+    def describe_averaged_columns(self) -> list[str]:
         """Describe each coded column that was averaged, and what would help."""
         return describe_averaged_codes(self.arguments)
 
-    def lost_told(self) -> list[str]:
+    def describe_lost_columns(self) -> list[str]:
         """Describe each column that is lost completely, and what would help."""
         return [
             f'"{name}" is lost completely: all rows have one label. What helps: '
@@ -407,14 +409,14 @@ class Report(WithCard):
             ),
             *describe_counts(self.arguments),
             *((finding.title, finding.why) for finding in self.cautions if finding not in leading),
-            *(("CODES AVERAGED", text) for text in self.averaged_codes_told()),
+            *(("CODES AVERAGED", text) for text in self.describe_averaged_columns()),
             (f"information loss, {measure}", loss),
             *(
                 (f"  {column.name}", loss_pair(column.released, column.before_rounding))
                 for column in self.column_losses.values()
             ),
             *([("certificate", self.nearness)] if self.nearness else []),
-            *(("COLUMN LOST", text) for text in self.lost_told()),
+            *(("COLUMN LOST", text) for text in self.describe_lost_columns()),
             *self.evaluated.rows(),
             (
                 "seconds",

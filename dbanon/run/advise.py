@@ -14,7 +14,7 @@ from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import coarsest, person_column
 from dbanon.advice.profile import SMALL, Profile
 from dbanon.advice.recommend import Point, Recommendation, recommend
-from dbanon.advice.request import AdviceRequest, are_numbers, usual_methods
+from dbanon.advice.request import AdviceRequest, are_numbers, default_methods
 from dbanon.advice.roles import (
     IDENTIFIER,
     QUASI_IDENTIFIER,
@@ -260,7 +260,7 @@ def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[s
     profile = source.profile(source.locate(relation, job, columns))
     if not profile.rows:
         raise NoRows(f"{relation.name} has no rows, so there is no advice.")
-    return profile, source.numbers_of_persons(relation)
+    return profile, source.find_identifier_columns(relation)
 
 
 def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> str | None:
@@ -360,7 +360,7 @@ def null_choice(
     def release(records: Microdata, nulls: str) -> Release:
         records = sample_records(records, request.sample, request.seed, k)
         trees = planned.trees(records)
-        method = usual_methods(are_numbers(records.attributes, trees))[0]
+        method = default_methods(are_numbers(records.attributes, trees))[0]
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
         clustering = partition_for(records, policy, trees=planned.trees)
         return recode(records, clustering, policy, totals_of(records), planned.trees)

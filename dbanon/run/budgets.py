@@ -9,7 +9,7 @@ from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
 from dbanon.job.concentrated import epsilon_of
 from dbanon.job.private import NewBudget
 from dbanon.ledger import budgets
-from dbanon.ledger.budgets import KeptBudget, Spending, plain
+from dbanon.ledger.budgets import RecordedBudget, Spending, plain
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
@@ -27,7 +27,7 @@ class BudgetShown:
     spendings : the newest first; none in a list of budgets.
     """
 
-    kept: KeptBudget
+    kept: RecordedBudget
     spendings: tuple[Spending, ...] = ()
 
     @property

@@ -28,7 +28,7 @@ from dbanon.stores.sql_target import SqlTarget
 LEDGER = "ledger"
 
 
-def exactly_stale(store: Store, listed: Sequence[releases.Listed]) -> list[releases.Listed]:
+def with_exact_staleness(store: Store, listed: Sequence[releases.Listed]) -> list[releases.Listed]:
     """The releases, with ``stale`` decided by the source's rows where a digest was recorded.
 
     Reads rows with the rights of this role. Where a right is missing, the result of the counters
@@ -58,7 +58,7 @@ def planning_ports(
             yield SqlSource(session), SqlTarget(session)
         else:
             # The rows of a file are staged where the chain is.
-            in_target = staging and not source.lasting
+            in_target = staging and not source.is_persistent
             writes = stack.enter_context(target.planning(staging=in_target, create=True))
             reads = stack.enter_context(source.session(write=False))
             yield SqlSource(reads), SqlTarget(writes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import isclose
 from typing import Any
 
-from dbanon.data.counts import Counts, Questions, Recount
+from dbanon.data.counts import CountRequests, Counts, Recount
 from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
@@ -195,12 +195,12 @@ def recount_models(
     counted_models = with_null_leaves(list(models.values()))
     relation_read = session.find_source(relation)
     of_models = tuple(dict.fromkeys(model.attribute for model in counted_models))
-    looked_at = session.inspect(
+    counted_columns = session.inspect(
         relation_read, [relation_read.attribute(name) for name in of_models]
     )
-    relation_read = relation_read.with_attributes(looked_at)
-    attributes = {attribute.name: attribute for attribute in looked_at}
-    questions = Questions(
+    relation_read = relation_read.with_attributes(counted_columns)
+    attributes = {attribute.name: attribute for attribute in counted_columns}
+    questions = CountRequests(
         tuple(names),
         sensitive=of_models,
         leaves=frozenset(trees_of_models(counted_models)),

@@ -40,27 +40,27 @@ from dbanon.job.pseudonym import caution_of
 from dbanon.measures.joint_rows import joint_rows
 from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
+    DisclosiveColumn,
     FewPersons,
-    KeptIdentifier,
     PersonSpellings,
     ReleasedOriginals,
-    TellingColumn,
+    RetainedIdentifier,
     ValueGroups,
     telling,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.recode import combinations
-from dbanon.release.report import Counted, Report
+from dbanon.release.report import RecountResult, Report
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
-from dbanon.stores.ports import Draft, Source, Target, W
+from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
 # Recodings that compute a value or the bounds of an interval, which may be those of no record.
 _COMPUTED = ("mean", "median", "secure", "generalization")
 _FIRST_DAY, _LAST_DAY, _LEAST_DAYS = 17000101, 22001231, 10
 
 
-def warn_of_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
+def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
     """The columns that would be released as they are, and look like identifiers.
 
     Warns with ``KeptColumnIdentifies``.
@@ -160,18 +160,18 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
     return tuple(findings)
 
 
-def kept_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
+def kept_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
     """The findings on columns that look like identifiers, without a warning."""
-    return tuple(KeptIdentifier(name, reason) for name, reason in planned.identifiers.items())
+    return tuple(RetainedIdentifier(name, reason) for name, reason in planned.identifiers.items())
 
 
-def telling_columns(
+def find_disclosive_columns(
     job: Job,
     originals: ReleasedOriginals,
     groups: Callable[[str], ValueGroups],
-    proved: Mapping[str, TellingColumn],
+    proved: Mapping[str, DisclosiveColumn],
     only_unique: bool = False,
-) -> tuple[TellingColumn, ...]:
+) -> tuple[DisclosiveColumn, ...]:
     """The findings on what the values of columns disclose that are released as they are.
 
     Warns with ``KeptColumnTells``.
@@ -188,7 +188,7 @@ def telling_columns(
     TellingColumnRefused : a column tells too much, and the policy is strict.
     """
     k = int(job.policy.k)
-    findings: list[TellingColumn] = []
+    findings: list[DisclosiveColumn] = []
     for name in job.kept:
         if name in proved:
             findings.append(proved[name])
@@ -205,7 +205,9 @@ def telling_columns(
     return tuple(findings)
 
 
-def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written: W) -> None:
+def require_pseudonyms(
+    draft: PreparedRelease, source: Source, target: Target[W], written: W
+) -> None:
     """Check that different values have different pseudonyms, and NULL has none.
 
     Warns with ``PseudonymsLink``.
@@ -226,7 +228,7 @@ def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written:
         warn_caller(PseudonymsLink(f"{caution.what}: {caution.why}."))
 
 
-def visible_classes(draft: Draft, counts: Counts) -> Partition:
+def visible_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     """The classes as readers see them: classes with the same released values are joined."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:
@@ -267,7 +269,7 @@ def few_persons(
 
 
 def _warn_or_refuse(
-    findings: Sequence[TellingColumn | FewPersons | KeptIdentifier],
+    findings: Sequence[DisclosiveColumn | FewPersons | RetainedIdentifier],
     policy: Policy,
     warning: type[PrivacyWarning],
     refused: Callable[..., DbanonError],
@@ -282,7 +284,7 @@ def _warn_or_refuse(
 
 def warn_of_lost_columns(report: Report) -> None:
     """Warn with ``ColumnLost`` of each quasi-identifier that is released with one label."""
-    for text in report.lost_told():
+    for text in report.describe_lost_columns():
         warn_caller(ColumnLost(f"Column {text}."))
 
 
@@ -312,7 +314,7 @@ def warn_of_homogeneity(report: Report) -> None:
         warn_caller(HomogeneousClasses(f"Column {text}."))
 
 
-def findings_of(counted: Counted) -> dict[str, Any]:
+def findings_of(counted: RecountResult) -> dict[str, Any]:
     """The findings on a release as its report's arguments keep them, by their key."""
     spelled = bool(counted.few_persons) and isinstance(counted.few_persons[0], PersonSpellings)
     findings = {
@@ -329,7 +331,7 @@ def findings_of(counted: Counted) -> dict[str, Any]:
     }
 
 
-def describe_joint_rows(draft: Draft) -> dict[str, int]:
+def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
     """Counts for an attacker who knows and joins several rows of a person, as plain values."""
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None

@@ -58,7 +58,7 @@ def evaluate(
             exact,
             chosen,
             losses,
-            each_apart=release.each_apart,
+            separate_classes=release.separate_classes,
             tick=lambda share: report_progress(0.5 + share / 2),
         )
         first, last = (of_figures(pairs, figures, chosen) for figures in (public, exact))

@@ -13,7 +13,7 @@ from dbanon.data.schema import Kind, Role
 from dbanon.data.words import read_renamed
 from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded_report
-from dbanon.ledger.recorded_report import Recorded, require_classes
+from dbanon.ledger.recorded_report import RecordedRelease, require_classes
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS
 from dbanon.measures.unpaired import unpaired_figures
@@ -32,7 +32,7 @@ _OF_NUMBERS = ("sse_loss", "moment_loss", "structure_loss", "covariance_loss", "
 
 
 @dataclass(frozen=True)
-class FoundFigure:
+class ReleaseFigure:
     """One figure of a release.
 
     Parameters
@@ -65,7 +65,7 @@ class ReleaseEvaluation:
     relation: str
     original: str | None
     evaluation: Mapping[str, Any] | None
-    figures: tuple[FoundFigure, ...]
+    figures: tuple[ReleaseFigure, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as plain values, for JSON."""
@@ -113,7 +113,7 @@ def evaluate_release(
                 _require_original(session, source, record)
             if report.suppressed:
                 names = (*_OF_NUMBERS, "entropy_change")
-                figures += [FoundFigure(name, None, None, _WITHHELD) for name in names]
+                figures += [ReleaseFigure(name, None, None, _WITHHELD) for name in names]
             else:
                 figures += _compare_originals(
                     session, released, source, entry.quasi_identifiers, report
@@ -134,15 +134,15 @@ def _describe_figure(where: str, value: float | None, note: str) -> str:
     return f"{where}; {note}" if note else where
 
 
-def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
+def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
     if evaluation is None:
-        yield FoundFigure("linkage_risk", None, None, _OF_PAIRS)
+        yield ReleaseFigure("linkage_risk", None, None, _OF_PAIRS)
         return
     notes = evaluation["notes"]
     recorded_figures = {**evaluation["losses"], **evaluation["risks"]}
     for name in (*LOSSES, *RISKS):
         if name in recorded_figures:
-            yield FoundFigure(
+            yield ReleaseFigure(
                 name,
                 None,
                 recorded_figures[name],
@@ -152,15 +152,15 @@ def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[Found
     for name, attack_figure in read_renamed(attacks, "results", {}).items():
         low, high = attack_figure["interval"] or (None, None)
         between = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
-        yield FoundFigure(
+        yield ReleaseFigure(
             name, None, attack_figure["risk"], f"{attack_figure['note'] or RECORDED}{between}"
         )
     for column, column_figures in evaluation["columns"].items():
         for name, value in column_figures.items():
-            yield FoundFigure(name, column, value, RECORDED)
+            yield ReleaseFigure(name, column, value, RECORDED)
 
 
-def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
+def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
     rows = sum(size * classes for size, classes in sizes.items())
     classes = sum(sizes.values())
     squares = sum(size * size * number for size, number in sizes.items())
@@ -170,10 +170,10 @@ def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
         ("average_class_size", rows / classes if rows else None),
         ("discernibility", float(squares) if rows else None),
     ):
-        yield FoundFigure(name, None, value, "no row is released" if value is None else COUNTED)
+        yield ReleaseFigure(name, None, value, "no row is released" if value is None else COUNTED)
 
 
-def _require_original(session: Session, source: Relation, record: Recorded) -> None:
+def _require_original(session: Session, source: Relation, record: RecordedRelease) -> None:
     names = {attribute.name for attribute in source.schema.attributes}
     missing = [
         column.name
@@ -202,7 +202,7 @@ def _compare_originals(
     source: Relation,
     quasi_identifiers: Sequence[str],
     report: Report,
-) -> Iterator[FoundFigure]:
+) -> Iterator[ReleaseFigure]:
     """Figures from both relations. Skips strata, which lose nothing, and ordered columns."""
     arguments = report.arguments
     of_source = {attribute.name: attribute.kind for attribute in source.schema.attributes}
@@ -220,24 +220,26 @@ def _compare_originals(
         sides = [column_moments(session, side.relation, numbers) for side in (source, released)]
         note = f"{WITHOUT_PAIRS}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
-            yield FoundFigure(
+            yield ReleaseFigure(
                 measure, None, figure.value, _describe_figure(note, figure.value, figure.note)
             )
             for name, value in figure.columns.items():
-                yield FoundFigure(measure, name, value, WITHOUT_PAIRS)
+                yield ReleaseFigure(measure, name, value, WITHOUT_PAIRS)
     else:
         for measure in _OF_NUMBERS:
-            yield FoundFigure(measure, None, None, "no column holds numbers in source and release")
+            yield ReleaseFigure(
+                measure, None, None, "no column holds numbers in source and release"
+            )
     before = [entropy_of(session, source.relation, name) for name in texts]
     after = [entropy_of(session, released.relation, name) for name in texts]
-    yield FoundFigure(
+    yield ReleaseFigure(
         "entropy_change",
         None,
         _change(sum(before), sum(after)) if texts else None,
         f"percent; {WITHOUT_PAIRS}" if texts else "no column of text, without an order, is in both",
     )
     for name, original, release in zip(texts, before, after, strict=True):
-        yield FoundFigure(
+        yield ReleaseFigure(
             "entropy_change", name, _change(original, release), f"percent; {WITHOUT_PAIRS}"
         )
 

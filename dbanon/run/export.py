@@ -17,7 +17,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dbanon.data.counts import Counts, Questions
+from dbanon.data.counts import CountRequests, Counts
 from dbanon.data.schema import Attribute
 from dbanon.errors import (
     DatabaseNotFound,
@@ -41,8 +41,8 @@ from dbanon.stores.duckdb.file_counts import counted_file
 from dbanon.stores.exports import formats, lake_commit, places, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
 from dbanon.stores.exports.lake import IcebergTable, count_older_versions, with_field_ids
-from dbanon.stores.interrupts import ended_by_signals
-from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.interrupts import interruptible
+from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
 # Rows in memory at once while a file is written.
@@ -110,8 +110,8 @@ class Exporter:
     def __call__(
         self,
         target: SqlTarget,
-        written: SqlWritten,
-        questions: Questions,
+        written: StagedSqlRelease,
+        questions: CountRequests,
         counts: Counts,
         guarantee: Guarantee,
         report: Report,
@@ -174,14 +174,14 @@ class Exporter:
         failures: list[tuple[places.Destination, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
-                with pending.file, _left_to_the_next_run(pending.destination):
+                with pending.file, _interruptible_wait(pending.destination):
                     self._finish(pending)
             except (DbanonError, OSError) as raised:
                 # The traceback would reference this frame, and the frame the error.
                 error = lake_commit.commit_error(
                     pending.staged, pending.destination, raised.with_traceback(None)
                 )
-                if self._database.lasting:
+                if self._database.is_persistent:
                     _warn_of(pending.staged, pending.destination, error)
                     continue
                 # No ledger will settle it. Rows that a table may already show stay there.
@@ -201,7 +201,7 @@ class Exporter:
             finally:
                 del failure
         try:
-            with ended_by_signals():
+            with interruptible():
                 self._drop_old()
         except (DbanonError, OSError, KeyboardInterrupt) as error:
             message = f"Files of earlier releases were not looked at ({type(error).__name__})."
@@ -307,7 +307,7 @@ class Exporter:
 
 
 @contextmanager
-def _left_to_the_next_run(destination: places.Destination) -> Iterator[None]:
+def _interruptible_wait(destination: places.Destination) -> Iterator[None]:
     """Let a signal end the wait for a stalled object store; always wait for a disk.
 
     Raises
@@ -318,7 +318,7 @@ def _left_to_the_next_run(destination: places.Destination) -> Iterator[None]:
         yield
         return
     try:
-        with ended_by_signals():
+        with interruptible():
             yield
     except KeyboardInterrupt:
         raise InterruptedError(errno.EINTR, "it was interrupted") from None
@@ -373,7 +373,7 @@ def _require_same(
     path: Path,
     export: Export,
     attributes: tuple[Attribute, ...],
-    questions: Questions,
+    questions: CountRequests,
     counts: Counts,
     models: Sequence[Model],
 ) -> None:

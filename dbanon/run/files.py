@@ -10,7 +10,7 @@ from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.job.job import Job
 from dbanon.sessions.ending import ending
 from dbanon.sessions.store import Store
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.interrupts import interruptible_until_commit
 
 if TYPE_CHECKING:
     from dbanon.run.export import Exporter
@@ -23,7 +23,7 @@ def require_place(job: Job, source: Store, target: Store | None) -> None:
     ------
     InvalidParameter : it has none.
     """
-    if target is None and not source.lasting and not job.exports:
+    if target is None and not source.is_persistent and not job.exports:
         raise InvalidParameter(
             "A file cannot be overwritten: say where the release should go.",
             hint="Name a target, or a file: `exports`.",
@@ -59,6 +59,6 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
                 exporter.undo()
             raise
         # Do not report a committed release as interrupted: move its files first.
-        with held_once_committed() as hold:
+        with interruptible_until_commit() as hold:
             hold()
             exporter.finish()

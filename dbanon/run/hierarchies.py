@@ -13,7 +13,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.edges import Pulse, no_pulse
+from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.leaves import spell_as_leaves
 from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, build_all, enum_tree
 from dbanon.hierarchy.tree import Hierarchy
@@ -43,7 +43,7 @@ class JobHierarchies:
     origins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     of_models: Mapping[str, Hierarchy] = field(default_factory=dict)
 
-    def of(self, microdata: Microdata, pulse: Pulse = no_pulse) -> dict[str, Hierarchy]:
+    def of(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
         """The hierarchies by quasi-identifier, those of builders made from these records' values.
 
         Raises
@@ -61,7 +61,7 @@ class JobHierarchies:
 
 
 def read_hierarchies(
-    source: Source, relation: Relation, job: Job, pulse: Pulse = no_pulse
+    source: Source, relation: Relation, job: Job, pulse: Pulse = ignore_pulses
 ) -> JobHierarchies:
     """The hierarchies that a job names.
 
@@ -94,7 +94,7 @@ def read_named(
     source: Source,
     relation: Relation,
     specs: Mapping[str, Hierarchy | HierarchySpec],
-    pulse: Pulse = no_pulse,
+    pulse: Pulse = ignore_pulses,
 ) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
     """Hierarchies by column, and their origins for the ledger; builders stay unread.
 
@@ -167,7 +167,7 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
 
 
 def require_covered(
-    source: Source, relation: Relation, hierarchies: JobHierarchies, pulse: Pulse = no_pulse
+    source: Source, relation: Relation, hierarchies: JobHierarchies, pulse: Pulse = ignore_pulses
 ) -> None:
     """Check that hierarchies cover the values of their columns, without reading rows.
 

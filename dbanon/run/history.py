@@ -64,7 +64,7 @@ def joint_histories(
     Releases of a chain have their own report.
     """
     for entity in () if job.chain is not None else job.guarantee.persons:
-        if not history.is_lasting:
+        if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
         earlier = history.of_entity(entity)
         if earlier:

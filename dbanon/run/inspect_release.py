@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dbanon.data.schema import Attribute, Role
 from dbanon.ledger import entries, recorded_report
-from dbanon.ledger.recorded_report import Recorded, require_classes
+from dbanon.ledger.recorded_report import RecordedRelease, require_classes
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.release.distribution import Distribution, distribution_of
 from dbanon.release.private_report import PrivateReport
@@ -26,7 +26,7 @@ _MOST_VALUES = 2_000_000
 
 
 @dataclass(frozen=True)
-class Look:
+class ReleaseInspection:
     """A release as it stands in its database.
 
     Parameters
@@ -36,12 +36,12 @@ class Look:
     distributions : of the released quasi-identifiers and sensitive columns, in their order.
     """
 
-    recorded: Recorded
+    recorded: RecordedRelease
     counting: tuple[tuple[str, str], ...]
     distributions: tuple[Distribution, ...]
 
 
-def look(store: Store, relation: RelationName) -> Look:
+def look(store: Store, relation: RelationName) -> ReleaseInspection:
     """Look at the release of this name. No original is read.
 
     Raises
@@ -53,7 +53,7 @@ def look(store: Store, relation: RelationName) -> Look:
         entry = entries.find_release(session, relation)
         require_classes(entry)
         record = recorded_report.read(session, entry)
-        return Look(
+        return ReleaseInspection(
             record,
             tuple(
                 (words, recount_for_people(entry.name, columns))
@@ -97,7 +97,7 @@ def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _distributions(
-    session: Session, entry: LedgerEntry, record: Recorded
+    session: Session, entry: LedgerEntry, record: RecordedRelease
 ) -> tuple[Distribution, ...]:
     """Of each quasi-identifier and sensitive column that is in the relation still."""
     source = session.find_source(entry.name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Generic, Protocol
 
-from dbanon.data.counts import Questions
+from dbanon.data.counts import CountRequests
 from dbanon.data.schema import Kind
 from dbanon.errors import KeptColumnLinks, LinkingColumnRefused, warn_caller
 from dbanon.job.job import Job
-from dbanon.release.attribute_disclosure import ReleasedOriginals, TellingColumn, ValueGroups
+from dbanon.release.attribute_disclosure import DisclosiveColumn, ReleasedOriginals, ValueGroups
 from dbanon.release.linkage import (
     REFUSED,
     WARNED,
@@ -22,7 +22,7 @@ from dbanon.release.linkage import (
 )
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
-from dbanon.stores.ports import Draft, Source, Target, W
+from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
 # Of these, one person's value is not the number of a group.
 _MEASURED = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN})
@@ -48,10 +48,12 @@ class KeptColumnCounts(Protocol):
         """As ``Target.profiles``."""
 
 
-class StoredCounts(Generic[W]):
+class WrittenReleaseCounts(Generic[W]):
     """The counts of a release that a store has written; groups are counted once."""
 
-    def __init__(self, draft: Draft, source: Source, target: Target[W], written: W) -> None:
+    def __init__(
+        self, draft: PreparedRelease, source: Source, target: Target[W], written: W
+    ) -> None:
         self._draft, self._source = draft, source
         self._target, self._written = target, written
         self._groups: dict[str, ValueGroups] = {}
@@ -73,14 +75,14 @@ class StoredCounts(Generic[W]):
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
         """How many combinations of released values there are, by size."""
-        return self._target.count(self._written, Questions(tuple(columns))).rows.histogram
+        return self._target.count(self._written, CountRequests(tuple(columns))).rows.histogram
 
     def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
         """Number of values that several rows share, and of those with profiles of their own."""
         return self._target.profiles(self._written, columns, name)
 
 
-class KeptColumns:
+class RetainedColumns:
     """The columns of one release that are released unchanged, with the classes they may undo."""
 
     def __init__(
@@ -165,7 +167,7 @@ class CountedColumns(Protocol):
 
 
 def linking_columns(
-    columns: CountedColumns, telling: Collection[TellingColumn]
+    columns: CountedColumns, telling: Collection[DisclosiveColumn]
 ) -> tuple[LinkingColumn, ...]:
     """The findings on columns that are released unchanged and single out rows of classes.
 

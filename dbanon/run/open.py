@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.errors import InvalidParameter, MissingDependency, extras_told
+from dbanon.errors import InvalidParameter, MissingDependency, name_missing_extras
 from dbanon.job.job import Job
 from dbanon.job.reading import USUAL, Reading
 from dbanon.job.requirements import CLIENT
@@ -96,7 +96,7 @@ class _NoStore(InvalidParameter):
     """A SQLAlchemy database without a store. Never leaves this module."""
 
 
-@extras_told()
+@name_missing_extras()
 def open_source(
     database: Any,
     on_sql: OnSql | None,
@@ -151,13 +151,13 @@ def open_source(
             "A condition (where) cannot be used with an unknown kind of source.",
             hint="Leave out `where`, and name a view of these rows.",
         )
-    from dbanon.stores.duckdb.drawn_source import DrawnStore
+    from dbanon.stores.duckdb.drawn_source import FetchedStore
 
-    return DrawnStore(
+    return FetchedStore(
         origin,
         on_sql,
         table=job.table,
-        columns=(*job.read, *job.guarantee.looked_at),
+        columns=(*job.read, *job.guarantee.counted_columns),
         chunk_rows=job.chunk_rows,
         memory=job.memory_limit and job.memory_limit // 2,
         progress=progress,
@@ -176,7 +176,7 @@ def _is_engine(database: Any) -> bool:
     )
 
 
-@extras_told()
+@name_missing_extras()
 def open_store(
     database: Any,
     on_sql: OnSql | None = None,

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from dbanon.data.counts import Questions
+from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, with_kinds, with_orders
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
-from dbanon.hierarchy.edges import Pulse, no_pulse
+from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job, SourceRequest
@@ -40,7 +40,7 @@ from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
-from dbanon.stores.ports import Draft, Source, Target
+from dbanon.stores.ports import PreparedRelease, Source, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +96,11 @@ class Plan:
         )
         return replace(self, source_counts=counts, compared=compared)
 
-    def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
+    def policy_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> Policy:
         """The policy with the hierarchies of these records."""
         return replace(self.policy, hierarchies=self.trees(microdata, pulse))
 
-    def trees(self, microdata: Microdata, pulse: Pulse = no_pulse) -> dict[str, Hierarchy]:
+    def trees(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
         """The hierarchies by quasi-identifier, those of builders made from these records' values.
 
         Raises
@@ -112,7 +112,7 @@ class Plan:
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
-        return self.job.guaranteed_by(self.policy)
+        return self.job.guarantee_under(self.policy)
 
     def request(
         self,
@@ -168,7 +168,7 @@ class Plan:
             guarantee=self.guarantee.sentence(released),
         )
 
-    def questions(self, released: Sequence[str]) -> Questions:
+    def questions(self, released: Sequence[str]) -> CountRequests:
         """The counts to take on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         guarantee = replace(self.guarantee, also=self.also(released))
@@ -183,9 +183,9 @@ class Plan:
 
     def draft(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None
-    ) -> Draft:
+    ) -> PreparedRelease:
         """The release of these records, to be written to the planned output."""
-        return Draft(
+        return PreparedRelease(
             self.job,
             self.written_output,
             self.relation,
@@ -217,7 +217,7 @@ class Plan:
 
 
 def plan(
-    job: Job, source: Source, target: Target[Any] | None = None, pulse: Pulse = no_pulse
+    job: Job, source: Source, target: Target[Any] | None = None, pulse: Pulse = ignore_pulses
 ) -> Plan:
     """Perform all checks that need no row, and plan the run.
 
@@ -242,13 +242,13 @@ def plan(
     require_evaluation(job.policy)
     if target is not None:
         _require_ranges(job, target, attributes)
-    names = list(dict.fromkeys([*job.named, *job.guarantee.looked_at, *job.expected_columns]))
+    names = list(dict.fromkeys([*job.named, *job.guarantee.counted_columns, *job.expected_columns]))
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     numbers: tuple[str, ...] = ()
     if target is not None and not job.guarantee.persons and job.guarantee.bounds_rows:
-        numbers = tuple(source.numbers_of_persons(relation))
+        numbers = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(numbers)
     key = None if target is None else _key_of(job, relation, source, target)
     # Take the state before reading, so that later writes count as newer than the release.
@@ -256,21 +256,21 @@ def plan(
     relation = source.pin(relation, [*names, *numbers])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(hierarchies.models)
-    sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.in_sets]))
-    for name in job.in_sets:
+    sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
+    for name in job.columns_in_sets:
         require_equality(relation.attribute(name))
     for name in (trees := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
-        looked_at = [relation.attribute(name) for name in job.named]
-        relation = relation.with_attributes(source.inspect(relation, looked_at))
+        counted_columns = [relation.attribute(name) for name in job.named]
+        relation = relation.with_attributes(source.inspect(relation, counted_columns))
         for name in (*job.quasi_identifiers, *job.kept):
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
-        looked_at = [relation.attribute(name) for name in sensitive]
-        inspected = source.inspect(relation, looked_at)
+        counted_columns = [relation.attribute(name) for name in sensitive]
+        inspected = source.inspect(relation, counted_columns)
         attributes = source.inspect(relation, attributes)
         relation = relation.with_attributes(inspected)
     passthrough = None if target is None else _passthrough(job, relation, source, target)

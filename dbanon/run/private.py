@@ -23,7 +23,7 @@ from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.concentrated import Cost
 from dbanon.job.private import PrivateJob
 from dbanon.ledger import budgets, entries
-from dbanon.ledger.budgets import KeptBudget
+from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
@@ -64,8 +64,8 @@ class Spender:
     """
 
     planned: PrivatePlan
-    transaction: Callable[[PrivatePlan], tuple[KeptBudget, Session]]
-    budget: KeptBudget | None = None
+    transaction: Callable[[PrivatePlan], tuple[RecordedBudget, Session]]
+    budget: RecordedBudget | None = None
     session: Session | None = None
     _read: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
         default=None, repr=False
@@ -257,7 +257,7 @@ def run_private(
     started = time.perf_counter()
     for name in (job.table, job.output):
         parse_relation(name)
-    if not store.lasting:
+    if not store.is_persistent:
         raise InvalidParameter(
             "A budget is stored in the database that is read, and a file is not a database.",
             hint="Load the rows into a table of a database, create a budget for it, and release the"
@@ -266,8 +266,8 @@ def run_private(
     # A run asked to stop has little time left, which must include writing this row.
     with ending().scope():
         try:
-            with limit_time(job.time_limit, progress) as watched:
-                return _run(job, store, watched)
+            with limit_time(job.time_limit, progress) as timed_progress:
+                return _run(job, store, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
             failed = run_of(job, time.perf_counter() - started, error_code(error))
             entries.note_failure(store, failed)
@@ -281,7 +281,7 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
         planned = plan_private(job, session, str(uuid.uuid4()))
     with ExitStack() as stack:
 
-        def transaction(planned: PrivatePlan) -> tuple[KeptBudget, Session]:
+        def transaction(planned: PrivatePlan) -> tuple[RecordedBudget, Session]:
             budget = _spent(store, planned)
             tick("read", 0.5)
             return budget, stack.enter_context(store.session(write=True))
@@ -292,13 +292,13 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
     return report
 
 
-def spend(session: Session, planned: PrivatePlan) -> KeptBudget:
+def spend(session: Session, planned: PrivatePlan) -> RecordedBudget:
     """Spend from the budget; the caller commits this transaction before anything else."""
     job = planned.job
     return budgets.spend(session, job.budget, job.private_options.cost, planned.release_id)
 
 
-def _spent(store: Store, planned: PrivatePlan) -> KeptBudget:
+def _spent(store: Store, planned: PrivatePlan) -> RecordedBudget:
     """Spend in a separate transaction; retry if others spent at the same moment."""
     for attempt in range(ATTEMPTS):
         try:

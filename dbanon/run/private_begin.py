@@ -13,7 +13,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.private import PrivateJob
 from dbanon.job.synthesis import Private
 from dbanon.ledger import budgets
-from dbanon.ledger.budgets import KeptBudget
+from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
 from dbanon.run.budgets import require_of_rows
 from dbanon.run.hierarchies import read_named
@@ -138,7 +138,7 @@ def _column(session: Session, attribute: Attribute, public: PublicColumn) -> Any
     return listed_column(session, attribute, public.labels)
 
 
-def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None:
+def _require_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:
     expected = (str(relation.name), job.unit, job.private_options.entity)
     if (budget.source, budget.unit, budget.entity) != expected:
         entity_text = f" by {budget.entity}" if budget.entity else ""

@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, TableRules, checked, in_comments
+from dbanon.job.rules import BY_RULES, TableRules, checked, rules_as_comments
 from dbanon.ledger import rules as kept
 from dbanon.ledger.rules import StoredRule
 from dbanon.sessions.base import Relation
@@ -71,7 +71,9 @@ def declare(
     """
     with store.session(write=True) as session:
         relation = session.find_source(parse_relation(table))
-        requested = dict(in_comments(session.comments_on(relation.name))) if from_comments else {}
+        requested = (
+            dict(rules_as_comments(session.comments_on(relation.name))) if from_comments else {}
+        )
         requested |= by_column or {}
         if not requested and from_comments:
             raise InvalidParameter(
@@ -119,7 +121,7 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
     with store.session(write=True) as session:
         name = session.find_source(parse_relation(table)).name
         declared_names = [
-            rule.name for rule in kept.rules_kept(session, name) if rule.is_replaceable
+            rule.name for rule in kept.list_rules(session, name) if rule.is_replaceable
         ]
         for column in columns or ():
             if column not in declared_names:
@@ -143,10 +145,10 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
     with store.session(write=False) as session:
         if table is not None:
             return _states(session, session.find_source(parse_relation(table)))
-        return [_declared(rule) for rule in kept.rules_kept(session)]
+        return [_declared(rule) for rule in kept.list_rules(session)]
 
 
-def by_rules(job: Job, store: Store) -> Job:
+def with_table_rules(job: Job, store: Store) -> Job:
     """The job with the rules of its table applied, if it uses rules."""
     if job.declared != BY_RULES:
         return job
@@ -170,7 +172,7 @@ def with_rules(session: Session, job: Job) -> Job:
         return job
     relation = session.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]
-    declared = kept.rules_kept(session, relation.name)
+    declared = kept.list_rules(session, relation.name)
     _require_trusted(relation.name, [rule for rule in declared if rule.name in columns])
     declared = [rule for rule in declared if rule.is_trusted]
     if not declared:
@@ -250,7 +252,7 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
 
 def _states(session: Session, relation: Relation) -> list[Declared]:
     """The rules of a table and the columns without one, in the order of its columns."""
-    by_name = {rule.name: rule for rule in kept.rules_kept(session, relation.name)}
+    by_name = {rule.name: rule for rule in kept.list_rules(session, relation.name)}
     states = []
     for attribute in relation.schema.attributes:
         rule = by_name.pop(attribute.name, None)

@@ -11,31 +11,31 @@ from typing import Any
 
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found
+from dbanon.data.partition import ClusteringResult
 from dbanon.data.words import both_keys
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import PARTED
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
-from dbanon.job.verdict import Expected
+from dbanon.job.verdict import ExpectedRelease
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import with_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.outcome import Internal, losses_of
+from dbanon.release.outcome import OperatorFigures, losses_of
 from dbanon.release.recode import Release, combinations, find_lost_columns, recode
-from dbanon.release.report import Counted, Evaluated, Provenance, Report
+from dbanon.release.report import Evaluated, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import averaged_codes
 from dbanon.run.disclosure import (
     describe_joint_rows,
     few_persons,
+    find_disclosive_columns,
     findings_of,
     homogeneity_of,
     require_pseudonyms,
-    telling_columns,
     visible_classes,
     warn_of_days,
     warn_of_homogeneity,
@@ -46,9 +46,9 @@ from dbanon.run.disclosure import (
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.history import caution_of, joint_histories, warn_of_history
-from dbanon.run.linkage import KeptColumns, StoredCounts, linking_columns
+from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, linking_columns
 from dbanon.run.plan import Plan, plan
-from dbanon.stores.ports import Draft, Source, Target, W
+from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
 
 # Jobs may add ``evaluate``, ``attacks`` and ``certificate``.
@@ -100,21 +100,21 @@ def run(
     planned = replace(planned, policy=policy)
     joint: dict[str, Any] = {}
 
-    def check(written: W, counts: Counts) -> Counted:
+    def check(written: W, counts: Counts) -> RecountResult:
         def classes_below(name: str) -> tuple[int, int]:
             return source.classes_below(draft, visible_classes(draft, counts), name)
 
-        expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
+        expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
         require_pseudonyms(draft, source, target, written)
         verdict = planned.guarantee.check(counts, expected)
-        stored = StoredCounts(draft, source, target, written)
+        stored = WrittenReleaseCounts(draft, source, target, written)
         proved = target.sampled(written, job.kept)
-        telling = telling_columns(job, draft.originals, stored.groups, proved)
-        columns = KeptColumns(planned, draft.originals, stored, draft.release.names)
+        telling = find_disclosive_columns(job, draft.originals, stored.groups, proved)
+        columns = RetainedColumns(planned, draft.originals, stored, draft.release.names)
         if job.persons == PARTED:
             joint[JOINT_ROWS] = describe_joint_rows(draft)
         joint.update(joint_histories(job, planned.history, target, written))
-        return Counted(
+        return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.withheld + release.partition.n_suppressed,
             rows=counts.rows,
@@ -142,12 +142,12 @@ def run(
 
 def publish(
     planned: Plan,
-    clustering: Found,
-    draft: Draft,
+    clustering: ClusteringResult,
+    draft: PreparedRelease,
     source: Source,
     target: Target[W],
     clock: Clock,
-    check: Callable[[W, Counts], Counted],
+    check: Callable[[W, Counts], RecountResult],
     complete: Callable[[Report], Report],
     export: ExportFiles | None = None,
 ) -> Report:
@@ -190,11 +190,11 @@ def publish(
             exact["certificate"] = certificate
     with clock.phase("digest"):
         report = report_of(planned, draft, clustering, counted)
-        for text in report.averaged_codes_told():
+        for text in report.describe_averaged_columns():
             warn_caller(CodesAveraged(f"Column {text}."))
         report = complete(replace(report, evaluated=evaluated).with_arguments(**certified))
         if report.internal is not None:
-            report = replace(report, internal=Internal(report.internal.loss, **exact))
+            report = replace(report, internal=OperatorFigures(report.internal.loss, **exact))
         report = report.with_provenance(digest=target.digest(written), seconds=dict(clock.seconds))
     if export is not None:
         with clock.phase("export") as tick:
@@ -238,7 +238,7 @@ class Clock:
 
 def read_and_cluster(
     planned: Plan, source: Source, clock: Clock
-) -> tuple[Microdata, Policy, Found]:
+) -> tuple[Microdata, Policy, ClusteringResult]:
     """The records, the policy with their hierarchies, and their classes."""
     with clock.phase("read") as tick:
         tick(0.0)
@@ -259,7 +259,7 @@ def read_and_cluster(
 
 def cluster_records(
     planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
-) -> Found:
+) -> ClusteringResult:
     """The classes of records; ``options`` go to ``partition_for``."""
     with clock.phase("cluster") as tick:
         tick(0.0)
@@ -274,11 +274,15 @@ def cluster_records(
 
 
 def _join_indistinguishable(
-    planned: Plan, policy: Policy, source: Source, microdata: Microdata, clustering: Found
-) -> Found:
+    planned: Plan,
+    policy: Policy,
+    source: Source,
+    microdata: Microdata,
+    clustering: ClusteringResult,
+) -> ClusteringResult:
     """The classes, joined until the models hold for the classes that readers can distinguish."""
     of_persons = microdata.entities is not None
-    while not all(model.holds_together(of_persons) for model in policy.models):
+    while not all(model.is_union_closed(of_persons) for model in policy.models):
         previous = clustering
         release = recode_release(planned, policy, source, microdata, previous)
         clustering = joined_for(
@@ -297,7 +301,11 @@ def _join_indistinguishable(
 
 
 def recode_release(
-    planned: Plan, policy: Policy, source: Source, microdata: Microdata, clustering: Found
+    planned: Plan,
+    policy: Policy,
+    source: Source,
+    microdata: Microdata,
+    clustering: ClusteringResult,
 ) -> Release:
     """The classes with their released values."""
     relation = planned.relation
@@ -310,7 +318,9 @@ def recode_release(
     )
 
 
-def report_of(planned: Plan, draft: Draft, clustering: Found, counted: Counted) -> Report:
+def report_of(
+    planned: Plan, draft: PreparedRelease, clustering: ClusteringResult, counted: RecountResult
+) -> Report:
     """The report of a release that was counted."""
     job, output = planned.job, draft.output
     more = findings_of(counted)
@@ -355,5 +365,5 @@ def report_of(planned: Plan, draft: Draft, clustering: Found, counted: Counted) 
             dbanon_version=version(),
             relation=str(output.relation),
         ),
-        internal=Internal(exact),
+        internal=OperatorFigures(exact),
     )

@@ -87,8 +87,8 @@ def run_with_ledger(
     # A run asked to stop has little time left, which must include writing this row.
     with ending().scope():
         try:
-            with limit_time(job.time_limit, progress) as watched:
-                return _within_memory(between or run_between, job, source, target, watched)
+            with limit_time(job.time_limit, progress) as timed_progress:
+                return _within_memory(between or run_between, job, source, target, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
             if not isinstance(error, NOT_ASKED):
                 failed = run_of(job, time.perf_counter() - started, error_code(error))

@@ -13,10 +13,10 @@ import numpy as np
 
 from dbanon.advice.answer import SkippedMethod, Sweep
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import BENDS, Point, next_refinement, with_frontier
-from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
+from dbanon.advice.recommend import KNEES, Point, next_refinement, with_frontier
+from dbanon.advice.request import AdviceRequest, are_numbers, curve, default_methods
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found
+from dbanon.data.partition import ClusteringResult
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
@@ -24,7 +24,7 @@ from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters
 from dbanon.methods import find_method
 from dbanon.methods.forecast import Shape
-from dbanon.partitioning.forecast import Foreseen, forecast, quickest
+from dbanon.partitioning.forecast import ClusteringSeconds, fastest_method, forecast
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.release.evaluation import evaluation_of, pairs_of
@@ -78,7 +78,7 @@ def sweep(
     ks = records.feasible()
     numeric = are_numbers(microdata.attributes, records.trees(ks[0]))
     trial = _Trial(planned, records, ks[0], numeric, small, request)
-    names = dict.fromkeys(request.methods or trial.usual_methods())
+    names = dict.fromkeys(request.methods or trial.default_methods())
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(request, names, ks)
@@ -259,7 +259,7 @@ def _is_refined(name: str) -> bool:
 
 def _in_order(ks: Sequence[int]) -> list[int]:
     """The values of k, those where a knee is searched first, each group in descending order."""
-    return sorted(ks, key=lambda k: (k not in BENDS, -k))
+    return sorted(ks, key=lambda k: (k not in KNEES, -k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,16 +332,18 @@ class _Trial:
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
 
-    def release(self, microdata: Microdata, policy: Policy, tick: Tick) -> tuple[Found, Release]:
+    def release(
+        self, microdata: Microdata, policy: Policy, tick: Tick
+    ) -> tuple[ClusteringResult, Release]:
         """The classes of records and their released values."""
         clustering = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
         totals = totals_of(microdata)
         return clustering, recode(microdata, clustering, policy, totals, self.planned.trees)
 
-    def usual_methods(self) -> tuple[str, ...]:
+    def default_methods(self) -> tuple[str, ...]:
         """The methods to try if none is named; only one if these would take too long."""
-        usual = usual_methods(self.numeric)
-        first = quickest(
+        usual = default_methods(self.numeric)
+        first = fastest_method(
             usual[:1], self.total, self._shape, self.request.max_seconds, self._different
         )
         return usual if first in usual else (first,)
@@ -358,7 +360,7 @@ class _Trial:
         rows = np.column_stack([self.microdata.numbers, self.microdata.codes])
         return len(np.unique(rows, axis=0)) / len(rows)
 
-    def _foreseen(self, policy: Policy) -> Foreseen | None:
+    def _foreseen(self, policy: Policy) -> ClusteringSeconds | None:
         """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
         foreseen = forecast(policy, self.total, self._shape, self._different)
         if foreseen is not None and foreseen.seconds > self.request.max_seconds:

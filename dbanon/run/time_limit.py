@@ -47,7 +47,7 @@ def limit_time(
             " (`time_limit`).",
         )
 
-    def watched(phase: str, share: float) -> None:
+    def timed_progress(phase: str, share: float) -> None:
         phases[-1] = phase
         if time.monotonic() > end:
             raise refusal()
@@ -58,11 +58,11 @@ def limit_time(
         end_request = ending()
         with end_request.limited(seconds):
             try:
-                yield watched
+                yield timed_progress
             except OutcomeUnknown:
                 raise
             except DbanonError:
-                if end_request.asked_to_end and not end_request.is_over:
+                if end_request.is_ending and not end_request.is_over:
                     raise refusal() from None
                 raise
         return
@@ -71,7 +71,7 @@ def limit_time(
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            yield watched
+            yield timed_progress
         finally:
             alarm.over()
     except OutcomeUnknown:

@@ -175,7 +175,7 @@ class Verification:
                 recount_for_people(relation, columns)
                 for columns in guarantee.questions(names).classes
             ),
-            counted=guarantee.told_of(recount),
+            counted=guarantee.summarize_recount(recount),
             **more,
         )
 

@@ -302,7 +302,7 @@ def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(source.attribute(name) for name in key)
 
 
-def by_key(
+def locate_by_key(
     source: Relation,
     attributes: Sequence[Attribute],
     sql_type: str,
@@ -339,7 +339,7 @@ def address_hidden(source: Relation, hidden: str) -> InvalidParameter:
     )
 
 
-def stays_here(attribute: Attribute) -> UnsupportedType:
+def local_type_error(attribute: Attribute) -> UnsupportedType:
     """Return the error for a column whose type only its own database has."""
     return UnsupportedType(
         f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
@@ -393,7 +393,7 @@ def passthrough_refused() -> InvalidParameter:
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """The process that holds a lock, as far as it can be identified.
 
     Parameters
@@ -413,9 +413,11 @@ class Holder:
         return description + ("" if self.since is None else f", since {self.since}")
 
 
-def job_running(job: str, holder: Holder | None = None, ends: str = "") -> JobRunning:
+def job_running(job: str, holder: LockHolder | None = None, ends: str = "") -> JobRunning:
     """Return the error for a job whose lock another process holds; ``ends`` says how to end it."""
-    holder_sentence = "" if holder is None or holder == Holder() else f" It is held by {holder}."
+    holder_sentence = (
+        "" if holder is None or holder == LockHolder() else f" It is held by {holder}."
+    )
     return JobRunning(
         f'The job "{job}" is already running.{holder_sentence}',
         hint=f"Wait until it is done: a second run would do the same work.{ends}",

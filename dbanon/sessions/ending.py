@@ -59,7 +59,7 @@ class _CuttableSocket:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(self._shutdown_mode)
 
-    def cut_in(self, seconds: float) -> None:
+    def cut_after(self, seconds: float) -> None:
         """Cut the socket after so many seconds unless it is closed before."""
         if self._timer is None:
             self._timer = threading.Timer(max(seconds, MIN_SECONDS), self.cut)
@@ -74,7 +74,7 @@ class _CuttableSocket:
             self._socket.close()
 
 
-class Ending:
+class ThreadConnections:
     """The connections of one thread's runs, and whether they have been asked to end.
 
     Parameters
@@ -108,7 +108,7 @@ class Ending:
                 self._requested_at, self.silent, self.is_over = None, False, False
 
     @property
-    def asked_to_end(self) -> bool:
+    def is_ending(self) -> bool:
         """True after the run has been asked to end."""
         return self._requested_at is not None
 
@@ -117,7 +117,7 @@ class Ending:
         if self._depth and self._requested_at is None:
             self._requested_at = time.monotonic()
             for socket in list(self._sockets.values()):
-                socket.cut_in(CUT_SECONDS)
+                socket.cut_after(CUT_SECONDS)
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
@@ -169,7 +169,7 @@ class Ending:
         if self._depth and id(wire) not in self._sockets:
             socket = self._sockets[id(wire)] = _CuttableSocket(wire)
             if (seconds_left := self._seconds_left()) is not None:
-                socket.cut_in(seconds_left)
+                socket.cut_after(seconds_left)
 
     def forget(self, wire: Wire) -> bool:
         """Unregister a connection before it is closed or returned; True if it had to be cut."""
@@ -229,9 +229,9 @@ def _connect_in_thread(seconds: float, connect: Callable[[], T], close: Callable
 _thread_state = threading.local()
 
 
-def ending() -> Ending:
-    """Return this thread's ``Ending``."""
-    thread_ending: Ending | None = getattr(_thread_state, "ending", None)
+def ending() -> ThreadConnections:
+    """Return this thread's ``ThreadConnections``."""
+    thread_ending: ThreadConnections | None = getattr(_thread_state, "ending", None)
     if thread_ending is None:
-        thread_ending = _thread_state.ending = Ending()
+        thread_ending = _thread_state.ending = ThreadConnections()
     return thread_ending

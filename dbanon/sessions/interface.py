@@ -104,7 +104,7 @@ class SessionInterface(PassthroughInterface, ABC):
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
     # False if the database disappears with the run, so that its ledger knows no earlier releases.
-    is_lasting: ClassVar[bool] = True
+    is_persistent: ClassVar[bool] = True
     # URL of the files that were loaded here; None for databases.
     file_url: str | None = None
     # The rows of files that this transaction has staged, as the source of a chain.
@@ -194,7 +194,7 @@ class SessionInterface(PassthroughInterface, ABC):
         return f"count(DISTINCT {value})"
 
     @abstractmethod
-    def lone_keys(self, source: Relation) -> frozenset[str]:
+    def unique_columns(self, source: Relation) -> frozenset[str]:
         """Return the columns that the database declares unique."""
 
     @abstractmethod
@@ -339,7 +339,7 @@ class SessionInterface(PassthroughInterface, ABC):
     ) -> None:
         """Create the table to write, with dbanon's mark; columns are names and types."""
 
-    def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
+    def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
         """Return the name under which a release's table is written.
 
         Raises

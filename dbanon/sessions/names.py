@@ -86,10 +86,10 @@ def parse_relation(text: str) -> RelationName:
         if not remainder:
             break
         if not remainder.startswith("."):
-            raise _not_a_name()
+            raise _name_error()
         remainder = remainder[1:]
     if len(parts) > 2 or not all(parts) or any("\0" in part for part in parts):
-        raise _not_a_name()
+        raise _name_error()
     return RelationName(parts[0] if len(parts) == 2 else None, parts[-1])
 
 
@@ -127,7 +127,7 @@ def _quoted_part(text: str) -> tuple[str, str]:
     while True:
         end = text.find('"', position)
         if end < 0:
-            raise _not_a_name()
+            raise _name_error()
         part += text[position:end]
         if text[end + 1 : end + 2] != '"':
             return part, text[end + 1 :]
@@ -138,11 +138,11 @@ def _quoted_part(text: str) -> tuple[str, str]:
 def _plain_part(text: str) -> tuple[str, str]:
     part, dot, remainder = text.partition(".")
     if '"' in part or not part or (dot and not remainder):
-        raise _not_a_name()
+        raise _name_error()
     return part, dot + remainder
 
 
-def _not_a_name() -> InvalidName:
+def _name_error() -> InvalidName:
     return InvalidName(
         "The name of a table is not valid.",
         hint='Write table, schema.table or "Schema"."Table"; a dot or a double quote inside a part'

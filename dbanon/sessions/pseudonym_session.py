@@ -151,7 +151,7 @@ class KeyedSession(SessionInterface):
         yield
 
     @contextmanager
-    def seeking(self) -> Iterator[None]:
+    def prepare_lookup(self) -> Iterator[None]:
         """Prepare it to look up some of many recently read rows."""
         yield
 
@@ -225,7 +225,7 @@ class KeyedSession(SessionInterface):
         assert hashed is not None
         return hashed
 
-    def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
+    def distinguishes_all_texts(self, source: Relation, attribute: Attribute) -> bool:
         """Return True if texts of a column are equal only if all their bytes are."""
         column = f"s.{quote(attribute.name)}"
         [(equates_spellings,)] = self.rows(
@@ -234,7 +234,7 @@ class KeyedSession(SessionInterface):
         )
         return not equates_spellings
 
-    def told_apart(self, attribute: Attribute, column: str) -> str:
+    def comparison_value(self, attribute: Attribute, column: str) -> str:
         """SQL for a value as privacy models compare it: equal numbers are one value.
 
         Parameters

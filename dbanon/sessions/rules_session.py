@@ -41,7 +41,7 @@ class RuledSession(SessionInterface):
         """
         return False
 
-    def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
+    def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
         """The rules of a table, or of all tables, and whether they apply; None without roles.
 
         Each row has the table and column of the declaration, the rule as JSON, its time and author,

@@ -437,9 +437,9 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
 
     def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
         """Stage the released values of every class, ordered by class number."""
-        self.load_classes(self.by_number(partition, columns), partition.n_classes)
+        self.load_classes(self.parts_by_class(partition, columns), partition.n_classes)
 
-    def by_number(
+    def parts_by_class(
         self, partition: Partition, columns: Sequence[ReleasedColumn]
     ) -> list[ReleasedColumn]:
         """The staged parts of released columns, ordered by class number."""

@@ -14,7 +14,7 @@ CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
 ENTITIES = "dbanon_entities"
-HANDED = "dbanon_handed"
+ARRAYS_TABLE = "dbanon_handed"
 # The persons of a release as salted hashes, each with a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
 # The salt of these hashes if no staged key is used.
@@ -22,7 +22,7 @@ SALT = "dbanon_salt"
 VALUES = "dbanon_values_"
 # The rows of files whose chain the database keeps.
 FILE_ROWS = "dbanon_file_rows"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED, RELEASE_PERSONS, SALT, FILE_ROWS)
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, ARRAYS_TABLE, RELEASE_PERSONS, SALT, FILE_ROWS)
 
 
 def value_column(position: int) -> str:

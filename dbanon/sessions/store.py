@@ -17,7 +17,7 @@ class Store(Protocol):
         """The database's URL without secrets."""
 
     @property
-    def lasting(self) -> bool:
+    def is_persistent(self) -> bool:
         """False if the database disappears with the run because its rows are copies."""
 
     def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:

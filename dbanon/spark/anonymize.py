@@ -18,7 +18,7 @@ from dbanon.errors import hints_without_views
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.verdict import Expected
+from dbanon.job.verdict import ExpectedRelease
 from dbanon.run.disclosure import (
     warn_of_homogeneity,
     warn_of_identifiers,
@@ -173,7 +173,7 @@ def released(
         rows, block_facts, _ = stages.classes(packets, forest, lambda: schema)
         disks.release(keep_last=True)
         counts = count_classes(rows, planned, names, layout)
-        expected = Expected(
+        expected = ExpectedRelease(
             facts.rows,
             sum(stratum.rows for stratum in strata if not all(stratum.pattern)),
             planned.sensitive,

@@ -31,7 +31,7 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.spark.facts import MAX_VALUES, Facts, require_few
 from dbanon.spark.layout import KEY, ROWS, Layout
-from dbanon.spark.profile import identifiers_of, numbers_of_persons
+from dbanon.spark.profile import find_identifier_columns, identifiers_of
 from dbanon.spark.refusals import check_names
 from dbanon.spark.tasks import DiskCache, mapped
 
@@ -100,7 +100,7 @@ class DataFrameSource:
                 )
             if names.count(name) > 1:
                 raise InvalidParameter(f'The DataFrame has two columns named "{name}".')
-        check_names([*job.read, *job.key], names, sees_case(self.frame.sparkSession))
+        check_names([*job.read, *job.key], names, is_case_sensitive(self.frame.sparkSession))
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(RelationName(None, NAME), Schema(attributes), KIND, required=required)
@@ -137,9 +137,9 @@ class DataFrameSource:
         """Build a hierarchy without database access; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
-    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+    def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Find columns that look like person identifiers, with reasons, in the first rows."""
-        return numbers_of_persons(self.frame, relation.schema.attributes)
+        return find_identifier_columns(self.frame, relation.schema.attributes)
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Return those columns that look like identifiers, with reasons, from the first rows."""
@@ -350,14 +350,14 @@ def type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
     return frame.schema[column.source].dataType
 
 
-def sees_case(session: SparkSession) -> bool:
+def is_case_sensitive(session: SparkSession) -> bool:
     """Return whether the session distinguishes column names by case."""
     return str(session.conf.get("spark.sql.caseSensitive", "false")) == "true"
 
 
 def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[ReleasedColumn]) -> None:
     """Check that no two columns of a release have one name; raises InvalidParameter."""
-    check_names(names, (), sees_case(frame.sparkSession))
+    check_names(names, (), is_case_sensitive(frame.sparkSession))
     for released_column in released:
         name = released_column.attribute.name
         is_bound = released_column.source_name is not None

@@ -22,10 +22,10 @@ from dbanon.data.pieces import AT_ONCE
 from dbanon.job.job import Job
 from dbanon.job.verdict import Verdict
 from dbanon.release.attribute_disclosure import (
+    DisclosiveColumn,
     FewPersons,
     Frequencies,
-    KeptIdentifier,
-    TellingColumn,
+    RetainedIdentifier,
     ValueGroups,
     all_different,
     require_all_counted,
@@ -33,9 +33,9 @@ from dbanon.release.attribute_disclosure import (
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MEMBERS, frequencies_of
-from dbanon.release.report import Counted
-from dbanon.run.disclosure import few_persons, homogeneity_of, telling_columns
-from dbanon.run.linkage import KeptColumns, linking_columns
+from dbanon.release.report import RecountResult
+from dbanon.run.disclosure import few_persons, find_disclosive_columns, homogeneity_of
+from dbanon.run.linkage import RetainedColumns, linking_columns
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.spark.layout import KEY, ROWS, Layout
@@ -66,14 +66,14 @@ class SourceFindings:
         counts_rows = not job.guarantee.persons and job.guarantee.bounds_rows
         return cls(
             source.identifiers(relation, job.kept),
-            source.numbers_of_persons(relation) if counts_rows else {},
+            source.find_identifier_columns(relation) if counts_rows else {},
         )
 
 
 class ProfiledSource(Protocol):
     """A source that can profile its columns; see ``stores.ports.Source``."""
 
-    def numbers_of_persons(self, relation: Relation) -> Mapping[str, str]:
+    def find_identifier_columns(self, relation: Relation) -> Mapping[str, str]:
         """Return the columns that look like person identifiers, with reasons."""
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
@@ -185,7 +185,7 @@ class SparkCounts:
         return [attribute.name for attribute in self.rows.layout.quasi_identifiers]
 
     @cached_property
-    def nearly_unique(self) -> Mapping[str, TellingColumn]:
+    def nearly_unique(self) -> Mapping[str, DisclosiveColumn]:
         """Columns of large tables that a sample proves nearly unique, including quasi-identifiers.
 
         By internal column name.
@@ -205,7 +205,7 @@ class SparkCounts:
         }
         return {column: finding for column, finding in findings.items() if finding is not None}
 
-    def telling(self) -> dict[str, TellingColumn]:
+    def telling(self) -> dict[str, DisclosiveColumn]:
         """The sample's findings on retained columns, by name."""
         layout = self.rows.layout
         return {
@@ -311,8 +311,8 @@ def findings_on(
     counts: Counts,
     verdict: Verdict,
     withheld: int,
-    earlier: tuple[tuple[KeptIdentifier, ...], tuple[FewPersons, ...]],
-) -> Counted:
+    earlier: tuple[tuple[RetainedIdentifier, ...], tuple[FewPersons, ...]],
+) -> RecountResult:
     """Combine the counts of a release with the findings on its columns; raises as other runs do.
 
     Parameters
@@ -322,7 +322,7 @@ def findings_on(
     """
     job, disks = planned.job, DiskCache()
     identifiers, spellings = earlier
-    counted = Counted(
+    counted = RecountResult(
         counts.rows.rows + withheld, withheld, counts.rows, verdict, identifiers=identifiers
     )
     try:
@@ -331,10 +331,10 @@ def findings_on(
             spark_counts = SparkCounts(
                 rows, rows.hashed(disks), int(job.policy.k), counts.rows.rows, hidden
             )
-            telling = telling_columns(
+            telling = find_disclosive_columns(
                 job, spark_counts, spark_counts.groups, spark_counts.telling()
             )
-            columns = KeptColumns(planned, spark_counts, spark_counts, rows.names)
+            columns = RetainedColumns(planned, spark_counts, spark_counts, rows.names)
             linking = linking_columns(columns, telling)
             counted = replace(counted, disclosive_columns=telling, linking=linking)
     finally:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Coded, Microdata, is_wide
+from dbanon.data.microdata import CodedColumn, Microdata, is_wide
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import Policy
@@ -185,11 +185,15 @@ def _strata(
     return numbers[number.reshape(-1)], tuple(context.by)
 
 
-def _sensitive(rows: pa.Table, layout: Layout, context: TableContext | None) -> dict[str, Coded]:
+def _sensitive(
+    rows: pa.Table, layout: Layout, context: TableContext | None
+) -> dict[str, CodedColumn]:
     coded_columns = {}
     for i, attribute in enumerate(layout.sensitive):
         dictionary = None if context is None else context.released.sensitive[attribute.name].values
-        coded_columns[attribute.name] = Coded(*codes_of(combine_chunks(rows[f"s{i}"]), dictionary))
+        coded_columns[attribute.name] = CodedColumn(
+            *codes_of(combine_chunks(rows[f"s{i}"]), dictionary)
+        )
     return coded_columns
 
 
@@ -222,7 +226,7 @@ def empty_microdata(context: TableContext) -> Microdata:
         dictionaries,
         entities=no_records if layout.persons else None,
         sensitive={
-            a.name: Coded(no_records, context.released.sensitive[a.name].values)
+            a.name: CodedColumn(no_records, context.released.sensitive[a.name].values)
             for a in layout.sensitive
         },
     )

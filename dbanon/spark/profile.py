@@ -16,9 +16,9 @@ from dbanon.advice.persons import (
     HEAD,
     LOOKED_UP,
     PROBED,
+    candidate_identifiers,
     constant_within,
     find_person_identifiers,
-    suspects,
 )
 from dbanon.advice.profile import ColumnProfile
 from dbanon.advice.roles import identifying
@@ -35,9 +35,9 @@ def identifiers_of(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[st
     return identifying(sorted(profiles, key=lambda profile: order[profile.name]))
 
 
-def numbers_of_persons(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
+def find_identifier_columns(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
     """Find columns that look like person identifiers, with reasons; see ``advice.persons``."""
-    candidates = [a for a in attributes if a.name in suspects(attributes)]
+    candidates = [a for a in attributes if a.name in candidate_identifiers(attributes)]
     constant = [a for a in attributes if a.name in constant_within(attributes)]
     if not candidates:
         return {}

@@ -82,7 +82,7 @@ def check_job(job: Job) -> None:
         if is_requested:
             raise InvalidParameter(f"Spark does not have {name}.", hint=_HINT)
     for model in policy.models:
-        if not model.holds_together(bool(job.guarantee.persons)):
+        if not model.is_union_closed(bool(job.guarantee.persons)):
             raise InvalidParameter(
                 f"Spark does not have {model.kind} here: two classes with the same released values"
                 " may violate it together even if each satisfies it.",

@@ -19,17 +19,17 @@ from pyspark.sql import functions as sql
 
 from dbanon.data.chunks import encode
 from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Recount
-from dbanon.data.microdata import Coded, Microdata
-from dbanon.data.partition import Found, Partition
+from dbanon.data.microdata import CodedColumn, Microdata
+from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
 from dbanon.data.words import both_keys
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
 from dbanon.recoding.columns import ReleasedColumn
-from dbanon.release.outcome import Internal, public_loss
+from dbanon.release.outcome import OperatorFigures, public_loss
 from dbanon.release.recode import ColumnLoss, recode
-from dbanon.release.report import Counted, Provenance, ReleaseLoss, Report
+from dbanon.release.report import Provenance, RecountResult, ReleaseLoss, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import findings_of
 from dbanon.run.plan import Plan
@@ -71,7 +71,7 @@ def released_columns(context: TableContext) -> tuple[ReleasedColumn, ...]:
         valid=np.array([has_values], np.bool_),
         wide=context.wide,
     )
-    clustering = Found(Partition(np.zeros(1, np.int32)), measures=measures)
+    clustering = ClusteringResult(Partition(np.zeros(1, np.int32)), measures=measures)
 
     def zero_totals(
         partition: Partition, wide: Sequence[Attribute]
@@ -158,13 +158,15 @@ def _cells(
     return cells_by_column, in_class
 
 
-def _in_order(codes: NDArray[np.int32], texts: tuple[str, ...], attribute: Attribute) -> Coded:
+def _in_order(
+    codes: NDArray[np.int32], texts: tuple[str, ...], attribute: Attribute
+) -> CodedColumn:
     """Sort codes by the column's order, which closeness models may use."""
     ordered = tuple(sort_values(texts, attribute))
     ranks_by_text = {text: i for i, text in enumerate(ordered)}
     # The last element is for the code -1 of NULL.
     ranks = np.array([*(ranks_by_text[text] for text in texts), -1], np.int32)
-    return Coded(ranks[codes], ordered)
+    return CodedColumn(ranks[codes], ordered)
 
 
 def losses_of(
@@ -213,7 +215,7 @@ def report_of(
     planned: Plan,
     context: TableContext,
     names: Sequence[str],
-    counted: Counted,
+    counted: RecountResult,
     losses: tuple[ReleaseLoss, ReleaseLoss, dict[str, int]],
     seconds: float,
 ) -> Report:
@@ -237,5 +239,5 @@ def report_of(
             relation=NAME,
             seconds={"total": seconds},
         ),
-        internal=Internal(exact),
+        internal=OperatorFigures(exact),
     )

@@ -22,7 +22,7 @@ from dbanon.partitioning.blocks import Blocks as Sizes
 from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.classes import space_of
 from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
-from dbanon.partitioning.refine import Turn, turns_of
+from dbanon.partitioning.refine import RefinementStep, refinement_steps
 from dbanon.spark.class_repartition import (
     CountClasses,
     MoveClasses,
@@ -97,7 +97,7 @@ class ClusterStages:
         n_parts = {
             number: n_blocks
             for number, stratum in enumerate(strata)
-            if (n_blocks := sizes.cut_at(stratum.size)) is not None
+            if (n_blocks := sizes.block_count_for(stratum.size)) is not None
         }
         trees = [Tree() for _ in strata]
         bare = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
@@ -233,7 +233,7 @@ class ClusterStages:
         class_rows: DataFrame,
         forest: Forest,
         facts: Sequence[BlockFacts],
-        turn: Turn | str | None,
+        turn: RefinementStep | str | None,
     ) -> Forest:
         """Cut the classes into the blocks of the next round."""
         classes, members = Counter[int](), Counter[int]()
@@ -244,14 +244,14 @@ class ClusterStages:
         n_parts = {
             number: sizes.parts_of_classes(classes[number], members[number])
             for number in range(len(forest.strata))
-            if sizes.cut_at(members[number]) is not None
+            if sizes.block_count_for(members[number]) is not None
         }
         limits = {
             n: hash_limit(sample_size(n_blocks), classes[n]) for n, n_blocks in n_parts.items()
         }
         samples = collect_from(class_rows, SampleClasses(forest, limits), AT_ONCE, CLASSES)
         trees = [Tree() for _ in forest.trees]
-        direction = turn.direction if isinstance(turn, Turn) else 0
+        direction = turn.direction if isinstance(turn, RefinementStep) else 0
         for number, n_blocks in n_parts.items():
             classes_of_stratum = concatenate_classes(
                 [sample for stratum_number, sample in samples if stratum_number == number]
@@ -292,8 +292,8 @@ class ClusterStages:
         self,
         assigned: DataFrame,
         forest: Forest,
-        turn: Turn | str | None,
-        remaining_turns: Sequence[Turn | str | None],
+        turn: RefinementStep | str | None,
+        remaining_turns: Sequence[RefinementStep | str | None],
         released: Callable[[], StructType],
     ) -> tuple[DataFrame, list[BlockFacts]]:
         """Process the blocks, cache their rows, and return their facts; raises their errors."""
@@ -308,7 +308,7 @@ class ClusterStages:
             self.context,
             forest,
             None if names is None else to_arrow_schema(schema),
-            turn if isinstance(turn, Turn) else None,
+            turn if isinstance(turn, RefinementStep) else None,
             names,
             merges_for_models=turn == GUARDS,
             precedes_merge=remaining_turns[:1] == (GUARDS,),
@@ -322,7 +322,7 @@ class ClusterStages:
 
 def sample_limit(policy: Policy, rows: int) -> int | None:
     """The hash limit for a sample that suffices for a single stratum; None if it is not cut."""
-    n_blocks = _sizes(policy).cut_at(rows)
+    n_blocks = _sizes(policy).block_count_for(rows)
     return None if n_blocks is None else hash_limit(sample_size(n_blocks), rows)
 
 
@@ -336,15 +336,15 @@ def _sizes(policy: Policy) -> Sizes:
     return sizes
 
 
-def _turns(policy: Policy, forest: Forest) -> tuple[Turn | str | None, ...]:
+def _turns(policy: Policy, forest: Forest) -> tuple[RefinementStep | str | None, ...]:
     """The rounds: clustering, refinement, then merging for privacy models.
 
     Refinement needs rounds only if strata are cut; otherwise clustering includes it.
     """
     refine = find_method(policy.method).refine
-    turns: tuple[Turn | str | None, ...] = (None,)
+    turns: tuple[RefinementStep | str | None, ...] = (None,)
     if policy.refine and refine and any(tree.cuts is not None for tree in forest.trees):
-        turns += turns_of(refine)
+        turns += refinement_steps(refine)
     return (*turns, GUARDS) if policy.models else turns
 
 

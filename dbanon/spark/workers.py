@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.data.partition import Found, Partition
+from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.methods import find_method
 from dbanon.partitioning.blocks import first_keys, places_of_classes
 from dbanon.partitioning.classes import cluster_block, space_of
 from dbanon.partitioning.protect import protect_block, space_of_costs
-from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
+from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_block
 from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
 from dbanon.release.recode import Release, find_lost_columns, recode
@@ -204,7 +204,7 @@ class ClusterBlocks:
     context: TableContext
     forest: Forest
     schema: pa.Schema | None = None
-    turn: Turn | None = None
+    turn: RefinementStep | None = None
     names: tuple[tuple[str, int], ...] | None = None
     merges_for_models: bool = False
     precedes_merge: bool = False
@@ -366,7 +366,7 @@ def release_piece(piece: TablePiece, partition: Partition, context: TableContext
     """Recode classes to released values, and compute their losses."""
     return recode(
         piece.microdata,
-        Found(partition, measures=context.released),
+        ClusteringResult(partition, measures=context.released),
         context.policy,
         piece.exact_totals,
     )

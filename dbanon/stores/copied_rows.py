@@ -13,10 +13,10 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.job.pseudonym import pseudonymous
 from dbanon.sessions.base import random_order
 from dbanon.sessions.session import Session
-from dbanon.stores.ports import Draft, Progress, Source
+from dbanon.stores.ports import PreparedRelease, Progress, Source
 
 
-def copied_columns(draft: Draft) -> list[Attribute]:
+def copied_columns(draft: PreparedRelease) -> list[Attribute]:
     """The columns to copy, with their staged types, in source order."""
     hidden = draft.job.pseudonyms
     return [
@@ -26,14 +26,14 @@ def copied_columns(draft: Draft) -> list[Attribute]:
     ]
 
 
-def person_column(draft: Draft) -> list[Attribute]:
+def person_column(draft: PreparedRelease) -> list[Attribute]:
     """The staged column of person identifiers; empty if the job has no entity."""
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.persons]
 
 
 def copied_rows(
     session: Session,
-    draft: Draft,
+    draft: PreparedRelease,
     source: Source,
     attributes: Sequence[Attribute],
     progress: Progress,
@@ -79,7 +79,7 @@ def copied_rows(
 
 
 def _rows_with_pseudonyms(
-    draft: Draft, source: Source, names: Sequence[str]
+    draft: PreparedRelease, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
     """Yield keys and values like ``kept_rows``, with pseudonyms in place of their values."""
     rows = source.kept_rows(draft.relation, names, draft.job.chunk_rows)

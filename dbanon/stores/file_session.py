@@ -20,11 +20,11 @@ from dbanon.errors import (
     hints_without_views,
     warn_caller,
 )
-from dbanon.sessions.base import Holder, Relation, job_running
+from dbanon.sessions.base import LockHolder, Relation, job_running
 from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
 from dbanon.sessions.session import Session
-from dbanon.stores.files import file_for, will_be_made
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.files import file_for, will_be_created
+from dbanon.stores.interrupts import interruptible_until_commit
 
 # The holder's line in a lock file; only the account that created the file can write it.
 _HOLDER_LINE = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
@@ -87,7 +87,7 @@ def _acquire(path: Path, job: str) -> int:
             os.close(file)
 
 
-def _holder(file: int) -> Holder:
+def _holder(file: int) -> LockHolder:
     """Read the holder of a lock from its file."""
     account = os.fstat(file).st_uid
     try:
@@ -95,14 +95,14 @@ def _holder(file: int) -> Holder:
     except KeyError:
         role = str(account)
     line = _HOLDER_LINE.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
-    return Holder(int(line[1]), role, line[2]) if line else Holder(None, role)
+    return LockHolder(int(line[1]), role, line[2]) if line else LockHolder(None, role)
 
 
 class FileDatabase(ABC):
     """A database in a file, or a connection that belongs to the caller."""
 
     kind: ClassVar[str]
-    lasting = True
+    is_persistent = True
     # What hints say in place of "in a view"; None where views have types.
     instead_of_view: ClassVar[str | None] = None
 
@@ -126,7 +126,7 @@ class FileDatabase(ABC):
         """Run one transaction; with ``create``, a missing file is created first."""
         with (
             # Entered before the file, so that a new file is removed if the block fails.
-            held_once_committed() as hold,
+            interruptible_until_commit() as hold,
             file_for(self._path, self.kind, write=write, create=create),
             self._session(write, hold) as session,
             hints_without_views(self.instead_of_view),
@@ -139,7 +139,7 @@ class FileDatabase(ABC):
 
         An existing file is opened read-only, which still allows temporary tables.
         """
-        if create and will_be_made(self._path, self.kind):
+        if create and will_be_created(self._path, self.kind):
             with self._empty() as session:
                 yield session
             return

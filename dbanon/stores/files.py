@@ -73,10 +73,10 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
         return
     if not create:
         raise DatabaseNotFound(f"There is no file {path}.")
-    _require_place(path, kind)
+    _require_creatable(path, kind)
     companions = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
     companions = [name for name in companions if not name.exists()]
-    if not _claim(path, kind):
+    if not _create_empty(path, kind):
         # Another process created the file first and owns it.
         require_database(path, kind)
         yield
@@ -91,12 +91,12 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
         raise
 
 
-def will_be_made(path: Path | None, kind: str) -> bool:
+def will_be_created(path: Path | None, kind: str) -> bool:
     """Whether a file is missing and can be created; raises as ``file_for`` if it cannot."""
     if path is None or path.exists():
         return False
     _require_local(path, kind)
-    _require_place(path, kind)
+    _require_creatable(path, kind)
     if not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE):
         raise InsufficientRights(f"The database file {path} cannot be made.")
     return True
@@ -111,7 +111,7 @@ def _require_local(path: Path, kind: str) -> None:
         )
 
 
-def _require_place(path: Path, kind: str) -> None:
+def _require_creatable(path: Path, kind: str) -> None:
     """Check that a missing file may have this name."""
     if _holds_rows(path):
         raise NotADatabase(
@@ -123,7 +123,7 @@ def _require_place(path: Path, kind: str) -> None:
         raise DatabaseNotFound(f"There is no directory for {path}.")
 
 
-def _claim(path: Path, kind: str) -> bool:
+def _create_empty(path: Path, kind: str) -> bool:
     """Create an empty database; False if the name is taken."""
     if kind == SQLITE:
         try:
@@ -131,7 +131,7 @@ def _claim(path: Path, kind: str) -> bool:
         except FileExistsError:
             return False
         except OSError as error:
-            raise _not_made(path, error) from None
+            raise _create_error(path, error) from None
         return True
     import duckdb
 
@@ -144,13 +144,13 @@ def _claim(path: Path, kind: str) -> bool:
     except FileExistsError:
         return False
     except (OSError, duckdb.Error) as error:
-        raise _not_made(path, error) from None
+        raise _create_error(path, error) from None
     finally:
         unique.unlink(missing_ok=True)
     return True
 
 
-def _not_made(path: Path, error: Exception) -> DbanonError:
+def _create_error(path: Path, error: Exception) -> DbanonError:
     if DiskFull.caused_by(error):
         return DiskFull(
             f"The database file {path} cannot be made: the disk is full, or a limit of file sizes"
@@ -224,7 +224,7 @@ def _load_first(path: Path) -> str:
     )
 
 
-def _require_one_at(url: URL) -> None:
+def _require_encoded_at(url: URL) -> None:
     """Refuse a second @ after a password: part of the password would be shown as the host."""
     behind = (url.host, url.database, *url.query, *map(str, url.query.values()))
     if url.password is not None and any("@" in str(part) for part in behind):
@@ -284,7 +284,7 @@ def read_url(url_text: object) -> URL:
             or "Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db; or"
             " file:people.csv, to read a file of rows.",
         ) from None
-    _require_one_at(url)
+    _require_encoded_at(url)
     name, plus, driver = url.drivername.partition("+")
     url = url.set(drivername=f"{_OTHER_NAMES.get(name, name)}{plus}{driver}")
     if name in _FILES and url.database:

@@ -18,7 +18,14 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.hierarchy.edges import Edge, HierarchyProblem, Pulse, no_pulse, paced, tree_of
+from dbanon.hierarchy.edges import (
+    Edge,
+    HierarchyProblem,
+    Pulse,
+    ignore_pulses,
+    tree_of,
+    with_pulses,
+)
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
@@ -54,7 +61,7 @@ class Stored:
 
 
 def resolve(
-    session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = no_pulse
+    session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
     """Load the hierarchy that a specification names, if it does not depend on a column.
 
@@ -79,7 +86,7 @@ def resolve(
     )
 
 
-def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) -> Hierarchy:
+def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulses) -> Hierarchy:
     """Read a hierarchy from a table or view; the column names decide how.
 
     The columns are either ``child`` and ``parent``, where the root's parent is NULL or not itself a
@@ -123,7 +130,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
             None if text is None else leaf_text(text, attribute)
             for text, attribute in zip(row, columns, strict=True)
         ]
-        for row in paced(text_rows, pulse)
+        for row in with_pulses(text_rows, pulse)
     ]
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
     nameless = sum(row[0] is None for row in rows)
@@ -255,7 +262,7 @@ def _parent_edges(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
 def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
     """Edges from rows that run from leaf to root; a repeated label is one node."""
     edges: list[Edge] = []
-    for leaf, *levels in paced(rows, pulse):
+    for leaf, *levels in with_pulses(rows, pulse):
         if leaf is None:
             continue
         path = [leaf]

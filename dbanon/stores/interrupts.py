@@ -71,7 +71,7 @@ def defer_signals() -> Iterator[None]:
 
 
 @contextmanager
-def held_once_committed() -> Iterator[Callable[[], None]]:
+def interruptible_until_commit() -> Iterator[Callable[[], None]]:
     """Let signals interrupt the block until it calls the yielded function.
 
     A commit cannot be undone. If a run reported "interrupted" after it, users would believe that
@@ -111,7 +111,7 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let signals interrupt the block even while others are deferred; a later run can redo it.
 
     Raises

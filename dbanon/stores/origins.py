@@ -36,7 +36,7 @@ def _none() -> int | None:
 
 
 @dataclass(frozen=True)
-class Flow:
+class RowStream:
     """A stream of rows from a source.
 
     Parameters
@@ -65,7 +65,7 @@ class Origin(Protocol):
         """The URL of the source, without secrets."""
 
     def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
-        """Return a context manager that yields the ``Flow`` of these columns.
+        """Return a context manager that yields the ``RowStream`` of these columns.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class AdbcOrigin:
         return "adbc:"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns with one SELECT; raises as ``Origin``."""
         name = parse_relation(table).quoted
 
@@ -153,7 +153,7 @@ class AdbcOrigin:
             how = f"{SINGLE_STATEMENT} on the caller's connection"
             batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
             narrow = numeric_texts(reader.schema)
-            yield Flow(columns, batches, how, rows, count, narrow)
+            yield RowStream(columns, batches, how, rows, count, narrow)
 
 
 class StreamOrigin:
@@ -168,7 +168,7 @@ class StreamOrigin:
         return "stream:"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns as they arrive; raises as ``Origin``."""
         if self._stream is None:
             raise InvalidParameter(
@@ -185,7 +185,7 @@ class StreamOrigin:
 
         how = "a stream, of which nobody counted"
         narrow = numeric_texts(first.schema)
-        yield Flow(columns, select_columns(chain([first], batches), names), how, narrow=narrow)
+        yield RowStream(columns, select_columns(chain([first], batches), names), how, narrow=narrow)
 
 
 def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:

@@ -17,8 +17,8 @@ from dbanon.sessions.names import parse_relation
 from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from dbanon.stores.objects import ObjectPath, iceberg_module, is_object
 from dbanon.stores.origins import (
-    Flow,
     Origin,
+    RowStream,
     empty_batch,
     require_columns,
     select_columns,
@@ -51,7 +51,7 @@ class DeltaOrigin:
         return f"{DELTA}{self._location}"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns of the newest version; raises as ``Origin``."""
         with translate_failures("The Delta table cannot be read."):
             delta_table = _delta().DeltaTable(self._location)
@@ -72,7 +72,7 @@ class DeltaOrigin:
             self._require_own_files(delta_table)
             return int(rows.count_rows())
 
-        yield Flow(columns, batches, state, count, again)
+        yield RowStream(columns, batches, state, count, again)
 
     def _require_own_files(self, table: Any) -> None:
         """Check the files that the log lists: its writer could list any file.
@@ -107,7 +107,7 @@ class IcebergOrigin:
         return f"{ICEBERG}{self._catalog}"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns of the newest snapshot; raises as ``Origin``."""
         name = parse_relation(table)
         missing = iceberg_module("exceptions").NoSuchTableError
@@ -129,7 +129,7 @@ class IcebergOrigin:
                 reader = read.to_arrow_batch_reader()
             batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
             state = f"snapshot {number} of the table"
-            yield Flow(columns, batches, state, count, lambda: int(read.count()))
+            yield RowStream(columns, batches, state, count, lambda: int(read.count()))
 
 
 def lake_of(url: str, policy: str = REFUSE) -> Origin | None:

@@ -19,7 +19,7 @@ from dbanon.errors import (
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.origins import (
     SINGLE_STATEMENT,
-    Flow,
+    RowStream,
     empty_batch,
     require_columns,
     translate_failures,
@@ -45,7 +45,7 @@ class SqlOrigin:
         return redact(self._engine.url.set(query={}).render_as_string(hide_password=True))
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns with one SELECT in a new transaction; raises as ``Origin``."""
         from sqlalchemy import func, select
 
@@ -64,7 +64,7 @@ class SqlOrigin:
                 with translate_failures():
                     return int(connection.execute(count).scalar_one())
 
-            yield Flow(
+            yield RowStream(
                 tuple(read.columns.keys()),
                 self._batches(connection, chosen, kinds, chunk_rows),
                 how,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.counts import Counts, JointHistories, Questions
+from dbanon.data.counts import CountRequests, Counts, JointHistories
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition
@@ -26,7 +26,7 @@ from dbanon.job import request
 from dbanon.job.job import Job
 from dbanon.job.pseudonym import PseudonymKey
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
-from dbanon.release.attribute_disclosure import Originals, TellingColumn, ValueGroups
+from dbanon.release.attribute_disclosure import DisclosiveColumn, Originals, ValueGroups
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
@@ -40,7 +40,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class PreparedRelease:
     """A release that is not written yet, with everything it was made from.
 
     Parameters
@@ -75,17 +75,17 @@ class Draft:
         return Originals(self.microdata, self.release.partition, self.release.columns)
 
 
-def request_of(draft: Draft) -> dict[str, Any]:
+def request_of(draft: PreparedRelease) -> dict[str, Any]:
     """The request of a release, with the resolved name of its source."""
     job = replace(draft.job, table=str(draft.relation.name))
     return request.request_of(job, draft.state)
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class StagedRelease:
     """A release that is written but not yet visible; each store adds its own fields."""
 
-    draft: Draft
+    draft: PreparedRelease
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Source(Protocol):
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, without reading a value."""
 
-    def numbers_of_persons(self, relation: Relation) -> Mapping[str, str]:
+    def find_identifier_columns(self, relation: Relation) -> Mapping[str, str]:
         """The columns that look like person identifiers, and why, as in ``advice.persons``."""
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
@@ -223,10 +223,10 @@ class Source(Protocol):
         The database itself drops them when it converts such a value to text.
         """
 
-    def groups(self, draft: Draft, name: str) -> ValueGroups:
+    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the released rows by their value of a retained column."""
 
-    def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
+    def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
         """Group the released rows by their original value of a quasi-identifier.
 
         Parameters
@@ -234,10 +234,12 @@ class Source(Protocol):
         columns : retained columns whose values the groups compare.
         """
 
-    def different(self, draft: Draft, name: str) -> tuple[int, int]:
+    def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct texts."""
 
-    def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
+    def classes_below(
+        self, draft: PreparedRelease, partition: Partition, name: str
+    ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k distinct values of a column.
 
         Parameters
@@ -246,7 +248,7 @@ class Source(Protocol):
         """
 
 
-W = TypeVar("W", bound=Written)
+W = TypeVar("W", bound=StagedRelease)
 
 
 class Target(Protocol[W]):
@@ -308,7 +310,7 @@ class Target(Protocol[W]):
         UnsupportedType : a column's type cannot be passed through.
         """
 
-    def write(self, draft: Draft, source: Source, progress: Progress) -> W:
+    def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> W:
         """Write a release in random row order to a hidden table.
 
         Raises
@@ -316,7 +318,7 @@ class Target(Protocol[W]):
         InvalidParameter, NameTooLong : column names would repeat, or be too long.
         """
 
-    def count(self, written: W, questions: Questions) -> Counts:
+    def count(self, written: W, questions: CountRequests) -> Counts:
         """Answer the questions by counting the written rows."""
 
     def require_pseudonyms(self, source: Source) -> None:
@@ -330,7 +332,7 @@ class Target(Protocol[W]):
     def different(self, written: W, name: str) -> tuple[int, int]:
         """Count the written rows with a value in a column, and its distinct values."""
 
-    def sampled(self, written: W, names: Sequence[str]) -> Mapping[str, TellingColumn]:
+    def sampled(self, written: W, names: Sequence[str]) -> Mapping[str, DisclosiveColumn]:
         """Retained columns that a sample of the written rows proves to make rows unique."""
 
     def profiles(self, written: W, columns: Sequence[str], name: str) -> tuple[int, int]:

@@ -34,7 +34,7 @@ from dbanon.errors import (
     InvalidParameter,
     JobRunning,
 )
-from dbanon.stores.interrupts import defer_signals, held_once_committed
+from dbanon.stores.interrupts import defer_signals, interruptible_until_commit
 
 _RUN_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
 # Locked itself; for a run's directory, its parent is locked instead.
@@ -120,7 +120,7 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
             files = afterwards.enter_context(ExitStack())
         yield Scratch(path / run_name, files)
         # Do not report a committed run as interrupted while cleaning up.
-        with held_once_committed() as hold:
+        with interruptible_until_commit() as hold:
             hold()
             afterwards.close()
 

@@ -17,9 +17,9 @@ from dbanon.advice.persons import (
     HEAD,
     LOOKED_UP,
     PROBED,
+    candidate_identifiers,
     constant_within,
     find_person_identifiers,
-    suspects,
 )
 from dbanon.advice.profile import ColumnProfile
 from dbanon.advice.roles import identifying
@@ -141,13 +141,13 @@ def different_rows(session: Session, relation: Relation, names: Sequence[str]) -
     return int(groups) / int(rows) if int(rows) else 1.0
 
 
-def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
+def find_identifier_columns(session: Session, relation: Relation) -> dict[str, str]:
     """The columns that look like person identifiers, and why, as in ``advice.persons``.
 
     Columns that this role may not read are skipped.
     """
     attributes = relation.schema.attributes
-    suspected, determined = suspects(attributes), constant_within(attributes)
+    suspected, determined = candidate_identifiers(attributes), constant_within(attributes)
     if not suspected:
         return {}
     readable = session.readable(relation, [*suspected, *determined])
@@ -162,7 +162,7 @@ def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
         for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
             yield [int(count) for count in row]
 
-    lone = session.lone_keys(relation)
+    lone = session.unique_columns(relation)
     return find_person_identifiers(
         constant,
         profile_columns(session, head, candidates, lone, session.different_of_few)[1],

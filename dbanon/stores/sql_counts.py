@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbanon.data.counts import ClassValueCounts, Questions, Recount
-from dbanon.data.microdata import Coded
+from dbanon.data.counts import ClassValueCounts, CountRequests, Recount
+from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
 from dbanon.sessions import recount_statements
@@ -80,7 +80,7 @@ def entropy_of(session: Session, relation: RelationName, name: str) -> float:
     return float(-(often * shares * np.log2(shares)).sum()) + 0.0
 
 
-def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:
+def count_classes(session: Session, counted: RelationName, questions: CountRequests) -> Recount:
     """Count the classes of a written relation with GROUP BY.
 
     Raises
@@ -98,7 +98,7 @@ def count_classes(session: Session, counted: RelationName, questions: Questions)
 
 
 def count_sets(
-    session: Session, counted: RelationName, questions: Questions
+    session: Session, counted: RelationName, questions: CountRequests
 ) -> tuple[Recount, ...]:
     """Count value combinations of further column sets of a written relation with GROUP BY.
 
@@ -131,7 +131,7 @@ def _require_all(counted: int, rows: int, description: str) -> None:
 
 
 def cells_of(
-    session: Session, relation: Relation, counted: RelationName, questions: Questions
+    session: Session, relation: Relation, counted: RelationName, questions: CountRequests
 ) -> Mapping[str, ClassValueCounts]:
     """Count the values in each class, for each sensitive column in question, with GROUP BY.
 
@@ -169,7 +169,7 @@ def cells_of_rows(
     texts = sorted({row[1] for row in rows if row[1] is not None})
     code_of: dict[str | None, int] = {text: index for index, text in enumerate(texts)}
     code_of[None] = -1
-    column = Coded(np.array([code_of[row[1]] for row in rows], np.int32), tuple(texts))
+    column = CodedColumn(np.array([code_of[row[1]] for row in rows], np.int32), tuple(texts))
     if attribute is not None:
         column = ordered_by_value(session, counted, attribute, column)
     classes, sizes, *persons = (

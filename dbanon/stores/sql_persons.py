@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dbanon.data.counts import ClassValueCounts, EntityCount, Questions
+from dbanon.data.counts import ClassValueCounts, CountRequests, EntityCount
 from dbanon.data.frozen import dataclass
 from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.ports import Written
+from dbanon.stores.ports import StagedRelease
 from dbanon.stores.sql_counts import cells_of_rows
 
 
 @dataclass(frozen=True, eq=False)
-class SqlWritten(Written):
+class StagedSqlRelease(StagedRelease):
     """A release in a hidden table.
 
     Parameters
@@ -42,7 +42,9 @@ class SqlWritten(Written):
         return [name for name, _, _ in self.columns if name not in recoded]
 
 
-def persons_of(session: Session, written: SqlWritten, questions: Questions) -> EntityCount:
+def persons_of(
+    session: Session, written: StagedSqlRelease, questions: CountRequests
+) -> EntityCount:
     """Count the persons in each class of a written release, in staging tables."""
     draft = written.draft
     shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
@@ -80,7 +82,9 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
     return replace(count, cells=cells, also=also)
 
 
-def stage_release_persons(session: Session, written: SqlWritten, questions: Questions) -> None:
+def stage_release_persons(
+    session: Session, written: StagedSqlRelease, questions: CountRequests
+) -> None:
     """Stage the persons of each class under salted hashes; ``persons_of`` must have run before."""
     draft = written.draft
     [column] = draft.roles.persons
@@ -95,8 +99,8 @@ def stage_release_persons(session: Session, written: SqlWritten, questions: Ques
 
 def _cells_of_persons(
     session: Session,
-    written: SqlWritten,
-    questions: Questions,
+    written: StagedSqlRelease,
+    questions: CountRequests,
     of_class: Sequence[tuple[str, ...]],
 ) -> dict[str, ClassValueCounts]:
     """Count the persons with each value in each class, by sensitive column, in staging tables."""

@@ -13,7 +13,7 @@ from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
 from dbanon.data.frozen import dataclass
 from dbanon.data.memory import worker_threads
-from dbanon.data.microdata import Coded, ColumnRoles, Microdata
+from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
 from dbanon.data.schema import Attribute, Kind
@@ -39,12 +39,12 @@ from dbanon.sessions.base import FilteredRelation, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores import digest, hierarchies
-from dbanon.stores.ports import Draft, Progress, SourceCounts
+from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 from dbanon.stores.source_counts import (
     classes_below,
     different_rows,
+    find_identifier_columns,
     identifiers,
-    numbers_of_persons,
     profile_columns,
     spellings,
 )
@@ -108,7 +108,7 @@ class SqlSource:
         if job.policy.nulls == "suppress":
             relation = replace(relation, required=job.quasi_identifiers)
         relation = self.choose(relation, job, names)
-        self.session.require_equality(relation, [*job.by, *job.in_sets, *job.key])
+        self.session.require_equality(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
 
     def choose(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -185,14 +185,14 @@ class SqlSource:
 
     def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
         """The distinct values of a column except NULL, in the rows to read, in its order."""
-        [looked_at] = self.session.inspect(relation, [attribute])
+        [counted_columns] = self.session.inspect(relation, [attribute])
         query = statements.distinct_values(
             relation.relation,
             attribute.name,
-            self.session.text_of(looked_at),
+            self.session.text_of(counted_columns),
             relation.and_where,
         )
-        texts = {leaf_text(text, looked_at) for (text,) in self.session.rows(query)}
+        texts = {leaf_text(text, counted_columns) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
 
     def count(self, relation: Relation) -> int:
@@ -224,14 +224,14 @@ class SqlSource:
 
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, and detect the form of their first values."""
-        attributes, keys = relation.schema.attributes, self.session.lone_keys(relation)
+        attributes, keys = relation.schema.attributes, self.session.unique_columns(relation)
         rows, columns = profile_columns(self.session, relation.relation, attributes, keys)
         forms = forms_of(self.session, relation.relation, attributes)
         return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
 
-    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+    def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """The columns that look like person identifiers, and why."""
-        return numbers_of_persons(self.session, relation)
+        return find_identifier_columns(self.session, relation)
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Which of these columns look like identifiers, and why, counted in SQL."""
@@ -241,7 +241,9 @@ class SqlSource:
         """Count the persons by normalization of the identifier, in SQL."""
         return spellings(self.session, relation, person)
 
-    def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
+    def classes_below(
+        self, draft: PreparedRelease, partition: Partition, name: str
+    ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k values of a column, in SQL."""
         k = int(draft.job.policy.k)
         return classes_below(self.session, draft.relation, draft.microdata, partition, name, k)
@@ -307,7 +309,7 @@ class SqlSource:
         """Whether ``kept_rows`` pads the column's values with insignificant spaces."""
         return self.session.pads(attribute)
 
-    def different(self, draft: Draft, name: str) -> tuple[int, int]:
+    def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct texts, in SQL."""
         session, text = self.session, self.session.text_of(draft.relation.attribute(name))
         rows = session.released_rows(draft.relation, draft.microdata, draft.release.partition)
@@ -317,7 +319,7 @@ class SqlSource:
         )
         return int(having), int(texts)
 
-    def groups(self, draft: Draft, name: str) -> ValueGroups:
+    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the released rows by their value of a column, in SQL, without reading values.
 
         Raises
@@ -330,14 +332,14 @@ class SqlSource:
         value = session.compared(draft.relation.attribute(name))
         return self._groups(draft, name, value, draft.microdata.attributes, few)
 
-    def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
+    def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
         """Group the released rows by their value of a quasi-identifier; raises as ``groups``."""
         [value] = [self._original(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
         return self._groups(draft, name, value, attributes, "1 = 0")
 
     def _groups(
-        self, draft: Draft, name: str, value: str, others: Sequence[Attribute], few: str
+        self, draft: PreparedRelease, name: str, value: str, others: Sequence[Attribute], few: str
     ) -> ValueGroups:
         session, partition = self.session, draft.release.partition
         query = statements.value_groups(
@@ -379,8 +381,8 @@ def _filtered_relation(
 
 
 def ordered_by_value(
-    session: Session, relation: RelationName, attribute: Attribute, column: Coded
-) -> Coded:
+    session: Session, relation: RelationName, attribute: Attribute, column: CodedColumn
+) -> CodedColumn:
     """Recode a column in its own order; numbers do not sort like their texts.
 
     Two texts can be the same number; they become one value with several texts.
@@ -395,4 +397,4 @@ def ordered_by_value(
     # The last entry maps -1, the code of NULL.
     codes = np.append(np.array(codes_by_value, np.int32), np.int32(-1))[column.codes]
     texts = column.codes if len(text_of) < len(column.values) else None
-    return Coded(codes, tuple(text_of[rank] for rank in sorted(text_of)), texts)
+    return CodedColumn(codes, tuple(text_of[rank] for rank in sorted(text_of)), texts)

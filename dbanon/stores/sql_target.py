@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from dbanon.data.counts import Counts, JointHistories, Questions, Recount
+from dbanon.data.counts import CountRequests, Counts, JointHistories, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
@@ -18,10 +18,10 @@ from dbanon.ledger import entries, job_history, person_record
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
+from dbanon.release.attribute_disclosure import DisclosiveColumn, all_different, sample_size
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MEMBERS
-from dbanon.release.outcome import Internal
+from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Output, Relation, passthrough_refused
@@ -29,9 +29,16 @@ from dbanon.sessions.names import RelationName, check_length, parse_relation, qu
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
-from dbanon.stores.ports import Draft, LastCounts, Progress, Source, SourceCounts, request_of
+from dbanon.stores.ports import (
+    LastCounts,
+    PreparedRelease,
+    Progress,
+    Source,
+    SourceCounts,
+    request_of,
+)
 from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
-from dbanon.stores.sql_persons import SqlWritten, persons_of, stage_release_persons
+from dbanon.stores.sql_persons import StagedSqlRelease, persons_of, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -56,9 +63,12 @@ class SqlTarget:
         copied = self.copies_from(source)
         releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
         reads = source.session if isinstance(source, SqlSource) else self.session
-        keeper = reads if reads.file_url is None else self.session
-        takes_chains, is_lasting = "chains" not in keeper.never_here, self.session.is_lasting
-        return SourceHistory(releases, takes_chains, reads.file_url, is_lasting)
+        chain_store = reads if reads.file_url is None else self.session
+        takes_chains, is_persistent = (
+            "chains" not in chain_store.never_here,
+            self.session.is_persistent,
+        )
+        return SourceHistory(releases, takes_chains, reads.file_url, is_persistent)
 
     def last_types(self, job: SourceRequest, source: RelationName) -> Mapping[str, str]:
         """The source's column types at the job's last release; empty without one."""
@@ -102,7 +112,7 @@ class SqlTarget:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def write(self, draft: Draft, source: Source, progress: Progress) -> SqlWritten:
+    def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
         """Write a release with one join of staged values to the source, or to staged rows."""
         session, copied = self.session, self.copies_from(source)
         session.make_schema(draft.output.name)
@@ -121,7 +131,7 @@ class SqlTarget:
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         salt = None if copied else self._person_salt(draft)
-        written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied, salt)
+        written = StagedSqlRelease(draft, tuple(self.columns(draft, columns, copied)), copied, salt)
         reads_from = None if copied else draft.relation
         column_types = [(name, sql_type) for name, sql_type, _ in written.columns]
         session.create_released(draft.output, column_types, draft.output.release_id)
@@ -137,7 +147,7 @@ class SqlTarget:
         session.analyze(written.relation)
         return written
 
-    def _person_salt(self, draft: Draft) -> str | None:
+    def _person_salt(self, draft: PreparedRelease) -> str | None:
         """The salt of the persons' record; None if k counts rows, or a chain records persons."""
         job = draft.job
         if not draft.roles.persons or job.chain is not None:
@@ -159,7 +169,7 @@ class SqlTarget:
         return replace(column, attribute=attribute)
 
     def columns(
-        self, draft: Draft, columns: Sequence[ReleasedColumn], copied: bool
+        self, draft: PreparedRelease, columns: Sequence[ReleasedColumn], copied: bool
     ) -> list[tuple[str, str, str]]:
         """The name, SQL type and SQL expression of each column, in source order.
 
@@ -214,7 +224,7 @@ class SqlTarget:
     # -- counting ---------------------------------------------------------------------------------
 
     def count(
-        self, written: SqlWritten, questions: Questions, rows: Recount | None = None
+        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
     ) -> Counts:
         """Answer the questions with GROUP BY; pass ``rows`` if classes were counted already."""
         session, relation = self.session, written.relation
@@ -233,7 +243,7 @@ class SqlTarget:
         if not self.copies_from(source):
             self.session.require("pseudonyms")
 
-    def different(self, written: SqlWritten, name: str) -> tuple[int, int]:
+    def different(self, written: StagedSqlRelease, name: str) -> tuple[int, int]:
         """Count the written rows with a value in a column, and its distinct values."""
         column = quote(name)
         [(having, values)] = self.session.rows(
@@ -241,7 +251,9 @@ class SqlTarget:
         )
         return int(having), int(values)
 
-    def sampled(self, written: SqlWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
+    def sampled(
+        self, written: StagedSqlRelease, names: Sequence[str]
+    ) -> dict[str, DisclosiveColumn]:
         """Columns of large releases that a sample of rows suffices to report."""
         draft, session = written.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
@@ -257,7 +269,9 @@ class SqlTarget:
         )
         return {column.name: column for column in proved if column is not None}
 
-    def profiles(self, written: SqlWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
+    def profiles(
+        self, written: StagedSqlRelease, columns: Sequence[str], name: str
+    ) -> tuple[int, int]:
         """Count values that several rows share, and those with unique profiles."""
         relation = written.relation
         profile, group = (self.session.display_keys(relation, names) for names in (columns, [name]))
@@ -266,7 +280,7 @@ class SqlTarget:
         return int(several), int(unique)
 
     def homogeneity(
-        self, written: SqlWritten, columns: Sequence[str], name: str
+        self, written: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
         relation = written.relation
@@ -276,7 +290,7 @@ class SqlTarget:
         return ClassHomogeneity(name, int(single), int(rows), int(of_classes), int(of_rows))
 
     def joint_histories(
-        self, written: SqlWritten, earlier: Sequence[EarlierRelease], k: int
+        self, written: StagedSqlRelease, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
         """Count joint histories over this release and earlier ones, from the ledger's record.
 
@@ -294,12 +308,12 @@ class SqlTarget:
         counts = person_record.measure(self.session, ids, k, proof)
         return replace(counts, missing=missing, older=len(recorded) - len(ids))
 
-    def digest(self, written: SqlWritten) -> str | None:
+    def digest(self, written: StagedSqlRelease) -> str | None:
         """Compute the digest of the written rows under a new salt."""
         return digest.take(self.session, written.relation)
 
     def released(
-        self, written: SqlWritten, chunk_rows: int
+        self, written: StagedSqlRelease, chunk_rows: int
     ) -> tuple[tuple[Attribute, ...], Iterator[Any]]:
         """Return the written columns, and the rows in batches, in their random order.
 
@@ -314,7 +328,9 @@ class SqlTarget:
 
     # -- publishing -------------------------------------------------------------------------------
 
-    def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
+    def publish(
+        self, written: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
+    ) -> str:
         """Publish the table and record it in the ledger; raises as ``ports.Target``."""
         draft = written.draft
         self.session.swap_seconds = draft.job.swap_timeout
@@ -360,7 +376,7 @@ def publish_table(
     run: entries.Run,
     request: Mapping[str, Any] | None = None,
     identity: Mapping[str, Any] | None = None,
-    internal: Internal | None = None,
+    internal: OperatorFigures | None = None,
 ) -> str:
     """Publish the written table and record it in the ledger; returns the recorded time.
 

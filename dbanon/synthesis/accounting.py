@@ -67,7 +67,7 @@ class Accounting(Protocol):
 
 
 @dataclass(frozen=True)
-class Pure:
+class PurePrices:
     """Prices in epsilon."""
 
     def count_scale(self, share: float) -> float:
@@ -112,7 +112,7 @@ class Pure:
 
 
 @dataclass(frozen=True)
-class Concentrated:
+class ConcentratedPrices:
     """Prices in rho, for zero-concentrated differential privacy."""
 
     def count_scale(self, share: float) -> float:
@@ -156,4 +156,4 @@ class Concentrated:
         return noise.concentrated_choice_price(scale, sensitivity)
 
 
-ACCOUNTINGS: dict[str, Accounting] = {PURE: Pure(), CONCENTRATED: Concentrated()}
+ACCOUNTINGS: dict[str, Accounting] = {PURE: PurePrices(), CONCENTRATED: ConcentratedPrices()}

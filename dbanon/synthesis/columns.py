@@ -51,7 +51,7 @@ class Table:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def person_numbers(persons: NDArray[Any]) -> NDArray[np.int64]:
+def number_persons(persons: NDArray[Any]) -> NDArray[np.int64]:
     """Number the person of each row from 0, int64 (n,)."""
     return np.unique(persons, return_inverse=True)[1].reshape(-1).astype(np.int64)
 

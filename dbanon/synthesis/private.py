@@ -16,7 +16,7 @@ from dbanon.data.partition import Synthesis
 from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
 from dbanon.job.concentrated import Cost, delta_option, describe_rho, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, Private
-from dbanon.synthesis.columns import PublicColumn, Table, person_numbers, public_columns
+from dbanon.synthesis.columns import PublicColumn, Table, number_persons, public_columns
 from dbanon.synthesis.marginals import Division, divide, dp_marginals
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
@@ -256,7 +256,7 @@ def private_rows(
     budget.spend(options.cost)
     encoded = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
     if table.read_persons is not None:
-        person = person_numbers(table.read_persons())
+        person = number_persons(table.read_persons())
         encoded = [
             column.aggregate_persons(line, person)
             for column, line in zip(columns, encoded, strict=True)

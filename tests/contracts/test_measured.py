@@ -10,8 +10,8 @@ import pytest
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Coded, Microdata
-from dbanon.data.partition import AttributePartition, Found, Levels, Partition
+from dbanon.data.microdata import CodedColumn, Microdata
+from dbanon.data.partition import AttributePartition, ClusteringResult, Levels, Partition
 from dbanon.data.scales import STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.hierarchy.leaves import take_records
@@ -209,12 +209,14 @@ def test_the_release_of_a_class_does_not_depend_on_other_classes(
         np.column_stack([kind[order], np.arange(N) // (2 * K)]), axis=0, return_inverse=True
     )[1].reshape(-1)
     part = Partition(labels[HALF])
-    of_whole = recode(complete, Found(Partition(labels)), policy, lambda *_: {})
+    of_whole = recode(complete, ClusteringResult(Partition(labels)), policy, lambda *_: {})
     measures = Measures.of(complete)
-    half_release = recode(take_records(complete, HALF), Found(part), policy, lambda *_: {})
+    half_release = recode(
+        take_records(complete, HALF), ClusteringResult(part), policy, lambda *_: {}
+    )
     no_measuring(monkeypatch)
     of_half = recode(
-        take_records(complete, HALF), Found(part, None, measures), policy, lambda *_: {}
+        take_records(complete, HALF), ClusteringResult(part, None, measures), policy, lambda *_: {}
     )
     for half, all_of_it in zip(of_half.columns, of_whole.columns, strict=True):
         expected_column = all_of_it.take(np.arange(part.n_classes))
@@ -247,13 +249,13 @@ def test_models_compare_a_part_with_the_table(
     codes[1::2] = np.maximum(codes[1::2], 1)
     codes[HALF] = np.minimum(codes[HALF], 3)
     values = tuple("abcde")
-    complete = replace(complete, sensitive={"ill": Coded(codes, values)})
+    complete = replace(complete, sensitive={"ill": CodedColumn(codes, values)})
     model = Model("t_closeness", "ill", 0.25, distance=distance)
     policy = Policy(k=K, method="gaa_cp", models=(model,))
     measures = Measures.of(complete)
     half = take_records(complete, HALF)
     # A part has its own dictionary.
-    half = replace(half, sensitive={"ill": Coded(codes[HALF], values[:4])})
+    half = replace(half, sensitive={"ill": CodedColumn(codes[HALF], values[:4])})
     attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
     by_itself = partition_for(half, policy, sensitive=attributes)
     no_measuring(monkeypatch)
@@ -273,7 +275,8 @@ def test_a_run_measures_its_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
     complete = table(False, False)
     rng = np.random.default_rng(2)
     complete = replace(
-        complete, sensitive={"ill": Coded(rng.integers(0, 5, N).astype(np.int32), tuple("abcde"))}
+        complete,
+        sensitive={"ill": CodedColumn(rng.integers(0, 5, N).astype(np.int32), tuple("abcde"))},
     )
     policy = Policy(k=K, method="gaa_cp", models=(Model("distinct_l", "ill", 2),), refine="fast")
     measured, of = [], Measures.of

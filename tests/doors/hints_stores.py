@@ -339,7 +339,7 @@ def _growing(w: Stores) -> object:
     flow = origins_sql.SqlOrigin.flow
 
     @contextmanager
-    def growing(self: Any, *args: Any) -> Iterator[origins.Flow]:
+    def growing(self: Any, *args: Any) -> Iterator[origins.RowStream]:
         with flow(self, *args) as rows:
             yield replace(rows, count=lambda: 61)
 

@@ -15,7 +15,7 @@ import pytest
 
 import dbanon
 from dbanon.doors.cli.support import errors
-from dbanon.doors.workbench.tasks import Task, Tasks
+from dbanon.doors.workbench.tasks import BackgroundTask, BackgroundTasks
 from dbanon.errors import InvalidParameter, ModelInfeasible
 
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.start import start; start()"]
@@ -121,7 +121,7 @@ def test_a_failed_task_of_the_workbench_holds_no_arrays() -> None:
     """The page shows its error until the next task."""
     kernels: list[weakref.ref[Kernel]] = []
 
-    def work(task: Task) -> None:
+    def work(task: BackgroundTask) -> None:
         kernel = Kernel()
         kernels.append(weakref.ref(kernel))
         try:
@@ -129,10 +129,10 @@ def test_a_failed_task_of_the_workbench_holds_no_arrays() -> None:
         except ValueError:
             raise InvalidParameter("It is refused.") from None
 
-    task = Task("a task", "release", work)
+    task = BackgroundTask("a task", "release", work)
     gc.disable()
     try:
-        Tasks()._do(task)
+        BackgroundTasks()._do(task)
         [kernel] = kernels
         assert kernel() is None
     finally:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.faults.campaign import Campaign, Task
+from tests.faults.campaign import BackgroundTask, Campaign
 from tests.faults.cases import random_case
 from tests.faults.kills import kill_case
 
@@ -46,16 +46,16 @@ FULL = {
 }
 
 
-def chosen_tasks(environment: dict[str, str]) -> list[Task]:
+def chosen_tasks(environment: dict[str, str]) -> list[BackgroundTask]:
     """The cases that the environment selects."""
     if case := environment.get("FAULTS_CASE"):
         kind, _, number = case.partition(":")
-        return [Task(kind, int(number))]
+        return [BackgroundTask(kind, int(number))]
     counts = FULL if environment.get("FAULTS") == "full" else QUICK
     only = environment.get("FAULTS_ONLY", ",".join(counts)).split(",")
     most = int(environment.get("FAULTS_COUNT", "1000000"))
     tasks = [
-        (number / counts[kind], Task(kind, number))
+        (number / counts[kind], BackgroundTask(kind, number))
         for kind in only
         for number in range(min(counts[kind], most))
     ]
@@ -63,7 +63,7 @@ def chosen_tasks(environment: dict[str, str]) -> list[Task]:
     return [task for _, task in sorted(tasks, key=lambda pair: pair[0])]
 
 
-def describe(seed: int, task: Task) -> str:
+def describe(seed: int, task: BackgroundTask) -> str:
     """Describe a case, whose table and arguments do not depend on the fault."""
     if task.kind == "table":
         return random_case(seed, task.number).describe()

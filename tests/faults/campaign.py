@@ -17,7 +17,7 @@ WORKERS = 2
 
 
 @dataclass(frozen=True)
-class Task:
+class BackgroundTask:
     """A case by its kind and number."""
 
     kind: str
@@ -43,7 +43,7 @@ class Tally:
         return f"faults: {parts}{read} … {len(self.findings)} findings"
 
 
-def perform(task: Task, seed: int, workspace: Any) -> Any:
+def perform(task: BackgroundTask, seed: int, workspace: Any) -> Any:
     """Run one case and return its ``Result``."""
     from tests.faults.adversity import KINDS, run_adversity
     from tests.faults.cases import random_case
@@ -82,11 +82,11 @@ def _work(seed: int, package: Path, tasks: Any, results: Any) -> None:
 class Campaign:
     """Workers with a server each. One that dies or hangs is reported and replaced."""
 
-    def __init__(self, seed: int, tasks: list[Task], workers: int = WORKERS) -> None:
+    def __init__(self, seed: int, tasks: list[BackgroundTask], workers: int = WORKERS) -> None:
         self.seed, self.tasks, self.tally = seed, tasks, Tally()
         self.workers = min(workers, len(tasks))
         self._context = multiprocessing.get_context("spawn")
-        self._running: dict[int, tuple[Any, Task | None, float]] = {}
+        self._running: dict[int, tuple[Any, BackgroundTask | None, float]] = {}
 
     def run(self) -> Tally:
         from tests.faults.workspace import package_copy
@@ -129,7 +129,7 @@ class Campaign:
         self.tally.answers += answers
         return 1
 
-    def _count(self, task: Task, outcome: str, findings: list[str]) -> None:
+    def _count(self, task: BackgroundTask, outcome: str, findings: list[str]) -> None:
         self.tally.done[task.kind] += 1
         self.tally.outcomes[f"{task.kind} {outcome}"] += 1
         for text in findings:

@@ -13,7 +13,7 @@ import pytest
 from tests.faults import doors, expected, oracle
 from tests.faults.__main__ import chosen_tasks, main
 from tests.faults.backends import Backend, DuckdbBackend, SqliteBackend
-from tests.faults.campaign import Tally, Task
+from tests.faults.campaign import BackgroundTask, Tally
 from tests.faults.cases import GENERALIZING, POINTS, Case, random_case
 from tests.faults.levels import Persons, keeps, level
 from tests.faults.scenario import changes, refusal_findings
@@ -220,7 +220,7 @@ def test_every_registered_method_is_sampled() -> None:
 
 
 def test_a_finding_names_how_to_repeat_it() -> None:
-    assert chosen_tasks({"FAULTS_CASE": "kill:7"}) == [Task("kill", 7)]
+    assert chosen_tasks({"FAULTS_CASE": "kill:7"}) == [BackgroundTask("kill", 7)]
     assert {task.kind for task in chosen_tasks({})} >= {"table", "kill"}
     counts = [task.kind for task in chosen_tasks({"FAULTS": "full"})]
     assert counts.count("table") >= 2000

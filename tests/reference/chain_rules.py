@@ -214,7 +214,7 @@ Merge = Callable[[list[list[Person]]], list[list[Person]]]
 # The released values of a class, from the rows of its persons.
 Combine = Callable[[Sequence[Row]], Combination]
 # When a row's turn is, of many of a person: by the row, and by how often it stood before.
-Turn = Callable[[Any, int], Any]
+RefinementStep = Callable[[Any, int], Any]
 
 
 def by_value(row: Any, again: int) -> Any:

@@ -20,12 +20,12 @@ from tests.reference.chain_rules import (
     Combine,
     Merge,
     Person,
+    RefinementStep,
     Released,
     Row,
     Rules,
     Source,
     State,
-    Turn,
     Value,
     by_order,
     by_value,
@@ -49,7 +49,7 @@ class Chain:
         rules: Rules,
         cluster: Cluster = by_order,
         combine: Combine = combination,
-        turn: Turn = by_value,
+        turn: RefinementStep = by_value,
     ) -> None:
         self.rules, self.turn = rules, turn
         self.cluster, self.combine = cluster, combine

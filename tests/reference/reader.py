@@ -149,5 +149,10 @@ def squares_of(pairs: Pairs) -> PublicSums:
     [column] = pairs.columns
     assert isinstance(column, Numbers)
     return sums_of(
-        column.original, column.released, pairs.partition, None, squared=True, each_apart=False
+        column.original,
+        column.released,
+        pairs.partition,
+        None,
+        squared=True,
+        separate_classes=False,
     )

@@ -14,7 +14,7 @@ import pytest
 import dbanon
 import dbanon.spark
 from dbanon.errors import EntitySpellings, KeptColumnIdentifies
-from dbanon.release.attribute_disclosure import KeptIdentifier
+from dbanon.release.attribute_disclosure import RetainedIdentifier
 from tests.conftest import CAMPAIGN
 
 N = 12_000
@@ -211,7 +211,7 @@ def test_kept_columns_that_look_like_identifiers_by_their_names(spark, tmp_path)
     options = {"quasi_identifiers": ["x"], "k": 5, "keep": ["hospital_name", "full_name"]}
     with pytest.warns(KeptColumnIdentifies, match="full_name"):
         _, report = on_spark(spark, rows, **options)
-    assert report.kept_identifiers == (KeptIdentifier("full_name", "name"),)
+    assert report.kept_identifiers == (RetainedIdentifier("full_name", "name"),)
     assert report.arguments["kept_identifiers"] == [{"name": "full_name", "reason": "name"}]
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from dbanon.errors import KeptColumnTells
-from dbanon.release.attribute_disclosure import KeptIdentifier, PersonSpellings
+from dbanon.release.attribute_disclosure import PersonSpellings, RetainedIdentifier
 
 pytestmark = pytest.mark.one_database
 
@@ -92,16 +92,16 @@ def test_identifiers_are_a_warning(
     call = CALL.replace("{{i,z}}", "{{i}}").format("p", roles)
     connection.execute(call)  # type: ignore[call-overload]
     connection.commit()
-    suspects = [
-        KeptIdentifier("token", "type"),
-        KeptIdentifier("full_name", "name"),
-        KeptIdentifier("contact", "form"),
+    candidate_identifiers = [
+        RetainedIdentifier("token", "type"),
+        RetainedIdentifier("full_name", "name"),
+        RetainedIdentifier("contact", "form"),
     ]
     warned = [text for severity, text in messages if severity == "WARNING"]
-    assert warned == [f"dbanon: column {suspect.describe(5)}" for suspect in suspects]
+    assert warned == [f"dbanon: column {suspect.describe(5)}" for suspect in candidate_identifiers]
     assert "@" not in str(warned)
     recorded = run_sql("SELECT arguments->'kept_identifiers' FROM dbanon.release")
-    assert recorded == [([vars(suspect) for suspect in suspects],)]
+    assert recorded == [([vars(suspect) for suspect in candidate_identifiers],)]
     strict = "keep => '{full_name}', options => '{\"strict\": true}'"
     with pytest.raises(psycopg.Error, match="looks like an identifier") as caught:
         run_sql(CALL.replace("{{i,z}}", "{{i}}").format("q", strict))

@@ -215,14 +215,16 @@ def liar(monkeypatch: pytest.MonkeyPatch, before: int, during: int, after: int) 
     real = origins_sql.SqlOrigin.flow
 
     @contextmanager
-    def flow(self: Any, *args: Any) -> Iterator[origins.Flow]:
+    def flow(self: Any, *args: Any) -> Iterator[origins.RowStream]:
         with real(self, *args) as flow_read:
 
             def batches() -> Iterator[pa.RecordBatch]:
                 for batch in flow_read.batches:
                     yield batch[:during]
 
-            yield origins.Flow(flow_read.columns, batches(), flow_read.how, before, lambda: after)
+            yield origins.RowStream(
+                flow_read.columns, batches(), flow_read.how, before, lambda: after
+            )
 
     monkeypatch.setattr(origins_sql.SqlOrigin, "flow", flow)
 

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy
 
 from dbanon.errors import CommitConfirmed
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.interrupts import interruptible_until_commit
 from tests.prerequisites import skip_case
 from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.people import load_people
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.usefixtures("interrupts"), pytest.mark.own_backends]
 
 def committed_at(moment: str, number: int = signal.SIGINT) -> None:
     """A transaction with a signal before or after it is committed, or one that fails there."""
-    with held_once_committed() as hold:
+    with interruptible_until_commit() as hold:
         if moment == "early":
             os.kill(os.getpid(), number)
         hold()
@@ -52,7 +52,7 @@ def test_another_ends_the_block(moment: str) -> None:
 
 
 def test_a_signal_without_a_handler_stays_so() -> None:
-    with handler(signal.SIGTERM, signal.SIG_IGN), held_once_committed() as hold:
+    with handler(signal.SIGTERM, signal.SIG_IGN), interruptible_until_commit() as hold:
         hold()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
 
@@ -61,7 +61,7 @@ def test_another_thread_has_no_signals() -> None:
     handlers = []
 
     def work() -> None:
-        with held_once_committed() as hold:
+        with interruptible_until_commit() as hold:
             hold()
             handlers.append(signal.getsignal(signal.SIGINT))
 
@@ -79,7 +79,7 @@ def strike_once_held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     @contextmanager
     def strike() -> Iterator[Callable[[], None]]:
-        with held_once_committed() as hold:
+        with interruptible_until_commit() as hold:
 
             def at_commit() -> None:
                 hold()
@@ -88,7 +88,7 @@ def strike_once_held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
             yield at_commit
 
-    monkeypatch.setattr("dbanon.stores.file_session.held_once_committed", strike)
+    monkeypatch.setattr("dbanon.stores.file_session.interruptible_until_commit", strike)
     return struck
 
 

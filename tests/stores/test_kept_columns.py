@@ -16,7 +16,7 @@ import pytest
 import dbanon
 from dbanon.errors import KeptColumnTells, RecountFailed, TellingColumnRefused
 from dbanon.release.attribute_disclosure import ValueGroups
-from dbanon.release.report import TellingColumn
+from dbanon.release.report import DisclosiveColumn
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
 from tests.stores.databases import Database, DuckdbDatabase
@@ -95,7 +95,7 @@ def test_what_each_column_tells(database: Database) -> None:
     assert not any(word in text for text in texts for word in (*WORDS[18:78], "text 1", "600"))
     recorded = database.rows(f"SELECT arguments FROM {database.ledger()}")[0][0]
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
-    assert [TellingColumn(**entry) for entry in arguments["disclosive_columns"]] == list(
+    assert [DisclosiveColumn(**entry) for entry in arguments["disclosive_columns"]] == list(
         report.disclosive_columns
     )
     assert [text for label, text in report.rows() if label == "DISCLOSIVE COLUMN"] == [

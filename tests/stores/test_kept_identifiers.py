@@ -15,7 +15,7 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import KeptColumnIdentifies, KeptIdentifierRefused
 from dbanon.job.chain import Chain
-from dbanon.release.attribute_disclosure import KeptIdentifier
+from dbanon.release.attribute_disclosure import RetainedIdentifier
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.refusal import refuse
 
@@ -43,7 +43,7 @@ ROWS = [
 ]
 OPTIONS: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 10}
 OTHERS = {"keep": ["visits", "hospital_name"], "sensitive": ["illness"]}
-EXPECTED = [KeptIdentifier("full_name", "name"), KeptIdentifier("contact", "form")]
+EXPECTED = [RetainedIdentifier("full_name", "name"), RetainedIdentifier("contact", "form")]
 
 
 def load(database: Database) -> None:
@@ -81,7 +81,7 @@ def test_every_run_warns(database: Database, roles: dict[str, list[str]]) -> Non
     [(recorded,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
     assert [
-        KeptIdentifier(**arguments_of_column)
+        RetainedIdentifier(**arguments_of_column)
         for arguments_of_column in arguments["kept_identifiers"]
     ] == EXPECTED
 

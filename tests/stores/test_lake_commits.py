@@ -81,9 +81,9 @@ def patch_commit(patch: pytest.MonkeyPatch, how: str, late: list[Callable[[], An
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("how", ["lost", "signal", "silent", "late"])
 def test_an_answer_that_is_lost_takes_no_file_from_a_table(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch, how: str, lasting: bool
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, how: str, is_persistent: bool
 ) -> None:
-    if lasting:
+    if is_persistent:
         url = f"sqlite:///{warehouse.parent}/d.sqlite"
     else:
         source = warehouse.parent / "people.csv"
@@ -97,7 +97,7 @@ def test_an_answer_that_is_lost_takes_no_file_from_a_table(
         elif how == "signal":
             with pytest.warns(CommitConfirmed):
                 dbanon.anonymize(url, **OPTIONS)
-        elif lasting:
+        elif is_persistent:
             with pytest.warns(ExportPending, match="not answered"):
                 dbanon.anonymize(url, **OPTIONS)
         else:

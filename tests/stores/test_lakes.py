@@ -174,7 +174,7 @@ def test_rows_are_counted_again_once_all_were_read(
     counts = iter([60, 61])
     real = deltalake.DeltaTable.to_pyarrow_dataset
 
-    class Counted:
+    class RecountResult:
         def __init__(self, dataset: Any) -> None:
             self._found = dataset
 
@@ -185,7 +185,9 @@ def test_rows_are_counted_again_once_all_were_read(
             return next(counts)
 
     monkeypatch.setattr(
-        deltalake.DeltaTable, "to_pyarrow_dataset", lambda delta_table: Counted(real(delta_table))
+        deltalake.DeltaTable,
+        "to_pyarrow_dataset",
+        lambda delta_table: RecountResult(real(delta_table)),
     )
     monkeypatch.setattr("pyiceberg.table.DataScan.count", lambda scan: next(counts))
     with pytest.raises(SourceChanged, match="counted 60 rows before, gave 60, and counted 61"):

@@ -49,8 +49,8 @@ def test_from_a_messy_file_to_a_report(folder: Path) -> None:
     assert described["entity"] == "Patienten-Nr"
     assert (described["dates"], described["decimal"]) == ("dmy", ",")
     assert described["types"]["Kosten"] == "decimal"
-    looked_at = command_output("plan", "first.yaml")
-    assert "date; types: date" in looked_at
+    counted_columns = command_output("plan", "first.yaml")
+    assert "date; types: date" in counted_columns
 
     advice = command_output(
         "advise",

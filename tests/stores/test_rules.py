@@ -22,7 +22,7 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, TableRules, checked
 from dbanon.run.open import open_store
-from dbanon.run.rules import by_rules
+from dbanon.run.rules import with_table_rules
 from dbanon.run.run_with_ledger import run_between
 from tests.stores.databases import ALL_NAMES, Database
 
@@ -100,7 +100,7 @@ def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
     assert people.ledger_rows("rule")[0][1] == "age"
     # A report says so where its schema was created.
     people.make_schema("release")
-    by_rules = released(people)
+    with_table_rules = released(people)
     models = [{"attribute": "ill", "kind": "distinct_l", "level": 2}]
     listed = released(
         people,
@@ -112,13 +112,13 @@ def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
         entity="person",
         models=models,
     )
-    arguments = dict(by_rules.arguments)
+    arguments = dict(with_table_rules.arguments)
     assert arguments.pop("declared") == checked(RULES).digest
     # It was the second release of these persons.
     others = dict(listed.arguments)
     assert others.pop("joint_histories")["releases"] == 2
     assert arguments == others
-    assert by_rules.column_losses == listed.column_losses
+    assert with_table_rules.column_losses == listed.column_losses
 
 
 @pytest.mark.in_turn(of="file")
@@ -204,10 +204,10 @@ def test_rules_that_change_before_the_run_reads_stop_it(people: Database) -> Non
         policy=dbanon.Policy(k=5),
     )
     store = open_store(people.url)
-    judged = by_rules(job, store)
+    judged = with_table_rules(job, store)
     dbanon.declare(people.url, table(people), {"name": {"role": "keep", "reason": "asked for"}})
     before = people.relations()
     with pytest.raises(SourceChanged, match="rules changed meanwhile"):
         run_between(judged, store)
     assert people.relations() == before
-    assert run_between(by_rules(job, store), store).kept == ("name",)
+    assert run_between(with_table_rules(job, store), store).kept == ("name",)

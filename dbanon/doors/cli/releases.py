@@ -30,7 +30,7 @@ from dbanon.errors import DbanonError, InvalidParameter
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
-    from dbanon.run.inspect_release import Look
+    from dbanon.run.inspect_release import ReleaseInspection
 
 
 def needs_evaluation(path: str | Path | None) -> bool:
@@ -82,7 +82,7 @@ def refused_into(path: Path | None, options: Mapping[str, Any], run_id: str) -> 
         raise
 
 
-def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
+def _look_at(database: str, report: Report | PrivateReport) -> ReleaseInspection | None:
     """Read what an HTML page shows about a release; None if the database does not answer."""
     from dbanon.run.inspect_release import look
     from dbanon.run.open import open_store

@@ -26,7 +26,7 @@ from dbanon.release.report import Report
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
-    from dbanon.run.inspect_release import Look
+    from dbanon.run.inspect_release import ReleaseInspection
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.run.verify_export import VerifiedExport
 
@@ -217,7 +217,10 @@ def require_report_file(path: Path) -> None:
 
 
 def save_report(
-    report: Report | PrivateReport, path: Path, look: Look | None = None, **on_page: Any
+    report: Report | PrivateReport,
+    path: Path,
+    look: ReleaseInspection | None = None,
+    **on_page: Any,
 ) -> None:
     """Write a report to a ``.json``, ``.html`` or ``.txt`` file, in the format of its ending.
 

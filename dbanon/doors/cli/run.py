@@ -28,7 +28,7 @@ from dbanon.stores.exports.places import file_for, make_directories
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
     from dbanon.doors.jobfile.outcome import Outcome
-    from dbanon.doors.jobfile.run import Published
+    from dbanon.doors.jobfile.run import CompletedJob
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
 
@@ -225,7 +225,7 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
     """Run a job and show its report. Return its outcome and its JSON document."""
     from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
-    from dbanon.doors.jobfile.run import Skipped, run_file_job
+    from dbanon.doors.jobfile.run import SkippedJob, run_file_job
 
     log = current()
     log.begin_job(job.name, job.job.run_id)
@@ -235,10 +235,10 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
         say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
 
     # Filled at the commit, so that a later signal does not lose the release.
-    releases: list[Published] = []
+    releases: list[CompletedJob] = []
     with commit_guard() as committed:
 
-        def remember_release(release: Published) -> None:
+        def remember_release(release: CompletedJob) -> None:
             releases.append(release)
             committed()
 
@@ -254,7 +254,7 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
                 accept_types=options.accept_types,
                 accept_counts=options.accept_counts,
             )
-        if isinstance(result, Skipped):
+        if isinstance(result, SkippedJob):
             log.release_id = result.release_id
             log.event("info", "skipped")
             if options.form != "json":
@@ -267,7 +267,7 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
         warn_of(report)
         for name in result.unclassified:
             say(f'Warning: column "{name}" has no role, and was not released.')
-        _say_not_compared(job.name, report)
+        _report_not_compared(job.name, report)
         save_report(job, report)
         if options.form != "json":
             click.echo(f"Job {job.name}")
@@ -283,7 +283,7 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
     return Outcome.released(job.name, result.report), document
 
 
-def _say_not_compared(name: str, report: Report | PrivateReport) -> None:
+def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
     """Say which counts had nothing to be compared with, as on a first run."""
     unknown = report.arguments.get("expect", {}).get("not_compared", ())
     if unknown:

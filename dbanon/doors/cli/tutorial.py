@@ -28,7 +28,7 @@ class _EndOfTour(Exception):
     """The reader ended the tour."""
 
 
-class Tour:
+class Tutorial:
     """A walk through the steps.
 
     Parameters
@@ -169,7 +169,7 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
         keeps_files = bool(keep)
         try:
             with suppress(_EndOfTour):
-                Tour(directory, waits=waits).run()
+                Tutorial(directory, waits=waits).run()
             if keep is None and waits:
                 keeps_files = _answer(f"\nKeep the files in {directory}? [y/N] ", "n") in (
                     "y",

@@ -190,7 +190,7 @@ def _map(result: Advice | Sweep) -> str:
     if not sweep.points:
         return ""
     spots = [
-        svg.Spot(f"k = {point.k}", point.risk, point.loss, point.curve, point == chosen)
+        svg.MapPoint(f"k = {point.k}", point.risk, point.loss, point.curve, point == chosen)
         for point in sweep.points
     ]
     curves = dict.fromkeys(spot.curve for spot in spots)

@@ -18,14 +18,14 @@ from dbanon.data.words import printable_on_page
 from dbanon.doors.html.view import describe_recount, view
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
-from dbanon.run.inspect_release import Look
+from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
 
 def page(
     report: Report,
     *,
-    look: Look | None = None,
+    look: ReleaseInspection | None = None,
     distributions: Sequence[Distribution] | None = None,
     tradeoff: Mapping[str, Any] | None = None,
     recount: Verification | None = None,

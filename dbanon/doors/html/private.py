@@ -43,7 +43,7 @@ def private_page(
         else f"Recounted for this page: {recount.recounted}.",
         handed=handed,
         guarantee=f"{report.guarantee.rstrip('.')}.",
-        says_not=_SAYS_NOT,
+        caveat=_SAYS_NOT,
         facts=[(name, text) for name, text in report.pairs() if name not in ("how", "guarantee")],
         digest=report.digest or "none was taken",
         style=Markup(style),

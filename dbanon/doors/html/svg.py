@@ -22,7 +22,7 @@ _LETTER = 6.2
 
 
 @dataclass(frozen=True)
-class Spot:
+class MapPoint:
     """A point of the map of risk and loss.
 
     Parameters
@@ -134,13 +134,13 @@ def _ticks(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
     return "".join(shapes)
 
 
-def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int | str) -> str:
+def tradeoff(spots: Sequence[MapPoint], risk_name: str, loss_name: str, number: int | str) -> str:
     """The map of risk against loss: a curve for each method, this release marked."""
     wide, high, left, bottom, top, right = 560, 380, 68, 332, 18, 540
     most_risk = _top(max(spot.risk for spot in spots))
     most_loss = _top(max(spot.loss for spot in spots))
 
-    def at(spot: Spot) -> tuple[float, float]:
+    def at(spot: MapPoint) -> tuple[float, float]:
         return (
             left + (right - left) * spot.risk / most_risk,
             bottom - (bottom - top) * spot.loss / most_loss,
@@ -185,7 +185,7 @@ def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int 
 
 
 def _labels(
-    spots: Sequence[Spot], at: Callable[[Spot], tuple[float, float]], room: _Box
+    spots: Sequence[MapPoint], at: Callable[[MapPoint], tuple[float, float]], room: _Box
 ) -> list[str]:
     """The labels of the points, each at the first free position near its point.
 

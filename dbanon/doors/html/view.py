@@ -14,7 +14,7 @@ from dbanon.job.guarantee_names import recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
 from dbanon.release.words import describe_column_sets, describe_method_counts, now
-from dbanon.run.inspect_release import Look
+from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
 _METHOD_LOSS = {
@@ -28,7 +28,7 @@ def view(
     report: Report,
     distributions: Sequence[Distribution],
     tradeoff: Mapping[str, Any] | None,
-    look: Look | None,
+    look: ReleaseInspection | None,
 ) -> dict[str, Any]:
     """The values of the template."""
     guarantee = recorded(report.k_requested, report.arguments)
@@ -42,10 +42,10 @@ def view(
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
         "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
-        "lost_columns": report.lost_told(),
+        "lost_columns": report.describe_lost_columns(),
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
-        "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
+        "says_not": guarantee.caveat(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
         "counted_then": _counted_then(report, len(look.counting) if look else 1),
         "sets": describe_column_sets(report.arguments),
@@ -245,7 +245,7 @@ def _class_risk(report: Report, guarantee: Guarantee) -> Row:
 def map_of(sweep: Mapping[str, Any], pictures: Pictures) -> Row:
     """The map of a sweep and its table."""
     spots = [
-        svg.Spot(
+        svg.MapPoint(
             label=str(point["label"]),
             risk=float(point["risk"]),
             loss=float(point["loss"]),
@@ -297,7 +297,7 @@ def draw(column: Distribution, pictures: Pictures) -> Row:
     }
 
 
-def _roles(report: Report, look: Look | None) -> list[tuple[str, str, str]]:
+def _roles(report: Report, look: ReleaseInspection | None) -> list[tuple[str, str, str]]:
     """The role of each column: name, type if known, and words."""
     words = {
         "quasi_identifier": "quasi-identifier: one released value for each class",
@@ -326,7 +326,7 @@ def _roles(report: Report, look: Look | None) -> list[tuple[str, str, str]]:
     return [(name, "", words[role]) for role, names in groups for name in names]
 
 
-def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
+def _facts(report: Report, look: ReleaseInspection | None) -> list[tuple[str, str, bool]]:
     """The release in the ledger: label, text, and whether the text contains a name."""
     withheld = few(report.suppressed, report.k_requested)
     read = (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dbanon.chain.key import has_file
 from dbanon.chain.manage import create, list_chains
-from dbanon.chain.staging import keeper
+from dbanon.chain.staging import chain_store
 from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
 from dbanon.job.chain import Chain, ChainRules
@@ -125,7 +125,7 @@ def chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCre
     assert job.chain is not None
     if has_file(job.chain.key):
         return None
-    database, file = keeper(source, target)
+    database, file = chain_store(source, target)
     try:
         chain_names = {chain.name for chain in list_chains(database)}
     except DatabaseNotFound:
@@ -145,7 +145,7 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
     """
     if chain_to_create(job, source, target) is None:
         return
-    database, file = keeper(source, target)
+    database, file = chain_store(source, target)
     assert job.chain is not None
     assert job.entity is not None
     rules = ChainRules(**job.chain.rules)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
 from dbanon.doors.jobfile.document import Document
 from dbanon.doors.jobfile.field_types import (
-    Strict,
+    StrictModel,
     Text,
     as_refusals,
     option_type,
@@ -90,7 +90,7 @@ def _distance(value: Any) -> Any:
     return value
 
 
-class ModelSpec(Strict):
+class ModelSpec(StrictModel):
     """A privacy model that every class keeps to."""
 
     kind: Literal[model_kinds()]  # type: ignore[valid-type]
@@ -118,13 +118,13 @@ def _order(value: list[str]) -> list[str]:
     return value
 
 
-class IdentifierColumn(Strict):
+class IdentifierColumn(StrictModel):
     """Identifies persons, and is never released."""
 
     role: Literal["identifier"]
 
 
-class QuasiIdentifierColumn(Strict):
+class QuasiIdentifierColumn(StrictModel):
     """Together with others it could re-identify a person: released as its class's value."""
 
     role: Literal["quasi_identifier"]
@@ -135,33 +135,33 @@ class QuasiIdentifierColumn(Strict):
     kind: Literal[VALUE_KINDS] | None = None  # type: ignore[valid-type]
 
 
-class SensitiveColumn(Strict):
+class SensitiveColumn(StrictModel):
     """Released as it is, and counted as sensitive."""
 
     role: Literal["sensitive"]
     models: list[ModelSpec] = Field(default_factory=list)
 
 
-class KeepColumn(Strict):
+class KeepColumn(StrictModel):
     """Released as it is, for a reason."""
 
     role: Literal["keep"]
     reason: Text
 
 
-class ByColumn(Strict):
+class StratumColumn(StrictModel):
     """Its values make strata: released as they are, no class crosses them."""
 
     role: Literal["by"]
 
 
-class PseudonymColumn(Strict):
+class PseudonymColumn(StrictModel):
     """Released as a keyed hash of its value, so that it joins; the job says where the key is."""
 
     role: Literal["pseudonym"]
 
 
-class DropColumn(Strict):
+class DropColumn(StrictModel):
     """Not released."""
 
     role: Literal["drop"]
@@ -173,7 +173,7 @@ COLUMN_KINDS = (
     QuasiIdentifierColumn,
     SensitiveColumn,
     KeepColumn,
-    ByColumn,
+    StratumColumn,
     PseudonymColumn,
     DropColumn,
 )
@@ -183,7 +183,7 @@ Column = Annotated[
     | QuasiIdentifierColumn
     | SensitiveColumn
     | KeepColumn
-    | ByColumn
+    | StratumColumn
     | PseudonymColumn
     | DropColumn,
     Field(discriminator="role"),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from dbanon.doors.jobfile.field_types import ColumnName, Strict, refused
+from dbanon.doors.jobfile.field_types import ColumnName, StrictModel, refused
 from dbanon.job.expectations import PERSONS, ROWS, Bounds, Expectations
 
 _PERCENT = re.compile(r"(?:±\s*)?([0-9]{1,4}(?:\.[0-9]{1,6})?)\s*%")
@@ -63,7 +63,7 @@ _Bounds = Annotated[Any, AfterValidator(_bounds), WithJsonSchema(_BOUNDS_SCHEMA)
 _Share = Annotated[Any, AfterValidator(_share), WithJsonSchema(_SHARE_SCHEMA)]
 
 
-class ExpectSpec(Strict):
+class ExpectSpec(StrictModel):
     """What the source is expected to hold; a run that reads something else is refused."""
 
     rows: _Bounds | None = None

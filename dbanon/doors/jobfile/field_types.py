@@ -135,7 +135,7 @@ _METHODS = (*METHODS, *PRIVATE_METHODS)
 NULLABLE = frozenset(name for name, option in _OPTIONS.items() if option.nullable)
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """A model that rejects unknown keys and never converts types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -304,4 +304,4 @@ def option_type(parameter: Parameter) -> Any:
 
 # Options default to None, meaning unset: the file's defaults and then the option table apply.
 _FIELDS: Any = {name: (option_type(option), None) for name, option in _OPTIONS.items()}
-Options: Any = create_model("Options", __base__=Strict, **_FIELDS)
+Options: Any = create_model("Options", __base__=StrictModel, **_FIELDS)

@@ -17,7 +17,7 @@ from dbanon.advice.request import (
     OF_NUMBERS,
     SECONDS,
     AdviceRequest,
-    usual_methods,
+    default_methods,
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
 from dbanon.data.memory import half_of_memory
@@ -29,7 +29,7 @@ from dbanon.errors import NoRows
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
 from dbanon.methods.forecast import Shape
-from dbanon.partitioning.forecast import forecast, quickest
+from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
 from dbanon.run.open import open_store, releases_views
 from dbanon.sessions.names import RelationName, parse_relation
@@ -76,7 +76,7 @@ def proposal(attribute: Attribute, role: RoleProposal | None) -> Proposal:
 
 
 @dataclass(frozen=True)
-class Decided:
+class RoleDecisions:
     """Decisions that replace proposals.
 
     Parameters
@@ -129,7 +129,7 @@ class Decided:
         return f"{{role: {column.role}{''.join(more)}}}"
 
 
-_PROPOSED = Decided()
+_PROPOSED = RoleDecisions()
 
 _INIT = """\
 # dbanon init made this from the columns of {table}. Roles are proposals: decide on each, then:
@@ -191,7 +191,7 @@ def job_file_for(
     key: Sequence[str] = (),
     on_sql: OnSql | None = None,
     reading: Reading = USUAL,
-    decided: Decided = _PROPOSED,
+    decided: RoleDecisions = _PROPOSED,
     nulls: str | None = None,
 ) -> str:
     """The text of a job file for a table.
@@ -268,7 +268,7 @@ def _url(url: str, variable: str) -> str:
     return _quoted(written)
 
 
-def _target_lines(url: str, decided: Decided) -> str:
+def _target_lines(url: str, decided: RoleDecisions) -> str:
     """Where releases go, when it is not where the table is."""
     if decided.target is not None and not is_of_files(url):
         return f"  url: {_url(decided.target, 'DBANON_TARGET')}\n"
@@ -277,10 +277,10 @@ def _target_lines(url: str, decided: Decided) -> str:
     return _TARGET.format(_url(decided.target or PROPOSED_TARGET, "DBANON_TARGET"))
 
 
-def _keeper_url(url: str, decided: Decided) -> str:
+def _keeper_url(url: str, decided: RoleDecisions) -> str:
     """The database that keeps a chain, as a shell has it: of a file, where its releases go."""
-    keeper = (decided.target or PROPOSED_TARGET) if is_of_files(url) else url
-    return shell_url(keeper, written_password(keeper.replace("$", "$$")))
+    chain_store = (decided.target or PROPOSED_TARGET) if is_of_files(url) else url
+    return shell_url(chain_store, written_password(chain_store.replace("$", "$$")))
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ def _seen(
     request: AdviceRequest,
     on_sql: OnSql | None,
     reading: Reading,
-    decided: Decided,
+    decided: RoleDecisions,
 ) -> _Seen:
     """Describe a table; only by its columns if it has no rows."""
     store = open_store(url, on_sql, reading=reading, table=request.table)
@@ -379,18 +379,18 @@ def _seen(
             merges = decided is not _PROPOSED or not chain.is_made
             nulls = propose_nulls(request, proposed.profile, entity, source, merges=merges)
         columns = session.as_written(relation)
-        reading = reading.stating(
+        reading = reading.with_types(
             {column.name: column.kind for column in columns if column.kind},
             [column.decided for column in columns if column.decided is not None],
         )
         kinds = propose_kinds(request, chosen, proposed.profile)
         output = None
         if releases_views(url) and decided.target is None:
-            output = free_output(session, relation.name)
+            output = free_output_name(session, relation.name)
         return _Seen(attributes, proposed.roles, entity, nulls, rows, kinds, chain, reading, output)
 
 
-def free_output(session: Session, table: RelationName) -> str | None:
+def free_output_name(session: Session, table: RelationName) -> str | None:
     """A free name for a view of releases, if a table of the release schema has the source's name.
 
     None if the source's name can be used: it is free, or belongs to a view of earlier releases.
@@ -403,7 +403,7 @@ def free_output(session: Session, table: RelationName) -> str | None:
     return None
 
 
-def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:
+def _options(decided: RoleDecisions, chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The options of the release, as decided, or the method to begin with."""
     if decided.options:
         return "".join(f"  {name}: {_in_yaml(value)}\n" for name, value in decided.options.items())
@@ -413,7 +413,7 @@ def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -
 def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The method to begin with, and about what it takes: a usual one unless it would take long."""
     shape = Shape.of(chosen)
-    method = quickest(usual_methods(not shape.is_mixed)[:1], rows, shape, SECONDS)
+    method = fastest_method(default_methods(not shape.is_mixed)[:1], rows, shape, SECONDS)
     duration = forecast(Policy(k=k, method=method), rows, shape) if rows else None
     comment = ""
     if duration:

@@ -33,7 +33,7 @@ from dbanon.doors.jobfile.field_types import (
     Expanded,
     Options,
     Relation,
-    Strict,
+    StrictModel,
     Text,
     as_refusals,
     option_type,
@@ -65,7 +65,7 @@ _OPTIONAL_FIELDS: Any = {
 _CREATE_FIELD: Any = {"create": (bool, False)}
 
 
-class _ChainKeys(Strict):
+class _ChainKeys(StrictModel):
     """The checks across the keys of a chain."""
 
     @model_validator(mode="after")
@@ -112,7 +112,7 @@ def _target(value: str) -> None:
         raise refused("must be a database: releases are not written into files of rows")
 
 
-class Source(Strict):
+class Source(StrictModel):
     """What is read: a database, or a file of rows from where the job file is."""
 
     url: Annotated[Expanded, validator(_url)] | None = None
@@ -125,14 +125,14 @@ class Source(Strict):
         return self
 
 
-class Target(Strict):
+class Target(StrictModel):
     """Where releases go: another database, or a schema of the source's."""
 
     url: Annotated[Expanded, validator(_target)] | None = None
     schema_: Annotated[Text | None, Field(alias="schema")] = None
 
 
-class Output(Strict):
+class Output(StrictModel):
     """What is made."""
 
     table: Relation | None = None
@@ -149,7 +149,7 @@ class Output(Strict):
         return self
 
 
-class ExportSpec(Strict):
+class ExportSpec(StrictModel):
     """A file that is made of the release."""
 
     format: Literal[FORMATS]  # type: ignore[valid-type]
@@ -171,11 +171,11 @@ class ExportSpec(Strict):
 
 def _command(value: list[str]) -> list[str]:
     for word in value:
-        _no_unknown_place(word)
+        _require_known_places(word)
     return value
 
 
-def _no_unknown_place(word: str) -> None:
+def _require_known_places(word: str) -> None:
     require_no_variable(word)
     if any(name not in FIELDS for name in re.findall(r"\{(\w*)\}", word)):
         raise refused(
@@ -194,7 +194,7 @@ def _event(value: str) -> None:
         raise refused(f"must be {', '.join(EVENTS)}, or the code of an error such as job_running")
 
 
-class NoticeSpec(Strict):
+class NoticeSpec(StrictModel):
     """Who is told of how a job ended."""
 
     on: Annotated[list[Annotated[str, validator(_event)]], Field(min_length=1)]
@@ -208,7 +208,7 @@ class NoticeSpec(Strict):
         return self
 
 
-class EngineSpec(Strict):
+class EngineSpec(StrictModel):
     """A cluster that jobs run on."""
 
     name: Literal[ENGINES]  # type: ignore[valid-type]
@@ -251,7 +251,7 @@ def _or_declared(schema: dict[str, Any]) -> None:
     schema.update({"anyOf": [{"const": BY_RULES}, named]} | ({"title": title} if title else {}))
 
 
-class EntitySpec(Strict):
+class EntitySpec(StrictModel):
     """The column that identifies persons, and how its texts are compared."""
 
     column: ColumnName
@@ -344,7 +344,7 @@ def _metrics(value: str) -> None:
         raise refused("must end in .prom, as required by the textfile collector")
 
 
-class JobFileSpec(Strict):
+class JobFileSpec(StrictModel):
     """A file of jobs."""
 
     version: Annotated[

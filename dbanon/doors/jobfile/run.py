@@ -35,7 +35,7 @@ from dbanon.run.changes import unchanged_since
 from dbanon.run.gc import collect_garbage, releases_without_data
 from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
-from dbanon.run.rules import by_rules
+from dbanon.run.rules import with_table_rules
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.places import file_for
@@ -54,7 +54,7 @@ _ID = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 @dataclass(frozen=True)
-class Published:
+class CompletedJob:
     """The result of a job that made a release.
 
     Parameters
@@ -71,7 +71,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedJob:
     """The result of a job that had nothing to do.
 
     Parameters
@@ -103,12 +103,12 @@ def run_file_job(
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
     began: Callable[[], None] = lambda: None,
-    committed: Callable[[Published], None] = lambda published: None,
+    committed: Callable[[CompletedJob], None] = lambda published: None,
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
     accept_types: Sequence[str] = (),
     accept_counts: Sequence[str] = (),
-) -> Published | Skipped:
+) -> CompletedJob | SkippedJob:
     """Run a job under its lock, with the file's number of retries after database failures.
 
     Parameters
@@ -147,7 +147,7 @@ def run_file_job(
                 job = _apply_rules(job, source)
                 last = _unchanged_release(job, source, target) if skip_unchanged else None
                 if last is not None:
-                    return Skipped(last)
+                    return SkippedJob(last)
                 report = _run(job, source, target, progress)
                 break
             except DbanonError as error:
@@ -159,7 +159,7 @@ def run_file_job(
                 attempt += 1
                 # Each attempt is recorded as a separate run in the ledger.
                 job = replace(job, job=as_new_run(job))
-        published = Published(report, columns_without_role(job, report.not_copied), (), attempt)
+        published = CompletedJob(report, columns_without_role(job, report.not_copied), (), attempt)
         committed(published)
         return replace(published, dropped=_drop_old(job, target or source))
 
@@ -182,7 +182,7 @@ def _with_accepted(
 
 def _apply_rules(job: FileJob, source: Store) -> FileJob:
     """If the job names no columns, take them from the rules of its table."""
-    return replace(job, job=by_rules(job.job, source)) if isinstance(job.job, Job) else job
+    return replace(job, job=with_table_rules(job.job, source)) if isinstance(job.job, Job) else job
 
 
 def _run(
@@ -280,10 +280,10 @@ def run_job(
             accept_types=accept_types,
             accept_counts=accept_counts,
         )
-    return None if isinstance(result, Skipped) else result.report
+    return None if isinstance(result, SkippedJob) else result.report
 
 
-def run_in_file(file: JobFile, job: FileJob, **options: Any) -> Published | Skipped:
+def run_in_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | SkippedJob:
     """Run a job, write metrics, and notify the recipients named in the file.
 
     Parameters
@@ -303,7 +303,7 @@ def run_in_file(file: JobFile, job: FileJob, **options: Any) -> Published | Skip
     except BaseException:
         _write(file, Outcome.interrupted(job.name))
         raise
-    if isinstance(result, Skipped):
+    if isinstance(result, SkippedJob):
         _report_end(file, job, Outcome.skipped(job.name, result.release_id))
     else:
         _report_end(file, job, Outcome.released(job.name, result.report))

@@ -12,7 +12,7 @@ from dbanon.doors.html.view import Pictures, draw, few
 from dbanon.doors.workbench.state import Workbench
 from dbanon.doors.workbench.view import Row, is_same_point
 from dbanon.release.distribution import Distribution
-from dbanon.run.inspect_release import Look
+from dbanon.run.inspect_release import ReleaseInspection
 
 
 def compare(bench: Workbench, first: str, second: str) -> Row:
@@ -74,7 +74,7 @@ def _tried(point: Point) -> Row:
     }
 
 
-def _released(look: Look | None, pictures: Pictures) -> Row:
+def _released(look: ReleaseInspection | None, pictures: Pictures) -> Row:
     if look is None:
         return {"measure": "", "columns": {}, "drawn": {}, "figures": {}}
     report = look.recorded.report

@@ -14,8 +14,8 @@ from dbanon.doors.html.page import page, write
 from dbanon.doors.html.view import few
 from dbanon.doors.html.view import view as view_of_page
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import VIEW, Decided, free_output, job_file_for, proposal
-from dbanon.doors.jobfile.run import Published, Skipped, plan_file_job, run_in_file
+from dbanon.doors.jobfile.init import VIEW, RoleDecisions, free_output_name, job_file_for, proposal
+from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_in_file
 from dbanon.doors.releases import list_hierarchies, releases
 from dbanon.doors.workbench.job import job_options, more_keys, target_of, tree_files
 from dbanon.doors.workbench.state import (
@@ -30,7 +30,7 @@ from dbanon.doors.workbench.state import (
     TreeChoice,
     Workbench,
 )
-from dbanon.doors.workbench.tasks import Task
+from dbanon.doors.workbench.tasks import BackgroundTask
 from dbanon.doors.workbench.view import sweep_map
 from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.hierarchy.builders import suggestion
@@ -67,7 +67,7 @@ def require_table(start: Start) -> None:
         source.session.find_source(parse_relation(start.table))
 
 
-def propose(bench: Workbench, task: Task) -> None:
+def propose(bench: Workbench, task: BackgroundTask) -> None:
     """Profile the columns, and take the proposed roles until the user decides otherwise.
 
     Raises
@@ -80,14 +80,14 @@ def propose(bench: Workbench, task: Task) -> None:
         proposal_of_table = propose_roles(AdviceRequest(table=start.table, key=start.key), source)
         free_name = None
         if start.kinds[0] == VIEW and start.target is None:
-            free_name = free_output(source.session, parse_relation(start.table))
+            free_name = free_output_name(source.session, parse_relation(start.table))
     stored: tuple[str, ...] = ()
     if not is_of_files(start.url):
         stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
     is_first = bench.proposed is None
     with bench.lock:
         bench.proposed, bench.stored = proposal_of_table, stored
-        bench.free_output = free_name
+        bench.free_output_name = free_name
         bench.roles = {
             column.name: proposal(column.attribute, proposal_of_table.roles[column.name]).role
             for column in proposal_of_table.profile.columns
@@ -97,7 +97,7 @@ def propose(bench: Workbench, task: Task) -> None:
         _decide_as(bench, start.opened, task)
 
 
-def _decide_as(bench: Workbench, opened: JobDecisions, task: Task) -> None:
+def _decide_as(bench: Workbench, opened: JobDecisions, task: BackgroundTask) -> None:
     """Take the decisions of a job file; its trees are built from the table as it is now."""
     path = bench.start.directory / opened.choice.file
     with bench.lock:
@@ -112,7 +112,7 @@ def _decide_as(bench: Workbench, opened: JobDecisions, task: Task) -> None:
         bench.opened, bench.saved.decided = opened, bench.decided
 
 
-def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: Task) -> None:
+def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: BackgroundTask) -> None:
     """Build the trees that were chosen, and count the rows below their nodes.
 
     Raises
@@ -133,7 +133,7 @@ def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: Task) -> Non
         bench.decide("trees", task.request.page)
 
 
-def count_again(bench: Workbench, task: Task) -> None:
+def count_again(bench: Workbench, task: BackgroundTask) -> None:
     """Count the rows below the nodes of trees for a k that was chosen since.
 
     Raises
@@ -170,7 +170,7 @@ def _tree(
     return spec, build(spec, source.distinct(relation, attribute), column), ""
 
 
-def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
+def sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> None:
     """Try releases. A cancelled sweep keeps those that were tried.
 
     Raises
@@ -208,7 +208,7 @@ def releases_url(bench: Workbench) -> str | None:
     return f"duckdb:///{path}" if path is not None and path.exists() else None
 
 
-def list_releases(bench: Workbench, task: Task) -> None:
+def list_releases(bench: Workbench, task: BackgroundTask) -> None:
     """List the current releases."""
     task.tell("releases", 0.0)
     url = releases_url(bench)
@@ -217,7 +217,7 @@ def list_releases(bench: Workbench, task: Task) -> None:
         bench.listed = [r for r in recorded if r.state == "current" and r.k_requested]
 
 
-def look_at(bench: Workbench, outputs: list[str], task: Task) -> None:
+def look_at(bench: Workbench, outputs: list[str], task: BackgroundTask) -> None:
     """Read the releases that are to be compared.
 
     Raises
@@ -233,7 +233,7 @@ def look_at(bench: Workbench, outputs: list[str], task: Task) -> None:
                 bench.looks[output] = release
 
 
-def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool) -> None:
+def save(bench: Workbench, choice: JobChoice, task: BackgroundTask, *, replace_file: bool) -> None:
     """Write the job file, and the trees that it names, then check it.
 
     Raises
@@ -251,7 +251,7 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
         trees = {n: grown for n, grown in bench.trees.items() if n in bench.quasi_identifiers}
     start = bench.start
     files = tree_files(bench, choice)
-    decisions = Decided(
+    decisions = RoleDecisions(
         roles=bench.roles,
         reasons=bench.reasons,
         hierarchies={n: grown.choice.plain(files.get(n, "")) for n, grown in trees.items()},
@@ -299,7 +299,7 @@ def _require_own(path: Path, bench: Workbench) -> None:
             )
 
 
-def plan(bench: Workbench, task: Task) -> None:
+def plan(bench: Workbench, task: BackgroundTask) -> None:
     """Plan a run of the job.
 
     Raises
@@ -319,7 +319,7 @@ def plan(bench: Workbench, task: Task) -> None:
         bench.changed("plan", task.request.page)
 
 
-def run(bench: Workbench, task: Task) -> None:
+def run(bench: Workbench, task: BackgroundTask) -> None:
     """Run the job, and read its report.
 
     Raises
@@ -331,7 +331,7 @@ def run(bench: Workbench, task: Task) -> None:
     file = commands.opened(_path(bench, saved))
     [job] = file.chosen([saved.choice.name])
 
-    def committed(published: Published) -> None:
+    def committed(published: CompletedJob) -> None:
         # The release is out, whatever fails afterwards.
         report = published.report
         with bench.lock:
@@ -339,7 +339,7 @@ def run(bench: Workbench, task: Task) -> None:
             bench.changed("run", task.request.page)
 
     published = run_in_file(file, job, progress=task.tell, committed=committed)
-    assert not isinstance(published, Skipped)
+    assert not isinstance(published, SkippedJob)
     commands.save(job, published.report)
     if isinstance(published.report, Report):
         _read(bench, published.report, job.target or job.source)

@@ -104,7 +104,7 @@ class FormState:
         """Whether a box is ticked: browsers do not send unticked boxes."""
         return name in self.request.fields if self.request.name else saved
 
-    def saved_beside(self, saved: Mapping[str, str]) -> dict[str, str]:
+    def conflicting_values(self, saved: Mapping[str, str]) -> dict[str, str]:
         """The saved values, as the form has them, that differ from those sent in a conflict."""
         if not self.is_conflict:
             return {}
@@ -373,7 +373,7 @@ def job_first(bench: Workbench) -> JobChoice:
     table = parse_relation(bench.start.table).name
     stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
     export = "csv" if is_of_files(bench.start.url) else ""
-    output = str(RelationName(None, bench.free_output or table))
+    output = str(RelationName(None, bench.free_output_name or table))
     database = f"{stem}-releases.duckdb"
     kind = bench.start.kinds[0]
     return JobChoice(f"{stem}.yaml", stem, output, kind, place=database, export=export)

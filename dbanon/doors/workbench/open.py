@@ -81,14 +81,14 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
     jobs = read_job_file(file).with_variables().jobs
     values: dict[str, Any] = read(file).value
     strange = [] if len(jobs) == 1 else ["jobs"]
-    strange = strange or list(_strange_keys(values, jobs[0]))
+    strange = strange or list(_unknown_keys(values, jobs[0]))
     if strange:
         raise InvalidParameter(
             f"The workbench has no form for this in the job file: {', '.join(strange)}.",
             hint=f"Run it with dbanon run {shlex.quote(str(file))}, and change it in an editor. The"
             " workbench opens only files that it could have saved.",
         )
-    [job], [written] = map(_from_here, jobs), values["jobs"]
+    [job], [written] = map(_relative_to_directory, jobs), values["jobs"]
     assert isinstance(job.job, Job)
     options = {**values.get("defaults", {}), **written}
     columns: Mapping[str, Mapping[str, Any]] = written["columns"]
@@ -117,7 +117,7 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
     )
 
 
-def _from_here(job: FileJob) -> FileJob:
+def _relative_to_directory(job: FileJob) -> FileJob:
     """The job with paths as the workbench writes them: relative to the current folder."""
     folder = f"{Path.cwd()}{os.sep}"
     target = None if job.target is None else job.target.replace(folder, "", 1)
@@ -158,7 +158,7 @@ def _tree_choice(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
     return choice if is_offered and choice.plain("") == hierarchy else None
 
 
-def _strange_keys(values: Mapping[str, Any], job: FileJob) -> Iterator[str]:
+def _unknown_keys(values: Mapping[str, Any], job: FileJob) -> Iterator[str]:
     """Keys that no form has, and values that the workbench never writes."""
     [written] = values["jobs"]
     parts = {

@@ -21,7 +21,7 @@ from dbanon.doors.workbench.comparison import compare
 from dbanon.doors.workbench.forms import Fields, FormError, FormState, first_value
 from dbanon.doors.workbench.server import HttpRequest, HttpResponse
 from dbanon.doors.workbench.state import Workbench
-from dbanon.doors.workbench.tasks import NO_FORM, BusyError, FormRequest, Task, unexpected
+from dbanon.doors.workbench.tasks import NO_FORM, BackgroundTask, BusyError, FormRequest, unexpected
 from dbanon.errors import DbanonError, InvalidParameter
 
 FOLDER = Path(__file__).parent
@@ -96,12 +96,16 @@ class Routes:
         if request.method != "POST" and KEY in query:
             if name == "" and self.access.opens(query[KEY][0]):
                 return self._see("columns", {"Set-Cookie": self.access.set_cookie})
-            return _locked()
+            return _key_required()
         if not self.access.knows(request.headers):
-            return _locked()
-        return self._posted(name, request) if request.method == "POST" else self._got(name, query)
+            return _key_required()
+        return (
+            self._handle_post(name, request)
+            if request.method == "POST"
+            else self._handle_get(name, query)
+        )
 
-    def _got(self, name: str, query: Fields) -> HttpResponse:
+    def _handle_get(self, name: str, query: Fields) -> HttpResponse:
         if name == "":
             return self._see("columns")
         if name in _FILES:
@@ -133,7 +137,7 @@ class Routes:
             self._count_trees_again()
         error = None if state is None else view.form_errors(state.errors)
         if state is None:
-            state = _of_task(bench.tasks.current)
+            state = _task_form(bench.tasks.current)
         # A form that was sent with errors is still one of the page that it was sent from.
         sent = state.request.fields if error is not None and not state.is_conflict else {}
         with bench.lock:
@@ -160,7 +164,7 @@ class Routes:
             )
         return HttpResponse(status, text, "text/html")
 
-    def _posted(self, name: str, request: HttpRequest) -> HttpResponse:
+    def _handle_post(self, name: str, request: HttpRequest) -> HttpResponse:
         kinds = request.headers.get("content-type", [""])
         if kinds[0].partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
             return HttpResponse(415, "Only forms are accepted.")
@@ -224,7 +228,7 @@ class Routes:
         *arguments: Any,
         request: FormRequest = NO_FORM,
         **options: Any,
-    ) -> Task:
+    ) -> BackgroundTask:
         return self.bench.tasks.begin(
             name, step, lambda task: work(self.bench, *arguments, task, **options), request
         )
@@ -361,7 +365,7 @@ class Routes:
             return
 
 
-def _of_task(task: Task | None) -> FormState:
+def _task_form(task: BackgroundTask | None) -> FormState:
     """The form of a task that is not done, with the error of the task."""
     if task is None or task.state == "done" or task.request.name not in _FORMS:
         return FormState()
@@ -383,7 +387,7 @@ def _conflict(request: FormRequest) -> FormState:
     return FormState(request, {"": error}, is_conflict=True)
 
 
-def _locked() -> HttpResponse:
+def _key_required() -> HttpResponse:
     """The answer to a request without the key."""
     return HttpResponse(403, "Open the address that dbanon workbench printed in its terminal.")
 

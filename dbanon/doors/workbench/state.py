@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.advice.request import KS, SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.doors.jobfile.init import TABLE, VIEW
-from dbanon.doors.workbench.tasks import Tasks
+from dbanon.doors.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
 from dbanon.release.distribution import bound_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.advise import ProposedRoles
-    from dbanon.run.inspect_release import Look
+    from dbanon.run.inspect_release import ReleaseInspection
     from dbanon.run.tree_counts import TreeCounts
 
 KEEP, DROP = "keep", "drop"
@@ -274,13 +274,13 @@ class Workbench:
         # Without a password: the pages show it.
         self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
         self.lock = threading.RLock()
-        self.tasks = Tasks()
+        self.tasks = BackgroundTasks()
         self.decided = 0
         self.history: list[tuple[str, str]] = []
         self.proposed: ProposedRoles | None = None
         self.stored: tuple[str, ...] = ()
         # The name to propose for releases; None for that of the table.
-        self.free_output: str | None = None
+        self.free_output_name: str | None = None
         self.roles: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.trees: dict[str, ColumnTree] = {}
@@ -290,7 +290,7 @@ class Workbench:
         # Its options apply until the next decision.
         self.opened: JobDecisions | None = None
         self.listed: list[Listed] | None = None
-        self.looks: dict[str, Look] = {}
+        self.looks: dict[str, ReleaseInspection] = {}
         self.job: JobChoice | None = None
         self.saved: SavedJobFile | None = None
         self.made: PublishedRelease | None = None

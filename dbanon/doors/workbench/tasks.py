@@ -55,7 +55,7 @@ NO_FORM = FormRequest()
 
 
 @dataclass
-class Task:
+class BackgroundTask:
     """A long task.
 
     Parameters
@@ -71,7 +71,7 @@ class Task:
 
     name: str
     step: str
-    work: Callable[[Task], Any]
+    work: Callable[[BackgroundTask], Any]
     request: FormRequest = NO_FORM
     field_name: str = ""
     part: str = ""
@@ -90,16 +90,16 @@ class Task:
         self.part, self.share = part, share
 
 
-class Tasks:
+class BackgroundTasks:
     """The tasks of a workbench."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Task] = queue.Queue()
+        self._queue: queue.Queue[BackgroundTask] = queue.Queue()
         self._lock = threading.Lock()
-        self._cancelled: Task | None = None
+        self._cancelled: BackgroundTask | None = None
         self._cancelled_at = 0.0
         self._main = threading.main_thread()
-        self.current: Task | None = None
+        self.current: BackgroundTask | None = None
 
     @property
     def busy(self) -> bool:
@@ -110,9 +110,9 @@ class Tasks:
         self,
         name: str,
         step: str,
-        work: Callable[[Task], Any],
+        work: Callable[[BackgroundTask], Any],
         request: FormRequest = NO_FORM,
-    ) -> Task:
+    ) -> BackgroundTask:
         """Begin a task; wait a moment for it.
 
         Raises
@@ -123,7 +123,7 @@ class Tasks:
             if self.busy:
                 raise BusyError
             self._cancelled = None
-            task = self.current = Task(name, step, work, request)
+            task = self.current = BackgroundTask(name, step, work, request)
             self._queue.put(task)
         task.over.wait(QUICK)
         return task
@@ -161,7 +161,7 @@ class Tasks:
         # The task ended before the signal arrived. After a while a signal is the user's own Ctrl-C.
         return time.monotonic() - self._cancelled_at < _LATE
 
-    def _do(self, task: Task) -> None:
+    def _do(self, task: BackgroundTask) -> None:
         task.state = "running"
         try:
             with warnings.catch_warnings():
@@ -179,7 +179,7 @@ class Tasks:
         else:
             self._end(task, "done")
 
-    def _end(self, task: Task, state: str) -> None:
+    def _end(self, task: BackgroundTask, state: str) -> None:
         with self._lock:
             task.state = state
         task.over.set()

@@ -31,7 +31,7 @@ from dbanon.doors.workbench.state import (
     TreeChoice,
     Workbench,
 )
-from dbanon.doors.workbench.tasks import Task
+from dbanon.doors.workbench.tasks import BackgroundTask
 from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
 from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.run.tree_counts import TreeNode
@@ -117,7 +117,7 @@ def field_notes(state: FormState) -> dict[str, str]:
     return {name: error.message for name, error in state.errors.items() if name}
 
 
-def describe_task(task: Task | None, step: str) -> Row | None:
+def describe_task(task: BackgroundTask | None, step: str) -> Row | None:
     """The progress of a task, or why it failed, at the step that began it."""
     if task is None or (not task.busy and task.step != step):
         return None
@@ -161,11 +161,11 @@ def columns(bench: Workbench, state: FormState) -> Row:
     names = list(bench.roles)
     saved = {f"role-{names.index(name)}": role for name, role in bench.roles.items()}
     reasons = {f"reason-{names.index(name)}": text for name, text in bench.reasons.items()}
-    differing = state.saved_beside(saved)
+    differing = state.conflicting_values(saved)
     return {
         "rows": rows,
         "saved": {field: ROLE_WORDS[role] for field, role in differing.items()}
-        | state.saved_beside(reasons),
+        | state.conflicting_values(reasons),
         "count": f"{proposed.profile.rows:,}",
         "roles": [(role, ROLE_WORDS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
         "entity": describe_entity(bench.entity) if bench.entity else "",
@@ -211,7 +211,7 @@ def trees(bench: Workbench, state: FormState) -> Row:
         "count": len(bench.trees),
         "saved": {
             field: TREE_WORDS.get(text, text) or "none"
-            for field, text in state.saved_beside(saved).items()
+            for field, text in state.conflicting_values(saved).items()
         },
     }
 
@@ -347,7 +347,9 @@ def job(bench: Workbench, state: FormState) -> Row:
         "fields": {name: state.value(name, text) for name, text in texts.items()},
         "report": state.is_checked("report", choice.report),
         "replace": state.is_checked("replace", False),
-        "saved_values": {name: text or "none" for name, text in state.saved_beside(texts).items()},
+        "saved_values": {
+            name: text or "none" for name, text in state.conflicting_values(texts).items()
+        },
         "kinds": bench.start.kinds,
         "needs_place": bench.start.needs_place,
         "directory": str(bench.start.directory),

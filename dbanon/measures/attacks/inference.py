@@ -44,10 +44,10 @@ def attack(exposed: AttackData) -> AttackResult:
         near = _near(exposed, secret)
         for records, guesses in zip(targets, (attack_guesses, control_guesses), strict=False):
             rows, _ = exposed.nearest(records, known_columns, rng)
-            guesses.append((records, _are_right(exposed, secret, records, rows, near)))
+            guesses.append((records, _correct_guesses(exposed, secret, records, rows, near)))
             exposed.tick(secret / p)
         random_rows = exposed.any_rows(rng, len(targets[0]))
-        right = _are_right(exposed, secret, targets[0], random_rows, near)
+        right = _correct_guesses(exposed, secret, targets[0], random_rows, near)
         random_guesses.append((targets[0], right))
         by_column[column.name] = AttackResult(
             _rate(attack_guesses[-1:]),
@@ -79,7 +79,7 @@ def _near(exposed: AttackData, secret: int) -> float:
     return float(exposed.tolerance * (high - low)) + TIE
 
 
-def _are_right(
+def _correct_guesses(
     exposed: AttackData, secret: int, records: Ints, rows: Ints, near: float
 ) -> NDArray[np.bool_]:
     return np.asarray(distance(exposed.columns[secret], records, rows) <= near)

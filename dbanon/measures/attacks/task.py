@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.measures.attributes import ColumnPair, Flags, Floats
-from dbanon.measures.figure import Tick, no_tick
+from dbanon.measures.figure import Tick, ignore_progress
 
 Ints = NDArray[np.int64]
 
@@ -48,7 +48,7 @@ class AttackData:
     guesses: int = GUESSES
     tolerance: float = 0.05
     seed: int = 0
-    tick: Tick = no_tick
+    tick: Tick = ignore_progress
 
     def affordable(self, rows: int) -> int:
         """The number of guesses that is affordable with ``rows`` released rows."""

@@ -21,7 +21,7 @@ from dbanon.measures.figure import NO_ROWS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
     TIE,
     Group,
-    Nearest,
+    NearestPoints,
     choose_sample,
     comparison_groups,
     mean_hits,
@@ -78,7 +78,7 @@ def _linked(task: EvaluationTask) -> Figure:
 
 def _by_scores(
     task: EvaluationTask, group: Group, weights: NDArray[np.int64]
-) -> tuple[Floats, Nearest]:
+) -> tuple[Floats, NearestPoints]:
     """The squared distance of each record to its row, and the nearest rows."""
     points, released = task.pairs.points
     questions, rows = points[group.records], released[group.rows]
@@ -91,7 +91,7 @@ def _by_scores(
 
 def _by_sum(
     task: EvaluationTask, group: Group, weights: NDArray[np.int64]
-) -> tuple[Floats, Nearest]:
+) -> tuple[Floats, NearestPoints]:
     """``_by_scores`` with the sum of eq. (11)."""
     pairs, records = task.pairs, group.records
     own_distances = paired_distances(pairs, records, group.rows[np.maximum(group.own_row, 0)])

@@ -30,7 +30,7 @@ SAMPLE = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest:
+class NearestPoints:
     """The nearest points of q query points.
 
     Parameters
@@ -93,7 +93,7 @@ def nearest_points(
     limits: Floats | None = None,
     weights: NDArray[np.int64] | None = None,
     second: bool = False,
-) -> Nearest:
+) -> NearestPoints:
     """The nearest of ``points``, float64 (m, p), to ``questions``, float64 (q, p).
 
     Parameters
@@ -126,7 +126,7 @@ def nearest_by_sum(
     limits: Floats | None = None,
     weights: NDArray[np.int64] | None = None,
     second: bool = False,
-) -> Nearest:
+) -> NearestPoints:
     """``nearest_points`` with the sum of eq. (11), within a group.
 
     Parameters
@@ -169,17 +169,17 @@ def _boxes(values: list[NDArray[Any]]) -> tuple[Floats, NDArray[np.int32]]:
     )
 
 
-def _all_nearest(questions: int, points: int, weights: NDArray[np.int64] | None) -> Nearest:
+def _all_nearest(questions: int, points: int, weights: NDArray[np.int64] | None) -> NearestPoints:
     """All points are nearest, since no column distinguishes them."""
     zero = np.zeros(questions)
     total = points if weights is None else int(weights.sum())
-    return Nearest(zero, zero, np.full(questions, total))
+    return NearestPoints(zero, zero, np.full(questions, total))
 
 
-def _run_kernel(kernel: Linkage | MixedLinkage, tick: Tick) -> Nearest:
+def _run_kernel(kernel: Linkage | MixedLinkage, tick: Tick) -> NearestPoints:
     while not kernel.step():
         tick(kernel.progress)
-    return Nearest(kernel.distances(), kernel.seconds(), kernel.weights())
+    return NearestPoints(kernel.distances(), kernel.seconds(), kernel.weights())
 
 
 def paired_distances(pairs: Pairs, records: NDArray[np.int64], rows: NDArray[np.int64]) -> Floats:

@@ -19,7 +19,7 @@ from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figu
 from dbanon.measures.risk.links import (
     TIE,
     Group,
-    Nearest,
+    NearestPoints,
     choose_sample,
     comparison_groups,
     mean_hits,
@@ -36,7 +36,7 @@ class _RowLinks:
 
     own_distances: Floats
     row_index: NDArray[np.int64]
-    nearest: Nearest
+    nearest: NearestPoints
 
 
 def nearest_linkage_risk(task: EvaluationTask) -> Figure:
@@ -132,7 +132,7 @@ def _by_sum(
     is_far = np.zeros(len(row_ids), bool)
     is_far[row_index[own_distances > 0]] = True
     zeros = np.zeros(len(row_ids))
-    nearest = Nearest(zeros, zeros.copy(), np.zeros(len(row_ids), np.int64))
+    nearest = NearestPoints(zeros, zeros.copy(), np.zeros(len(row_ids), np.int64))
     if is_far.any():
         limits = _second_own_distance(own_distances, row_index, len(row_ids))[is_far]
         farther = nearest_by_sum(

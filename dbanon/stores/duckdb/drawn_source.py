@@ -18,7 +18,7 @@ from dbanon.stores.duckdb.csv_types import ColumnTypes
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore, in_memory
-from dbanon.stores.origins import Flow, Origin
+from dbanon.stores.origins import Origin, RowStream
 
 _RAW = quote("dbanon_raw")
 _BATCH = "dbanon_batch"
@@ -27,7 +27,7 @@ _BATCH = "dbanon_batch"
 ProgressReport = Callable[[str, float], None]
 
 
-class DrawnStore(DuckdbStore):
+class FetchedStore(DuckdbStore):
     """The rows of a source as a table; their order of arrival is the row key.
 
     Releases written here vanish with the run; they are exported or copied to another target.
@@ -40,7 +40,7 @@ class DrawnStore(DuckdbStore):
     memory : the memory limit in bytes; None for the default.
     """
 
-    lasting = False
+    is_persistent = False
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class DrawnStore(DuckdbStore):
         return nullcontext()
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
-        return _DrawnSession(connection, self._on_sql, self._drawn)
+        return _FetchedSession(connection, self._on_sql, self._drawn)
 
     def _draw(self) -> None:
         if self._drawn:
@@ -111,7 +111,7 @@ class DrawnStore(DuckdbStore):
         self._create_table(flow)
         self._drawn = {"rows": rows, "how": how}
 
-    def _fill(self, flow: Flow) -> int:
+    def _fill(self, flow: RowStream) -> int:
         """Load all rows as they arrive; returns their number."""
         rows, is_created = 0, False
         self._report_progress(0, flow)
@@ -149,14 +149,14 @@ class DrawnStore(DuckdbStore):
                     )
         return UnsupportedType("A column is of a type that cannot be read.")
 
-    def _report_progress(self, rows: int, flow: Flow) -> None:
-        if ending().asked_to_end:
+    def _report_progress(self, rows: int, flow: RowStream) -> None:
+        if ending().is_ending:
             # Statements on DuckDB are interrupted elsewhere; reading the source ends only here.
             raise Cancelled
         if self._progress is not None:
             self._progress("draw", min(1.0, rows / flow.rows) if flow.rows else 0.0)
 
-    def _create_table(self, flow: Flow) -> None:
+    def _create_table(self, flow: RowStream) -> None:
         """Create the table, with NULL columns for those not drawn: each column has a role."""
         with translated("The rows that were drawn could not be kept."):
             narrow = [name for name in self._drawn_columns if name in flow.narrow]
@@ -186,7 +186,7 @@ class DrawnStore(DuckdbStore):
         return RelationName(None, name.name).quoted if name.schema is None else name.quoted
 
 
-class _DrawnSession(DuckdbSession):
+class _FetchedSession(DuckdbSession):
     """A session that reports how its rows were drawn."""
 
     def __init__(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyarrow import parquet
 
-from dbanon.data.counts import Counts, Questions
+from dbanon.data.counts import CountRequests, Counts
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.export import CSV, KEEP, PARQUET, SEPARATORS, Export
@@ -65,7 +65,7 @@ def counted_file(
     path: Path,
     export: Export,
     attributes: Sequence[Attribute],
-    questions: Questions,
+    questions: CountRequests,
 ) -> tuple[Counts, dict[str, Attribute]]:
     """The answers, counted on a file, and the sensitive columns that were asked for.
 

@@ -50,7 +50,7 @@ class FileStore(DuckdbStore):
     memory : the memory limit in bytes; None for half of the process's limit.
     """
 
-    lasting = False
+    is_persistent = False
     instead_of_view = "in a copy of the file"
 
     def __init__(
@@ -154,7 +154,7 @@ class FileStore(DuckdbStore):
 class _FileSession(DuckdbSession):
     """A session that knows the inferred types of its columns."""
 
-    is_lasting: ClassVar[bool] = False
+    is_persistent: ClassVar[bool] = False
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}
 
     def __init__(

@@ -27,11 +27,11 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     address_hidden,
-    by_key,
     cannot_travel,
     choose_key,
     is_integer_key,
     key_required,
+    locate_by_key,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -123,7 +123,7 @@ class DuckdbSession(FileSession):
         )
         return Relation(resolved, Schema(attributes), kind, int(size or 0))
 
-    def lone_keys(self, source: Relation) -> frozenset[str]:
+    def unique_columns(self, source: Relation) -> frozenset[str]:
         keys = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
         return frozenset(names[0] for names in keys if len(names) == 1)
 
@@ -154,7 +154,7 @@ class DuckdbSession(FileSession):
         attributes = choose_key(source, key)
         if attributes:
             narrow = is_integer_key(attributes) and attributes[0].bits <= 64
-            return by_key(source, attributes, "BIGINT", as_it_is=narrow, unchecked=stated)
+            return locate_by_key(source, attributes, "BIGINT", as_it_is=narrow, unchecked=stated)
         if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
         raise key_required(source, hidden="rowid" if self._is_table else None)

@@ -16,14 +16,14 @@ from dbanon.advice.persons import (
     HEAD,
     LOOKED_UP,
     PROBED,
+    candidate_identifiers,
     constant_within,
     find_person_identifiers,
-    suspects,
 )
 from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.advice.roles import identifying
 from dbanon.data.chunks import encode
-from dbanon.data.microdata import Coded, ColumnRoles, Microdata
+from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
 from dbanon.errors import DbanonError, UnsupportedType
@@ -44,7 +44,7 @@ from dbanon.stores.frame.microdata import (
     require_texts,
     units,
 )
-from dbanon.stores.ports import Draft, Progress, SourceCounts
+from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 
 # The name of a frame, and its kind of relation.
 NAME, KIND = "data frame", "frame"
@@ -73,7 +73,7 @@ class FrameSource:
         require_columns(self.frame, [*job.named, *persons])
         rows = candidates(self.frame, job.quasi_identifiers, job.policy.nulls)
         modelled = [model.attribute for model in job.policy.models]
-        read = {*job.quasi_identifiers, *persons, *modelled, *job.in_sets, *job.pseudonyms}
+        read = {*job.quasi_identifiers, *persons, *modelled, *job.columns_in_sets, *job.pseudonyms}
         attributes = [
             _with_order(attribute_of(str(name), rows[name]), job.policy.orders)
             if name in read
@@ -155,7 +155,7 @@ class FrameSource:
         )
         return Profile(len(self.frame), tuple(columns))
 
-    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+    def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """The columns that look like person identifiers, and why, judged by the first rows."""
         head = self.frame.iloc[:HEAD]
         names: list[Any] = list(self.frame.columns)
@@ -170,7 +170,7 @@ class FrameSource:
         }
         return find_person_identifiers(
             attributes,
-            [_profile_column(name, head[name]) for name in suspects(attributes)],
+            [_profile_column(name, head[name]) for name in candidate_identifiers(attributes)],
             lambda name: _agreement(codes_by_name[name][:HEAD]),
             lambda column: _dependency_counts(
                 _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(codes_by_name.values())
@@ -192,7 +192,9 @@ class FrameSource:
             for kind in ("", person.normalize, CASEFOLD)
         }
 
-    def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
+    def classes_below(
+        self, draft: PreparedRelease, partition: Partition, name: str
+    ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k values of a column; NULLs are distinct."""
         codes = _codes(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
         classes = partition.labels[partition.members].astype(np.int64)
@@ -260,13 +262,13 @@ class FrameSource:
         """False: a frame's values are never padded."""
         return False
 
-    def different(self, draft: Draft, name: str) -> tuple[int, int]:
+    def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct texts."""
         positions = draft.microdata.keys[draft.release.partition.members, 0]
         values = self.frame[name].iloc[positions].dropna()
         return len(values), values.map(str).nunique()
 
-    def groups(self, draft: Draft, name: str) -> ValueGroups:
+    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the released rows by their value of a column."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
@@ -276,7 +278,7 @@ class FrameSource:
         codes = _codes(self.frame[name].iloc[microdata.keys[records, 0]])
         return groups_of(codes, before, int(draft.job.policy.k), persons)
 
-    def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
+    def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
         """Group the released rows by their value of a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
@@ -363,19 +365,19 @@ def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> At
     return replace(attribute, order=tuple(orders[attribute.name]))
 
 
-def coded(series: pd.Series[Any], as_texts: bool) -> Coded:
+def coded(series: pd.Series[Any], as_texts: bool) -> CodedColumn:
     """Encode a column in its own order, or in the order of its texts if ``as_texts``."""
     if as_texts:
         is_valid = series.notna().to_numpy()
         texts = np.full(len(series), None, object)
         texts[is_valid] = [str(value) for value in series[is_valid]]
-        return Coded(*encode(texts))
+        return CodedColumn(*encode(texts))
     if isinstance(series.dtype, pd.CategoricalDtype) and not series.dtype.ordered:
         # Unordered categories have an arbitrary order, which differs in the release.
         series = series.astype(series.dtype.categories.dtype)
     values = pd.Index(series.dropna().unique()).sort_values()
     codes = values.get_indexer(series).astype(np.int32)
-    return Coded(codes, tuple(str(value) for value in values), display_codes(series))
+    return CodedColumn(codes, tuple(str(value) for value in values), display_codes(series))
 
 
 def _exact_totals(

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dbanon.data.counts import (
     ClassValueCounts,
+    CountRequests,
     Counts,
     EntityCount,
     JointHistories,
-    Questions,
     Recount,
 )
 from dbanon.data.schema import Attribute, Kind
@@ -24,7 +24,7 @@ from dbanon.job.job import Job
 from dbanon.ledger.source_history import NO_HISTORY, EarlierRelease, SourceHistory
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
-from dbanon.release.attribute_disclosure import TellingColumn
+from dbanon.release.attribute_disclosure import DisclosiveColumn
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import unique_profiles
 from dbanon.release.report import Report
@@ -34,7 +34,7 @@ from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
-from dbanon.stores.ports import Draft, LastCounts, Progress, Source, Written
+from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, StagedRelease
 
 
 def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
@@ -132,7 +132,7 @@ def labels_as(
 
 
 @dataclass(frozen=True, eq=False)
-class FrameWritten(Written):
+class StagedFrameRelease(StagedRelease):
     """A release in a new frame.
 
     Parameters
@@ -210,7 +210,9 @@ class FrameTarget:
         """Refuse: a frame is already in the client; raises InvalidParameter."""
         raise passthrough_refused()
 
-    def write(self, draft: Draft, source: Source, progress: Progress) -> FrameWritten:
+    def write(
+        self, draft: PreparedRelease, source: Source, progress: Progress
+    ) -> StagedFrameRelease:
         """Build the released rows; raises as ``ports.Target``."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
@@ -219,9 +221,9 @@ class FrameTarget:
         released = _released_frame(source.frame, draft, records)
         if self._rows == INPUT:
             released.index = source.frame.index.take(draft.microdata.keys[records, 0])
-        return FrameWritten(draft, released, records)
+        return StagedFrameRelease(draft, released, records)
 
-    def count(self, written: FrameWritten, questions: Questions) -> Counts:
+    def count(self, written: StagedFrameRelease, questions: CountRequests) -> Counts:
         """Answer the questions by grouping rows with equal values."""
         frame = written.frame
         rows = questions.recounted(lambda columns: _recount(frame, columns))
@@ -251,16 +253,20 @@ class FrameTarget:
     def require_pseudonyms(self, source: Source) -> None:
         """Nothing to check: Python computes pseudonyms."""
 
-    def different(self, written: FrameWritten, name: str) -> tuple[int, int]:
+    def different(self, written: StagedFrameRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct values."""
         values = written.frame[name].dropna()
         return len(values), values.nunique()
 
-    def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
+    def sampled(
+        self, written: StagedFrameRelease, names: Sequence[str]
+    ) -> dict[str, DisclosiveColumn]:
         """Empty: all rows are counted, not a sample."""
         return {}
 
-    def profiles(self, written: FrameWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
+    def profiles(
+        self, written: StagedFrameRelease, columns: Sequence[str], name: str
+    ) -> tuple[int, int]:
         """Count values that several rows share, and those with unique profiles."""
         frame = written.frame
         present = frame[name].notna().to_numpy()
@@ -269,7 +275,7 @@ class FrameTarget:
         return unique_profiles(np.where(present, groups, -1), profiles)
 
     def homogeneity(
-        self, written: FrameWritten, columns: Sequence[str], name: str
+        self, written: StagedFrameRelease, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
         classes, values = (
@@ -278,11 +284,13 @@ class FrameTarget:
         )
         return ClassHomogeneity.of_groups(name, classes, values)
 
-    def digest(self, written: FrameWritten) -> str | None:
+    def digest(self, written: StagedFrameRelease) -> str | None:
         """None: a frame cannot be verified later."""
         return None
 
-    def publish(self, written: FrameWritten, report: Report, counts: Counts, elapsed: float) -> str:
+    def publish(
+        self, written: StagedFrameRelease, report: Report, counts: Counts, elapsed: float
+    ) -> str:
         """Hand the frame over."""
         self.released = mark_row_order(written.frame, self._rows)
         self.places = written.draft.microdata.keys[written.records, 0]
@@ -296,7 +304,9 @@ def _no_ranges() -> InvalidParameter:
     )
 
 
-def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
+def _released_frame(
+    frame: pd.DataFrame, draft: PreparedRelease, records: NDArray[np.int64]
+) -> pd.DataFrame:
     """Build the released rows with the frame's column order; bounds replace their column."""
     labels = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
@@ -322,7 +332,7 @@ def _released_frame(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64
     return released
 
 
-def _pseudonyms(values: pd.Series[Any], draft: Draft) -> pd.Series[Any]:
+def _pseudonyms(values: pd.Series[Any], draft: PreparedRelease) -> pd.Series[Any]:
     """Compute the pseudonyms of values, in pandas' text type."""
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None

@@ -169,7 +169,7 @@ class MariadbCatalog(Session):
     def _primary_key(self, name: RelationName) -> tuple[str, ...]:
         return tuple(self._indexes(name).get("PRIMARY", ()))
 
-    def lone_keys(self, source: Relation) -> frozenset[str]:
+    def unique_columns(self, source: Relation) -> frozenset[str]:
         indexes = self._indexes(source.name).values()
         return frozenset(columns[0] for columns in indexes if len(columns) == 1)
 

@@ -15,7 +15,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import cannot_travel, require_years, stays_here
+from dbanon.sessions.base import cannot_travel, local_type_error, require_years
 from dbanon.sessions.names import RelationName, quote
 
 # Compares texts by bytes, without padding the shorter one with spaces.
@@ -275,12 +275,12 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
 def type_of(attribute: Attribute) -> str:
     kind = attribute.kind
     if kind is Kind.OTHER:
-        raise stays_here(attribute)
+        raise local_type_error(attribute)
     if kind is Kind.INTEGER:
         return {16: "smallint", 32: "int", 64: "bigint"}.get(attribute.bits, "decimal(38,0)")
     if kind is Kind.DECIMAL:
         if attribute.precision > _WIDEST or not 0 <= attribute.scale <= 38:
-            raise stays_here(attribute)
+            raise local_type_error(attribute)
         return f"decimal({attribute.precision or _WIDEST},{attribute.scale})"
     if kind is Kind.TIMESTAMP:
         return f"datetime({min(attribute.scale, 6)})" if attribute.scale else "datetime"

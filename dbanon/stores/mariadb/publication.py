@@ -36,7 +36,7 @@ TRIES, PAUSE = (0.05, 0.1, 0.2, 0.4, 0.8), 0.25
 
 
 @dataclass
-class Pending:
+class UnpublishedRelease:
     """A release that is written but not published yet.
 
     Parameters
@@ -53,7 +53,7 @@ class Pending:
         return _old(self.output.release_id)
 
 
-def plan(session: MariadbCatalog, output: Output) -> Pending:
+def plan(session: MariadbCatalog, output: Output) -> UnpublishedRelease:
     """Lock the output and record the plan; raises OutputBusy if another run writes it."""
     _lock(session, output.name)
     session.insert_rows(
@@ -62,7 +62,7 @@ def plan(session: MariadbCatalog, output: Output) -> Pending:
         [(output.release_id, output.name.schema, output.name.name, PLANNED, now())],
     )
     session.run("COMMIT")
-    return Pending(output)
+    return UnpublishedRelease(output)
 
 
 def output_lock(session: MariadbCatalog, name: RelationName) -> str:
@@ -77,7 +77,7 @@ def _lock(session: MariadbCatalog, name: RelationName) -> None:
         )
 
 
-def show(session: MariadbCatalog, pending: Pending) -> None:
+def show(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     """Publish a counted release under the output's name, and write its entry.
 
     Raises
@@ -273,7 +273,7 @@ def _old(release_id: str) -> RelationName:
     return RelationName("dbanon", f"old_{release_id.replace('-', '')}")
 
 
-def is_shown(session: MariadbCatalog, pending: Pending) -> bool:
+def is_shown(session: MariadbCatalog, pending: UnpublishedRelease) -> bool:
     """Return True if the ledger records the release as published."""
     [(state,)] = session.rows(
         f"SELECT state FROM {session.ledger_name(TABLE).quoted} WHERE release_id = ?",

@@ -70,7 +70,7 @@ class MariadbSession(MariadbStaging):
         self._copies, self._n_copies = copies, 0
         self._keys: dict[RelationName, tuple[str, ...]] = {}
         # The release to publish when the session ends.
-        self.pending: publication.Pending | None = None
+        self.pending: publication.UnpublishedRelease | None = None
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class MariadbSession(MariadbStaging):
 
     # -- output -----------------------------------------------------------------------------------
 
-    def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
+    def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
         """Return the staging table's name, in a schema that readers have no rights on."""
         if kind == "view":
             raise ViewsNotHere(hint='Release a table: `output_kind="table"`.')

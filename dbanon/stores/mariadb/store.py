@@ -19,10 +19,10 @@ from dbanon.errors import (
     sql_for_hint,
     warn_caller,
 )
-from dbanon.sessions.base import Holder, OnSql, job_running
+from dbanon.sessions.base import LockHolder, OnSql, job_running
 from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import ending
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.interrupts import interruptible_until_commit
 from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.connecting import account_arguments
 from dbanon.stores.mariadb.dialect import COLLATION, quote_dotted
@@ -74,7 +74,7 @@ class _Wire:
 class MariadbStore:
     """A MariaDB server, given by a URL or an engine."""
 
-    lasting = True
+    is_persistent = True
 
     def __init__(self, database: Engine | URL, on_sql: OnSql | None = None) -> None:
         if isinstance(database, Engine):
@@ -133,7 +133,7 @@ class MariadbStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
         """Open one transaction; its release is published at the end, see ``publication``."""
-        with held_once_committed() as hold, self._connected() as connection:
+        with interruptible_until_commit() as hold, self._connected() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
                 publication.settle(session)
@@ -152,7 +152,7 @@ class MariadbStore:
                 self._show(session, session.pending)
                 hold()
 
-    def _show(self, session: MariadbSession, pending: publication.Pending) -> None:
+    def _show(self, session: MariadbSession, pending: publication.UnpublishedRelease) -> None:
         """Publish the pending release; if that is interrupted, find out whether it succeeded."""
         try:
             publication.show(session, pending)
@@ -176,7 +176,7 @@ class MariadbStore:
                 )
             )
 
-    def _look(self, before: Any, pending: publication.Pending) -> bool | None:
+    def _look(self, before: Any, pending: publication.UnpublishedRelease) -> bool | None:
         """End a connection, settle its publication, and return whether its release is published.
 
         None if that cannot be determined.
@@ -220,7 +220,7 @@ class MariadbStore:
                 name = session.lock_name("job", job)
                 if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
                     [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))
-                    raise job_running(job, Holder(None if holder is None else int(holder)))
+                    raise job_running(job, LockHolder(None if holder is None else int(holder)))
             yield
 
     def spill(self, directory: Path | None, memory: int | None) -> None:

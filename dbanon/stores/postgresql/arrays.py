@@ -336,7 +336,7 @@ class PostgresqlArraySession(Session):
         if slots_and_elements is None:
             return None
         slots, elements = slots_and_elements
-        values = columns_of(types.staged_columns(self.by_number(partition, columns)))
+        values = columns_of(types.staged_columns(self.parts_by_class(partition, columns)))
         if values is None:
             return None
         classes = self.classes_by_number(partition)

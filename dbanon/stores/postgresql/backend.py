@@ -26,7 +26,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
-from dbanon.hierarchy.edges import paced
+from dbanon.hierarchy.edges import with_pulses
 from dbanon.ledger.tables import HEAD
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -36,7 +36,7 @@ from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.errors import translate_spi_errors
-from dbanon.stores.postgresql.given import bind_parameters, given_sql, hand_over
+from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
@@ -90,7 +90,7 @@ class PlpySession(PostgresqlSession):
         query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
         records = self._execute(query, values, planned)
         if len(records) > _AT_ONCE:
-            records = paced(records, self._look_for_cancel)
+            records = with_pulses(records, self._look_for_cancel)
         return [json.loads(row["found"], object_pairs_hook=_values) for row in records]
 
     def _look_for_cancel(self) -> None:
@@ -107,7 +107,7 @@ class PlpySession(PostgresqlSession):
         values = ", ".join(
             f"v.{name}::{column_types[column]}" for name, column in zip(names, columns, strict=True)
         )
-        texts = ", ".join(given_sql(i, "text[]") for i in range(len(columns)))
+        texts = ", ".join(provided_text_sql(i, "text[]") for i in range(len(columns)))
         self._execute(
             f"INSERT INTO {relation.quoted} ({quote_list(columns)})"
             f" SELECT {values} FROM unnest({texts}) AS v({', '.join(names)})",
@@ -122,11 +122,11 @@ class PlpySession(PostgresqlSession):
 
         Parameters
         ----------
-        values : the texts that ``given_sql`` refers to.
+        values : the texts that ``provided_text_sql`` refers to.
         planned : whether to cache the plan for later calls of the connection.
         """
         self.note(sql)
-        with translate_spi_errors(), hand_over(values):
+        with translate_spi_errors(), provide_texts(values):
             return self._plpy.execute(_plan_of(self._plpy.prepare, sql) if planned else sql)
 
     def fetch_records(self, query: str, rows: int) -> Iterator[Any]:
@@ -259,10 +259,11 @@ class PlpySession(PostgresqlSession):
         # Scalar subqueries decode the arrays once instead of once per row.
         query = (
             f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
-            f" {given_sql(2, 'integer[]')}[s.n] AS class,"
-            f" {given_sql(3, 'integer[]')}[s.n] AS position FROM"
+            f" {provided_text_sql(2, 'integer[]')}[s.n] AS class,"
+            f" {provided_text_sql(3, 'integer[]')}[s.n] AS position FROM"
             f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted} AS s"
-            f" WHERE s.ctid >= {given_sql(0, 'tid')} AND s.ctid <= {given_sql(1, 'tid')}"
+            f" WHERE s.ctid >= {provided_text_sql(0, 'tid')}"
+            f" AND s.ctid <= {provided_text_sql(1, 'tid')}"
             f"{self._and_where}) AS s) AS l"
             " WHERE l.class >= 0"
         )
@@ -278,7 +279,7 @@ class PlpySession(PostgresqlSession):
         self._arrays = loaded
 
     def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
-        return given_sql(index, column.sql_type)
+        return provided_text_sql(index, column.sql_type)
 
     def run_with_arrays(self, sql: str) -> None:
         assert self._arrays is not None
@@ -294,7 +295,9 @@ class PlpySession(PostgresqlSession):
                 self.staging_suffix,
             )
         )
-        arrays = ", ".join(given_sql(i, f"{kind}[]") for i, (_, kind, _) in enumerate(staged))
+        arrays = ", ".join(
+            provided_text_sql(i, f"{kind}[]") for i, (_, kind, _) in enumerate(staged)
+        )
         values = quote_list((name for name, _, _ in staged), "v.")
         names = quote_list([*(name for name, _, _ in staged), "place"])
         for start in range(0, n_classes, PIECE):

@@ -41,7 +41,7 @@ FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
 WHERE t.typsend = 0::oid OR t.typreceive = 0::oid OR t.typtype = 'd' AND s.inside
 ORDER BY 1, 2 LIMIT 1"""
 
-LONE_KEYS = """
+UNIQUE_COLUMNS = """
 SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a
     ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = ?::oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1

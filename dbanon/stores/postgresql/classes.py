@@ -124,7 +124,7 @@ class StableSource(SqlSource):
 class PlpyStore:
     """The database that this backend serves, for one source."""
 
-    lasting = True
+    is_persistent = True
 
     def __init__(self, plpy: Any, oid: int) -> None:
         self._session = PlpySession(plpy, oid)

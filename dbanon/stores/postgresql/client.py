@@ -257,11 +257,13 @@ class PsycopgSession(PassthroughSession):
         self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
     def call(self, function: str, parts: Sequence[str]) -> str:
-        table = quote(statements.HANDED)
+        table = quote(statements.ARRAYS_TABLE)
         self.run("DROP TABLE IF EXISTS pg_temp." + table)
         self.run(
             statements.create_staging(
-                statements.HANDED, [("place", "integer"), ("part", "jsonb")], self.staging_suffix
+                statements.ARRAYS_TABLE,
+                [("place", "integer"), ("part", "jsonb")],
+                self.staging_suffix,
             )
         )
         self._copy_rows(f"COPY {table} FROM STDIN", enumerate(parts))

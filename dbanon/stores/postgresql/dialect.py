@@ -14,7 +14,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import stays_here
+from dbanon.sessions.base import local_type_error
 from dbanon.sessions.names import literal, quote
 
 # Range types and the types of their bounds.
@@ -160,7 +160,7 @@ def type_of(attribute: Attribute) -> str:
         zone = " with time zone" if attribute.zoned else ""
         return f"timestamp({min(attribute.scale, 6)}){zone}"
     if attribute.kind is Kind.OTHER:
-        raise stays_here(attribute)
+        raise local_type_error(attribute)
     return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
 
 

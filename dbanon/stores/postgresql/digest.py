@@ -237,7 +237,7 @@ class PostgresqlKeyedSession(KeyedSession):
             self.run(f"SET LOCAL enable_{option} TO DEFAULT")
 
     @contextmanager
-    def seeking(self) -> Iterator[None]:
+    def prepare_lookup(self) -> Iterator[None]:
         # The planner assumes that lookups read from disk, and prefers a full scan, though the table
         # was just read into memory.
         self.run("SET LOCAL random_page_cost = 0.2")
@@ -310,7 +310,7 @@ class PostgresqlKeyedSession(KeyedSession):
             for e, kind in zip(locator.expressions, locator.types, strict=True)
         ]
 
-    def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
+    def distinguishes_all_texts(self, source: Relation, attribute: Attribute) -> bool:
         parameters = (source.name.schema, source.name.name, attribute.name)
         return bool(self.rows(_DETERMINISTIC, parameters)[0][0])
 

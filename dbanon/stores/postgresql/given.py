@@ -22,7 +22,7 @@ _values: Sequence[str | None] = ()
 
 
 @contextmanager
-def hand_over(values: Sequence[str | None]) -> Iterator[None]:
+def provide_texts(values: Sequence[str | None]) -> Iterator[None]:
     """Provide texts for ``dbanon._given``, by index from 0, while the block runs."""
     global _values
     before, _values = _values, values
@@ -37,7 +37,7 @@ def given(number: int) -> str | None:
     return _values[number] if 0 <= number < len(_values) else None
 
 
-def given_sql(number: int, sql_type: str) -> str:
+def provided_text_sql(number: int, sql_type: str) -> str:
     """SQL of a value of the running statement; it is evaluated once, whatever the plan."""
     return f"(SELECT dbanon._given({number})::{sql_type})"
 
@@ -62,7 +62,7 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
         if not isinstance(value, str):
             return f"{literal(value)}{match[0][1:]}"
         handed.append(plain_text(value))
-        return given_sql(len(handed) - 1, cast)
+        return provided_text_sql(len(handed) - 1, cast)
 
     filled = _MARK.sub(fill, sql)
     assert next(values, fill) is fill

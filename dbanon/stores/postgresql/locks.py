@@ -15,7 +15,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.sessions.base import Holder, job_running
+from dbanon.sessions.base import LockHolder, job_running
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_patience
 
@@ -119,7 +119,7 @@ def _busy_error(
         schema_and_name: tuple[str | None, str | None] = relation.schema, relation.name
     else:
         schema_and_name = relation, None
-    readers = [Holder(*row) for row in session.rows(_KEEPERS, schema_and_name)]
+    readers = [LockHolder(*row) for row in session.rows(_KEEPERS, schema_and_name)]
     holders = " It is held by " + "; ".join(map(str, readers)) + "." if readers else ""
     subject = f"The schema {relation}" if schema_and_name[1] is None else relation
     return DatabaseBusy(
@@ -162,7 +162,7 @@ def lock_output(session: SavepointSession, name: RelationName) -> None:
     holders = session.rows(_OUTPUT_HOLDERS, (name.quoted, name.schema))
     if holders:
         raise OutputBusy(
-            f"Another run writes {name} now: {Holder(*holders[0])}.",
+            f"Another run writes {name} now: {LockHolder(*holders[0])}.",
             hint="Wait until it is done, then try again.",
         )
 
@@ -308,4 +308,4 @@ def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunni
         return job_running(job)
     pid, role, since, _ = holders[0]
     ends = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and lets go of it."
-    return job_running(job, Holder(pid, role, since), ends)
+    return job_running(job, LockHolder(pid, role, since), ends)

@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
-from dbanon.ledger.postgresql_rules import judged_rules, tie_rules
+from dbanon.ledger.postgresql_rules import rules_with_state, tie_rules
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.rules_session import RuledSession
 
@@ -118,10 +118,10 @@ class PostgresqlRules(RuledSession):
         self.call("dbanon._declare", [arguments])
         return True
 
-    def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]]:
+    def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]]:
         if source is None:
-            return self.rows(_JUDGED.format(judged=judged_rules(), shown=_OF_ALL))
-        judged = judged_rules(self._table_condition(source))
+            return self.rows(_JUDGED.format(judged=rules_with_state(), shown=_OF_ALL))
+        judged = rules_with_state(self._table_condition(source))
         return self.rows(_JUDGED.format(judged=judged, shown="j.table_oid IS NOT NULL"))
 
     def rule_author(self, source: RelationName) -> dict[str, Any]:

@@ -34,10 +34,10 @@ from dbanon.sessions.base import (
     Locator,
     OnSql,
     Relation,
-    by_key,
     choose_key,
     is_integer_key,
     key_required,
+    locate_by_key,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, check_length, quote
@@ -256,7 +256,7 @@ class PostgresqlSession(
             if any(attribute.by_output for attribute in attributes):
                 compared = tuple(map(self.value_of_key, attributes))
             plain = is_integer_key(attributes)
-            return by_key(
+            return locate_by_key(
                 source, attributes, "bigint", as_it_is=plain, unchecked=stated, compared=compared
             )
         if relation.kind == "p" or relation.has_children:
@@ -327,8 +327,8 @@ class PostgresqlSession(
             raise self._missing_error(relation)
         return display_keys(self.look_up, existing.oid, columns)
 
-    def lone_keys(self, source: Relation) -> frozenset[str]:
-        rows = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))
+    def unique_columns(self, source: Relation) -> frozenset[str]:
+        rows = self.rows(catalog.UNIQUE_COLUMNS, (self._relations[source.name].oid,))
         return frozenset(name for (name,) in rows)
 
     def sample(self, relation: RelationName, share: float) -> str:

@@ -23,7 +23,7 @@ from dbanon.errors import (
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import CUT_SECONDS, END_SECONDS, MIN_SECONDS, ending
-from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
+from dbanon.stores.interrupts import interruptible_until_commit, shared_driver, transaction_open
 from dbanon.stores.postgresql.client import BACKEND_KEY, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
     Backend,
@@ -118,9 +118,7 @@ def _ask_outcome(connect: Connect, number: str, release_id: str | None) -> bool 
             spent = time.monotonic() - started
             # After a request to end, there is less time for queries.
             patience, most = (
-                (HURRY, END_SECONDS - CUT_SECONDS)
-                if run_ending.asked_to_end
-                else (PATIENCE, SECONDS)
+                (HURRY, END_SECONDS - CUT_SECONDS) if run_ending.is_ending else (PATIENCE, SECONDS)
             )
             try:
                 with closing(connect()) as connection, _watched(connection):
@@ -209,7 +207,7 @@ _BORROWED = "dbanon_borrowed"
 class PostgresqlStore:
     """A PostgreSQL database."""
 
-    lasting = True
+    is_persistent = True
 
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
         url = engine.url if isinstance(engine, Engine) else engine
@@ -235,7 +233,7 @@ class PostgresqlStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """Open one REPEATABLE READ transaction, which only reads if ``write`` is False."""
         _require_idle(shared_driver(self._engine))
-        with held_once_committed() as hold, self._connected("REPEATABLE READ") as connection:
+        with interruptible_until_commit() as hold, self._connected("REPEATABLE READ") as connection:
             # The caller's engine may share a single connection.
             open_second_session = self._second_session if self._own else None
             session = PsycopgSession(connection, self._on_sql, open_second_session)

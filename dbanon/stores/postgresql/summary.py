@@ -22,7 +22,7 @@ from dbanon.sessions.names import RelationName, check_length, parse_relation, qu
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import rights
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
 # Columns and PostgreSQL types.
@@ -106,7 +106,9 @@ class SummarizedTarget(SqlTarget):
     session: PostgresqlSession
     summary: PlannedSummary
 
-    def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
+    def publish(
+        self, written: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
+    ) -> str:
         """Publish the table with its summary; raises as ``ports.Target``."""
         created_at = super().publish(written, report, counts, elapsed)
         histogram = counts.rows.histogram

@@ -21,7 +21,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, cannot_travel, require_years, stays_here
+from dbanon.sessions.base import OnSql, cannot_travel, local_type_error, require_years
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.file_session import FileSession
 
@@ -270,7 +270,7 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
 
 def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.OTHER:
-        raise stays_here(attribute)
+        raise local_type_error(attribute)
     if attribute.kind is Kind.DECIMAL:
         return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
     return {

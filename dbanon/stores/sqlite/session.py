@@ -48,11 +48,11 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     address_hidden,
-    by_key,
     choose_key,
     is_integer_key,
     key_required,
     labelled_rows,
+    locate_by_key,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -181,7 +181,9 @@ class SqliteSession(SqliteStagingSession):
             holds_integers = is_integer_key(attributes) and self._holds_integers(
                 source, attributes[0]
             )
-            return by_key(source, attributes, "INTEGER", as_it_is=holds_integers, unchecked=True)
+            return locate_by_key(
+                source, attributes, "INTEGER", as_it_is=holds_integers, unchecked=True
+            )
         names = {row[1].lower() for row in columns}
         free = [name for name in _ROWIDS if name not in names]
         if source.kind == "table" and free:
@@ -194,7 +196,7 @@ class SqliteSession(SqliteStagingSession):
         query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
         return not self.rows(f"{query} LIMIT 1")
 
-    def lone_keys(self, source: Relation) -> frozenset[str]:
+    def unique_columns(self, source: Relation) -> frozenset[str]:
         primary = [row[1] for row in self._columns(source.name) if row[5]]
         unique = self.rows(
             "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"

@@ -17,7 +17,7 @@ from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import evaluation_of
 from dbanon.release.report import Evaluated, Report
-from dbanon.run.inspect_release import Look, look
+from dbanon.run.inspect_release import ReleaseInspection, look
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation, quote
 
@@ -38,7 +38,7 @@ class Release:
     """A release, its inspection, and a sweep for comparison."""
 
     report: Report
-    look: Look
+    look: ReleaseInspection
     tradeoff: Mapping[str, Any] | None = None
 
 

@@ -12,13 +12,13 @@ from dbanon.advice.persons import (
     BY_NAME,
     BY_VALUES,
     SEX,
-    WithinPerson,
+    ConstancyWithinPerson,
+    candidate_identifiers,
     coarsest,
     constancy_within,
     constant_within,
     looks_like_person,
     many_values,
-    suspects,
 )
 from dbanon.advice.profile import ColumnProfile
 from dbanon.data.schema import Attribute, Kind
@@ -188,15 +188,20 @@ def test_what_is_worth_looking_at() -> None:
         weight="float",
     )
     # Names alone; with a birth date numbers, too; with a sex, whatever has many values.
-    assert suspects(columns) == ("patient_id",)
+    assert candidate_identifiers(columns) == ("patient_id",)
     birth = [*columns, *table(born="date")]
-    assert suspects(birth) == ("patient_id", "ward_no", "code")
-    assert suspects([*birth, *table(sex="category")]) == ("patient_id", "ward_no", "code", "zip")
+    assert candidate_identifiers(birth) == ("patient_id", "ward_no", "code")
+    assert candidate_identifiers([*birth, *table(sex="category")]) == (
+        "patient_id",
+        "ward_no",
+        "code",
+        "zip",
+    )
     # Number types of frames and other databases; ordered texts do not count.
-    assert suspects([Attribute("mrn", Kind.FLOAT)]) == ("mrn",)
-    assert suspects([Attribute("mrn", Kind.DECIMAL, scale=2)]) == ()
-    assert suspects([Attribute("mrn", Kind.OTHER, sql_type="uuid")]) == ("mrn",)
-    assert suspects([Attribute("mrn", Kind.CATEGORY, order=("a", "b"))]) == ()
+    assert candidate_identifiers([Attribute("mrn", Kind.FLOAT)]) == ("mrn",)
+    assert candidate_identifiers([Attribute("mrn", Kind.DECIMAL, scale=2)]) == ()
+    assert candidate_identifiers([Attribute("mrn", Kind.OTHER, sql_type="uuid")]) == ("mrn",)
+    assert candidate_identifiers([Attribute("mrn", Kind.CATEGORY, order=("a", "b"))]) == ()
 
 
 def column(name: str, present: int, distinct: int, **more: object) -> ColumnProfile:
@@ -226,8 +231,8 @@ def test_as_many_values_as_persons() -> None:
 
 def within_person(
     name: str, constant: int, by_chance: float = 10.0, values: int = 100
-) -> WithinPerson:
-    return WithinPerson(name, values, constant, by_chance)
+) -> ConstancyWithinPerson:
+    return ConstancyWithinPerson(name, values, constant, by_chance)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +259,7 @@ def within_person(
     ],
 )
 def test_what_is_taken_for_a_number_of_persons(
-    name: str, seen: list[WithinPerson], why: str
+    name: str, seen: list[ConstancyWithinPerson], why: str
 ) -> None:
     assert looks_like_person(name, seen) == why
 
@@ -262,8 +267,8 @@ def test_what_is_taken_for_a_number_of_persons(
 def test_what_is_constant_is_counted() -> None:
     counts = [(3, 1, 3, 2), (2, 1, 1, 1), (2, 2, 2, 1)]
     birth, sex = constancy_within(counts, {"born": BIRTH, "sex": SEX}, {"born": 0.0, "sex": 0.5})
-    assert birth == WithinPerson(BIRTH, 3, 2, 0.0)
-    assert sex == WithinPerson(SEX, 2, 1, 0.5**2 + 0.5)
+    assert birth == ConstancyWithinPerson(BIRTH, 3, 2, 0.0)
+    assert sex == ConstancyWithinPerson(SEX, 2, 1, 0.5**2 + 0.5)
 
 
 def test_of_persons_and_their_cases_it_is_the_persons() -> None:

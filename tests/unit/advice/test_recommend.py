@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import Point, bend_point, next_refinement, recommend, with_frontier
+from dbanon.advice.recommend import Point, knee_point, next_refinement, recommend, with_frontier
 
 # SSE and linkage risk of MDAV for k = 3 to 10, as docs/evaluation.md's figures were made.
 MDAV = {
@@ -43,12 +43,12 @@ def curve(name: str) -> list[Point]:
 def test_where_three_tables_bend(name: str, k: int) -> None:
     recommendation = recommend(curve(name))
     assert recommendation is not None
-    assert recommendation.point.k == bend_point(curve(name)).k == k
+    assert recommendation.point.k == knee_point(curve(name)).k == k
     assert recommendation.bends == {"mdav": k}
     assert f"k = 3..10, the best trade-off, is at k = {k}" in recommendation.rule
     # k beyond the range changes nothing: only bends over the same range compare.
     more = [*curve(name), point(15, 0.5, 0.04), point(20, 0.6, 0.03)]
-    assert bend_point(more).k == k
+    assert knee_point(more).k == k
 
 
 def test_the_refined_point_of_no_more_risk_is_taken() -> None:
@@ -183,7 +183,7 @@ def test_what_is_recommended_is_within_the_limits_and_nothing_better_is(
     elif max_loss is not None:
         assert recommendation.point.risk == min(p.risk for p in admissible)
     else:
-        start = bend_point([p for p in points if p.curve == points[0].curve])
+        start = knee_point([p for p in points if p.curve == points[0].curve])
         assert recommendation.point.risk <= start.risk
         assert recommendation.point.loss == min(
             [start.loss, *(p.loss for p in points if p.risk <= start.risk)]

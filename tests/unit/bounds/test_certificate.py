@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dbanon
 from dbanon.bounds import certificate as bounds
-from dbanon.bounds.tolls import Tolls
+from dbanon.bounds.tolls import SubsetRowDuals
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from tests.reference.bounds import (
@@ -254,7 +254,7 @@ def test_tolls_are_paid_once_by_a_class_of_two_or_three_of_a_triple() -> None:
     rng = np.random.default_rng(3)
     triples = sorted({tuple(sorted(rng.choice(9, 3, replace=False))) for _ in range(20)})
     each = rng.uniform(0, 1, len(triples))
-    tolls = Tolls(np.array(triples, np.int32), each)
+    tolls = SubsetRowDuals(np.array(triples, np.int32), each)
     by_triple = dict(zip(triples, each, strict=True))
     for size in (3, 4, 5):
         classes = np.array([rng.permutation(9)[:size] for _ in range(60)], np.int32)

@@ -202,7 +202,7 @@ def test_what_it_does_not_have() -> None:
     with pytest.raises(TypeError, match=r"dataclasses\.dataclass"):
 
         @frozen.dataclass(frozen=True)
-        class Counted:
+        class RecountResult:
             """A field without an argument."""
 
             a: int = field(init=False, default=1)

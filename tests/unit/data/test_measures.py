@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures, ValueFrequencies
-from dbanon.data.microdata import Coded, Microdata
+from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import STANDARDIZATIONS, Scale, Standardization, whitening
 from dbanon.data.schema import Attribute, Kind
@@ -227,7 +227,7 @@ def many() -> Microdata:
 
 def test_measures_are_small_frozen_and_travel(many: Microdata) -> None:
     codes = np.arange(many.n_records, dtype=np.int32) % 7 - 1
-    many = replace(many, sensitive={"ill": Coded(codes, tuple("abcdef"))})
+    many = replace(many, sensitive={"ill": CodedColumn(codes, tuple("abcdef"))})
     measures = Measures.of(many, covariance=True)
     assert measures.sensitive["ill"].counts.tolist() == np.bincount(codes % 7).tolist()
     packed = pickle.dumps(measures)

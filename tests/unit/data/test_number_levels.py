@@ -91,8 +91,8 @@ def test_values_that_other_cells_keep_together_stay_together():
     levels, other = levels_of("integer", 0, 73), levels_of("integer", 0, 730)
     # Cells of 20 by the other: 15 and 17 in one, 21 and 39 in the next.
     values = np.array([15.0, 17.0, 21.0, 39.0])
-    level = levels.level_holding(other, 0, values)
+    level = levels.level_covering(other, 0, values)
     cells = levels.cells_of(values, level)
     assert cells[0] == cells[1]
     assert cells[2] == cells[3]
-    assert levels.level_holding(levels, 1, values) == 1
+    assert levels.level_covering(levels, 1, values) == 1

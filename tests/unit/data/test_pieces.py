@@ -96,7 +96,7 @@ def test_parts_are_put_together_by_all_cores_as_by_one(each) -> None:
 
 def test_labels_that_are_owned_are_checked_as_others_are() -> None:
     with pytest.raises(ValueError, match="no gaps"):
-        Partition.owning(np.array([0, 2], np.int32))
+        Partition.without_copy(np.array([0, 2], np.int32))
     with pytest.raises(ValueError, match="-1 or more"):
-        Partition.owning(np.array([0, -2], np.int32))
-    assert not Partition.owning(np.array([0, 1], np.int32)).labels.flags.writeable
+        Partition.without_copy(np.array([0, -2], np.int32))
+    assert not Partition.without_copy(np.array([0, 1], np.int32)).labels.flags.writeable

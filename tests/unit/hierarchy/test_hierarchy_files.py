@@ -60,7 +60,7 @@ def test_a_line_that_shares_labels_is_no_header(text: str, line: int) -> None:
 def test_a_value_may_be_a_label_above_others() -> None:
     tree = Hierarchy.from_levels(ICD)
     assert sorted(tree.positions) == ["E10", "E10.1", "E11", "E11.9", "J45"]
-    assert tree.balanced is False
+    assert tree.is_balanced is False
     assert tree.leaf_depths.tolist() == [3, 3, 3, 3, 2]
     at = np.array([tree.positions["E11"], tree.positions["E11.9"], tree.positions["J45"]])
     # Readers cannot distinguish the value E11 from the label E11, so both count as one.

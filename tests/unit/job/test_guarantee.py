@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Questions, Recount
-from dbanon.data.microdata import Coded
+from dbanon.data.counts import ClassValueCounts, CountRequests, Counts, EntityCount, Recount
+from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.job.guarantee import Guarantee, PersonGuarantee
 from dbanon.job.guarantee_names import PerAttribute, recorded
 from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
-from dbanon.job.verdict import Expected
+from dbanon.job.verdict import ExpectedRelease
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -23,7 +23,7 @@ POLICY = Policy(k=3)
 EACH = Policy(k=3, method="individual_ranking", guarantee="per_attribute")
 # Two classes of 3 and one of 4.
 ROWS = Recount(10, {3: 2, 4: 1})
-NEEDED = Expected(10, 0, {})
+NEEDED = ExpectedRelease(10, 0, {})
 
 
 def counted(rows: Recount = ROWS, **more: Any) -> Counts:
@@ -38,12 +38,12 @@ def test_a_policy_says_which_guarantee_it_is() -> None:
 
 def test_questions() -> None:
     rows = POLICY.guaranteed(["site"]).questions(["age", "height"], ("ill",), frozenset({"ill"}))
-    assert rows == Questions(
+    assert rows == CountRequests(
         ("age", "height", "site"), sensitive=("ill",), leaves=frozenset({"ill"})
     )
     assert rows.classes == (("age", "height", "site"),)
     persons = POLICY.guaranteed(entity="who").questions(["age"])
-    assert persons == Questions(("age",), persons=("who",))
+    assert persons == CountRequests(("age",), persons=("who",))
     each = EACH.guaranteed(["site"]).questions(["age", "height"])
     assert each.columns == ("age", "height", "site")
     assert each.classes == (("age", "site"), ("height", "site"))
@@ -110,9 +110,9 @@ def test_rows_that_do_not_hold(rows: Recount, error: type[Exception], text: str)
 def test_nulls_are_counted_where_they_are_released_and_no_stratum_has_its_own() -> None:
     holes = Recount(10, {5: 2}, 5)
     category = Policy(k=3, nulls="category")
-    assert category.guaranteed().check(counted(holes), Expected(10, 5, {})).k == 5
+    assert category.guaranteed().check(counted(holes), ExpectedRelease(10, 5, {})).k == 5
     with pytest.raises(RecountFailed, match="5 rows with a NULL written, 4 expected"):
-        category.guaranteed().check(counted(holes), Expected(10, 4, {}))
+        category.guaranteed().check(counted(holes), ExpectedRelease(10, 4, {}))
     assert POLICY.guaranteed(["site"]).check(counted(holes), NEEDED).k == 5
 
 
@@ -144,16 +144,16 @@ def test_each_attribute() -> None:
     )
     [caution] = verdict.cautions
     assert (caution.title, caution.why[-18:]) == ("ROWS ARE NOT k-ANONYMOUS", "shared by 1 row(s)")
-    assert "NOT k-ANONYMOUS" in EACH.guaranteed().told_of(rows)
+    assert "NOT k-ANONYMOUS" in EACH.guaranteed().summarize_recount(rows)
 
 
 def test_models_are_part_of_the_verdict() -> None:
     guarantee = Policy(k=3, models=(Model("distinct_l", "ill", 2),)).guaranteed()
-    needed = Expected(6, 0, {"ill": Attribute("ill", Kind.CATEGORY)})
+    needed = ExpectedRelease(6, 0, {"ill": Attribute("ill", Kind.CATEGORY)})
     rows = Recount(6, {3: 2})
 
     def check(values: list[int]) -> Any:
-        column = Coded(np.array(values, np.int32), ("a", "b"))
+        column = CodedColumn(np.array(values, np.int32), ("a", "b"))
         cells = ClassValueCounts(np.repeat(np.arange(2), 3), column, np.ones(6, np.int64))
         return guarantee.check(counted(rows, cells={"ill": cells}), needed)
 

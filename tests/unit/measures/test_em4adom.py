@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.advice.recommend import bend
+from dbanon.advice.recommend import knee_index
 from dbanon.data.chunks import encode
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
@@ -90,7 +90,7 @@ def curve(measured, table, name):
 def test_bends(measured, table, k):
     """The source reads 5 to 6, 5 to 6 and 6 to 7 off its pictures."""
     risks, losses = (curve(measured, table, name) for name in ("disclosure_risk", "overall_loss"))
-    assert 3 + bend(risks, losses) == k
+    assert 3 + knee_index(risks, losses) == k
 
 
 @pytest.mark.parametrize("table", ["tarragona", "census", "eia"])

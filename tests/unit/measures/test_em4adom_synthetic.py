@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.advice.recommend import bend
+from dbanon.advice.recommend import knee_index
 from dbanon.data.chunks import encode
 from dbanon.data.partition import Partition
 from dbanon.measures.catalogue import evaluate
@@ -130,7 +130,7 @@ def test_the_bend_is_the_point_farthest_from_the_chord(seed):
     # Below the chord is the side of the origin.
     depths = [area(*point) * np.sign(area(0, 0)) for point in zip(x, y, strict=True)]
     assert max(depths) > 0.1
-    assert bend(risks, losses) == int(np.argmax(depths))
+    assert knee_index(risks, losses) == int(np.argmax(depths))
 
 
 @pytest.fixture(scope="module")

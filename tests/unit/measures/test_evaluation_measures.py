@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.measures.catalogue import MEASURES, evaluate
-from dbanon.measures.figure import EvaluationTask, no_tick
+from dbanon.measures.figure import EvaluationTask, ignore_progress
 from dbanon.measures.risk import links
 from tests.evaluation_cases import KINDS, cases, make, pairs
 from tests.reference import evaluation as reference
@@ -93,7 +93,7 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
         if not len(questions) or not len(points):
             continue
         answer = links.nearest_by_sum(
-            case_pairs, questions, points, no_tick, released=released, second=True
+            case_pairs, questions, points, ignore_progress, released=released, second=True
         )
         for position, question in enumerate(questions):
             each = np.full(len(points), question)

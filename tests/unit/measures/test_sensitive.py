@@ -23,13 +23,13 @@ HAND = np.array([[3, 1, 0, 0], [1, 1, 1, 1]])
 def each(kind, counts, table_counts=None, persons=None, *, l=2, distance="equal"):  # noqa: E741
     """The level of each class, as the package measures it."""
     return {
-        "distinct_l": lambda: sensitive.each_distinct(counts),
-        "entropy_l": lambda: sensitive.each_entropy(counts),
-        "recursive_cl": lambda: sensitive.each_recursive(counts, l),
-        "alpha_k": lambda: sensitive.each_largest_share(counts),
-        "t_closeness": lambda: sensitive.each_t(counts, distance, table_counts, persons),
-        "beta_likeness": lambda: sensitive.each_beta(counts, table_counts, persons),
-        "delta_disclosure": lambda: sensitive.each_delta(counts, table_counts, persons),
+        "distinct_l": lambda: sensitive.class_distinct_counts(counts),
+        "entropy_l": lambda: sensitive.class_entropies(counts),
+        "recursive_cl": lambda: sensitive.class_recursive_ratios(counts, l),
+        "alpha_k": lambda: sensitive.class_largest_shares(counts),
+        "t_closeness": lambda: sensitive.class_distances(counts, distance, table_counts, persons),
+        "beta_likeness": lambda: sensitive.class_gains(counts, table_counts, persons),
+        "delta_disclosure": lambda: sensitive.class_log_ratios(counts, table_counts, persons),
     }[kind]()
 
 

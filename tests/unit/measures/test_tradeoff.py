@@ -5,25 +5,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.advice.recommend import bend, frontier
+from dbanon.advice.recommend import frontier, knee_index
 
 some = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
 
 
 def test_bend_is_the_point_farthest_below_the_chord():
     risks, losses = [1.0, 0.5, 0.2, 0.1, 0.0], [0.0, 0.1, 0.2, 0.6, 1.0]
-    assert bend(risks, losses) == 2
-    assert bend(risks[::-1], losses[::-1]) == 2
+    assert knee_index(risks, losses) == 2
+    assert knee_index(risks[::-1], losses[::-1]) == 2
     # Units do not matter, nor does where an axis begins.
-    assert bend([100 * r + 7 for r in risks], [0.01 * x for x in losses]) == 2
+    assert knee_index([100 * r + 7 for r in risks], [0.01 * x for x in losses]) == 2
 
 
 def test_bend_of_little():
-    assert bend([0.5], [0.5]) == 0
-    assert bend([1.0, 0.0], [0.0, 1.0]) == 0
-    assert bend([0.5, 0.5, 0.5], [0.1, 0.2, 0.3]) == 0
+    assert knee_index([0.5], [0.5]) == 0
+    assert knee_index([1.0, 0.0], [0.0, 1.0]) == 0
+    assert knee_index([0.5, 0.5, 0.5], [0.1, 0.2, 0.3]) == 0
     # A straight line has no bend: the first.
-    assert bend(np.linspace(1, 0, 8), np.linspace(0, 1, 8)) == 0
+    assert knee_index(np.linspace(1, 0, 8), np.linspace(0, 1, 8)) == 0
 
 
 @pytest.mark.parametrize("points", [[(0.3, 0.1)], [(0.1, 0.3), (0.3, 0.1), (0.2, 0.2)]])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon.data.measures import Measures
-from dbanon.data.partition import Found, Partition
+from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.policy import Policy
@@ -93,7 +93,7 @@ def test_joining_goes_on_until_no_class_fails() -> None:
     """
     rounds = []
 
-    def join(*args: Any, **more: Any) -> Found:
+    def join(*args: Any, **more: Any) -> ClusteringResult:
         joined = joined_for(*args, **more)
         rounds.append(joined is not args[1])
         return joined
@@ -149,7 +149,7 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
     microdata = microdata_from_frame(frame, ["age", "sex"])
     _, codes = np.unique(frame.ill.to_numpy(str), return_inverse=True)
     codes = {"ill": codes.astype(np.int32)}
-    result = Found(Partition(labels))
+    result = ClusteringResult(Partition(labels))
     measures = Measures.of(microdata)
     places = "dbanon.partitioning.partition_for.released_places"
     with mock.patch(places, return_value=(codes, None)):
@@ -196,7 +196,7 @@ def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
         for ill in ills
     ]
     frame = pd.DataFrame(rows, columns=["who", "age", "ill", "class"])
-    result = Found(Partition(frame.pop("class")))
+    result = ClusteringResult(Partition(frame.pop("class")))
 
     def released(step: int) -> dbanon.Report:
         with mock.patch.object(run, "partition_for", return_value=result):

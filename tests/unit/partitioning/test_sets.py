@@ -203,7 +203,7 @@ def test_what_is_no_set_is_refused(sets: list[Any], more: dict[str, Any]) -> Non
 
 
 def test_counts_beyond_memory_are_refused() -> None:
-    from dbanon.data.partition import Found, Partition
+    from dbanon.data.partition import ClusteringResult, Partition
     from dbanon.job.job import Job
     from dbanon.job.policy import Policy
     from dbanon.partitioning.sets import with_sets
@@ -217,7 +217,7 @@ def test_counts_beyond_memory_are_refused() -> None:
     source = FrameSource(frame)
     planned = plan(job, source)
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
-    result = Found(Partition(np.arange(200) // 4))
+    result = ClusteringResult(Partition(np.arange(200) // 4))
     with pytest.raises(MemoryLimit):
         with_sets(microdata, result, policy, memory_limit=100)
 

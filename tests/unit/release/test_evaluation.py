@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dbanon.data.partition import AttributePartition, Found, Levels, Partition
+from dbanon.data.partition import AttributePartition, ClusteringResult, Levels, Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RowsNotAnonymous
@@ -51,7 +51,7 @@ def released(table, columns, **policy):
     else:
         classes = find_classes(microdata, complete_policy)
     levels = classes if isinstance(classes, Levels) else None
-    release = recode(microdata, Found(classes, levels), complete_policy, _no_totals)
+    release = recode(microdata, ClusteringResult(classes, levels), complete_policy, _no_totals)
     return microdata, release, trees
 
 
@@ -238,7 +238,9 @@ def test_numbers_with_a_hierarchy():
     )
     policy = Policy(k=4, method="gaa_cp", hierarchies={"age": tree})
     microdata = microdata_from_frame(table, ["age"])
-    release = recode(microdata, Found(find_classes(microdata, policy)), policy, _no_totals)
+    release = recode(
+        microdata, ClusteringResult(find_classes(microdata, policy)), policy, _no_totals
+    )
     pairs = pairs_of(microdata, release.partition, release.columns, {"age": tree})
     assert isinstance(pairs.columns[0], Nodes)
     evaluation = evaluation_of(pairs)

@@ -22,7 +22,7 @@ from dbanon.release.attribute_disclosure import (
     sample_size,
     telling,
 )
-from dbanon.release.report import TellingColumn
+from dbanon.release.report import DisclosiveColumn
 
 RNG = np.random.default_rng(11)
 
@@ -39,7 +39,7 @@ def tells(
     age: NDArray[np.int64],
     k: int,
     labels: NDArray[np.int64] | None = None,
-) -> list[TellingColumn]:
+) -> list[DisclosiveColumn]:
     data = microdata(age.astype(float))
     # Classes of neighbours in the array: ages of a class differ.
     partition = Partition(np.arange(len(age)) // k if labels is None else labels)
@@ -122,7 +122,7 @@ def test_a_sample_is_believed_within_its_bound() -> None:
     assert sample_size(50_000) == 0
     for n in (60_000, 1_000_000):
         size = sample_size(n)
-        assert all_different("kept", n, size, size, size) == TellingColumn("kept", None, 0.9)
+        assert all_different("kept", n, size, size, size) == DisclosiveColumn("kept", None, 0.9)
         assert all_different("kept", n, size, size, size - 1) is None
         assert all_different("kept", n, size, size - 1, size - 1) is None
         assert all_different("kept", n, size // 2, size // 2, size // 2) is None

@@ -45,6 +45,6 @@ def test_columns_of_one_name_are_not_looked_at() -> None:
     frame = pd.DataFrame({"patient_id": rows // 3, "age": rows % 50})
     # A frame has one relation, and does not look at it.
     relation: Any = None
-    assert list(FrameSource(frame).numbers_of_persons(relation)) == ["patient_id"]
+    assert list(FrameSource(frame).find_identifier_columns(relation)) == ["patient_id"]
     twice = pd.concat([frame, frame[["patient_id"]]], axis=1)
-    assert FrameSource(twice).numbers_of_persons(relation) == {}
+    assert FrameSource(twice).find_identifier_columns(relation) == {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dbanon.errors import InvalidName
 from dbanon.sessions.names import array_text, literal
-from dbanon.stores.postgresql.given import bind_parameters, given, hand_over
+from dbanon.stores.postgresql.given import bind_parameters, given, provide_texts
 from dbanon.stores.postgresql.summary import binned_count
 
 
@@ -39,11 +39,11 @@ def test_texts_with_a_cast_are_handed_over_beside_the_statement() -> None:
 
 def test_a_value_is_there_for_its_statement_only() -> None:
     assert given(0) is None
-    with hand_over(["a", None]):
-        with hand_over(["b"]):
+    with provide_texts(["a", None]):
+        with provide_texts(["b"]):
             assert [given(i) for i in (0, 1, -1)] == ["b", None, None]
         assert [given(i) for i in (0, 1, 2)] == ["a", None, None]
-    with pytest.raises(ZeroDivisionError), hand_over(["a"]):
+    with pytest.raises(ZeroDivisionError), provide_texts(["a"]):
         raise ZeroDivisionError
     assert given(0) is None
 
