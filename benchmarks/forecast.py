@@ -166,7 +166,7 @@ def _cases(sizes: Sequence[int]) -> Iterator[Case]:
         method.name
         for method in METHODS.values()
         if not method.takes_categories
-        and method.gives is Partition
+        and method.result_type is Partition
         and method.max_attributes is None
     ]
     of_points = dict.fromkeys(["mdav", "mdav+pass", "mdav+fast", "mdav+thorough", *numeric])

@@ -24,7 +24,7 @@ def run(quick: bool = False) -> str:
     rows = []
     for method in dbanon.METHODS.values():
         takes_width = method.max_attributes is None or method.max_attributes >= P
-        if method.takes_categories or method.gives is not Partition or not takes_width:
+        if method.takes_categories or method.result_type is not Partition or not takes_width:
             continue
         row: list[object] = [method.name]
         seconds, previous_n = 0.0, 1_000

@@ -71,7 +71,7 @@ def measure_all(methods: Any, quick: bool) -> str:
 def _methods(attributes: int) -> Iterator[tuple[str, dict[str, Any]]]:
     for method in dbanon.METHODS.values():
         takes_width = method.max_attributes is None or method.max_attributes >= attributes
-        if takes_width and method.gives is Partition and not method.takes_categories:
+        if takes_width and method.result_type is Partition and not method.takes_categories:
             yield method.name, {"method": method.name}
     for name in REFINED:
         yield f"{name}, refine=fast", {"method": name, "refine": "fast"}

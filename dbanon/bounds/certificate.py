@@ -233,15 +233,15 @@ def certificate(
             candidate, subset_duals, complete = classes.class_prices(
                 points, k, start, prices, ends, tick
             )
-            if math.fsum(candidate) - math.fsum(subset_duals.tolls) > math.fsum(prices):
-                prices, tolls, method = candidate, subset_duals.charged(), "classes"
+            if math.fsum(candidate) - math.fsum(subset_duals.duals) > math.fsum(prices):
+                prices, tolls, method = candidate, subset_duals.positive(), "classes"
     elif simple.any() and len(points) > k:
         candidate, complete = fitted_prices(points, k, prices, ends, tick)
         if math.fsum(candidate) > math.fsum(prices):
             prices, method = candidate, "fitting"
     total = _total(points)
     shares = [_shares(vector, total) for vector in (prices, simple)]
-    toll_shares = round_up(tolls.tolls / total, 1) if len(tolls.tolls) else tolls.tolls
+    toll_shares = round_up(tolls.duals / total, 1) if len(tolls.duals) else tolls.duals
     return Certificate(
         k=k,
         share=_sum(np.concatenate([shares[0], -toll_shares])),

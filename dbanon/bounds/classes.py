@@ -220,7 +220,7 @@ class _Search:
             threshold,
             _CLASSES_PER_SEED,
             self._effort,
-            *tolls.charged().pairs(),
+            *tolls.positive().pairs(),
         )
         while not kernel.step():
             self._tick(kernel.progress)
@@ -233,9 +233,9 @@ class _Search:
         )
         certified = prices + np.minimum(kernel.least(), least_around_triples)
         new = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(triple_classes)
-        bound = math.fsum(certified) - math.fsum(tolls.tolls)
+        bound = math.fsum(certified) - math.fsum(tolls.duals)
         if bound > self.bound:
-            self._prices, self._tolls, self.bound = certified, tolls.tolls, bound
+            self._prices, self._tolls, self.bound = certified, tolls.duals, bound
         elif not new:
             # The bounds of seeds whose search was cut short are too pessimistic.
             if self._effort >= _MOST_EFFORT:

@@ -51,32 +51,32 @@ class SubsetRowDuals:
     """
 
     triples: Triples
-    tolls: Floats
+    duals: Floats
 
-    def charged(self) -> SubsetRowDuals:
+    def positive(self) -> SubsetRowDuals:
         """The positive tolls."""
-        positive = self.tolls > 0
-        return SubsetRowDuals(self.triples[positive], self.tolls[positive])
+        positive = self.duals > 0
+        return SubsetRowDuals(self.triples[positive], self.duals[positive])
 
     def pairs(self) -> tuple[Triples, Floats]:
         """The pairs of the triples, int32 (3 c, 2), and the toll of each, float64 (3 c,)."""
         pairs = np.concatenate(
             [self.triples[:, positions] for positions in ([0, 1], [0, 2], [1, 2])]
         )
-        return np.ascontiguousarray(pairs), np.tile(self.tolls, 3)
+        return np.ascontiguousarray(pairs), np.tile(self.duals, 3)
 
-    def paid(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
+    def payments(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
         """The tolls that classes, int (m, s) of n records, pay, float64 (m,).
 
         Each pair of a triple is charged; a complete triple holds three pairs but pays once, so two
         are refunded.
         """
         paid = np.zeros(len(classes))
-        if not len(self.tolls) or not len(classes):
+        if not len(self.duals) or not len(classes):
             return paid
         ordered = np.sort(classes, axis=1).astype(np.int64)
         pairs, tolls = self.pairs()
-        for group, amounts, width in ((pairs, tolls, 2), (self.triples, -2 * self.tolls, 3)):
+        for group, amounts, width in ((pairs, tolls, 2), (self.triples, -2 * self.duals, 3)):
             codes, code_index = np.unique(_codes(group.astype(np.int64), n), return_inverse=True)
             sums = np.bincount(code_index, amounts)
             for positions in combinations(range(classes.shape[1]), width):
@@ -160,12 +160,12 @@ class TripleSearch:
         error : bound of the rounding error of a reduced cost; it is subtracted.
         """
         n = len(prices)
-        charged = tolls.charged()
+        charged = tolls.positive()
         least, cheap = np.zeros(n), []
         for classes in self._candidates(prices, charged, error):
             members = self._points[classes]
             costs = np.square(members - members.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
-            costs += charged.paid(classes, n) - prices[classes].sum(axis=1) - error
+            costs += charged.payments(classes, n) - prices[classes].sum(axis=1) - error
             below = costs < 0
             index = np.arange(int(below.sum()))
             seeds = classes[below][index, np.argmax(prices[classes[below]], axis=1)]
@@ -179,7 +179,7 @@ class TripleSearch:
         fours, fives = [np.zeros((0, 4), np.int64)], [np.zeros((0, 5), np.int64)]
         triples = tolls.triples.astype(np.int64)
         # A class around a triple pays at least the toll of the triple.
-        base_costs = tolls.paid(tolls.triples, n) - prices[triples].sum(axis=1) - error
+        base_costs = tolls.payments(tolls.triples, n) - prices[triples].sum(axis=1) - error
         for triple, base in zip(triples, base_costs, strict=True):
             inside, distances = self._distances(tuple(map(int, triple)))
             four = base + inside / 4 + distances / 4 - prices

@@ -92,8 +92,8 @@ def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int
         return
     session, cell, chain = state.session, state.last_cell + 1, int(state.chain.chain_id)
     nobodys, positions = np.zeros(len(keys), np.int32), random_order(len(keys)).astype(np.int32)
-    session.load_labels(keys, nobodys, positions, relation.located.types)
-    rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+    session.load_labels(keys, nobodys, positions, relation.required_locator.types)
+    rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     session.run(
         f"INSERT INTO {state.name('chain_cell')} (chain_id, cell, state, since_release)"
         f" VALUES ({chain}, {cell}, 'refused', {int(state.sequence)})"
@@ -206,7 +206,9 @@ def rewrite(
         reads = list(dict.fromkeys(a.name for a in retained))
         of_cells = {"cell": f"c.class + {first}"} | values
         if not session.insert_cells(state.chain.table(session, "row"), of_cells, newcomers, reads):
-            rows = statements.released_rows(newcomers.from_clause, newcomers.located.expressions)
+            rows = statements.released_rows(
+                newcomers.from_clause, newcomers.required_locator.expressions
+            )
             # Positions are random numbers from the operating system.
             listed = [f"l.class + {first} AS cell", *(f"{sql} AS {n}" for n, sql in values.items())]
             inserts.append((f"SELECT {', '.join(listed)} FROM {rows}", "l.class, l.position"))

@@ -137,7 +137,7 @@ class CellState:
         person = f" ON p.person = s.{quote(self.chain.entity)}"
         if self.matched is not None:
             key_conditions = [
-                f"p.key{i} = {sql}" for i, sql in enumerate(relation.located.expressions)
+                f"p.key{i} = {sql}" for i, sql in enumerate(relation.required_locator.expressions)
             ]
             person = f" ON {' AND '.join(key_conditions)}"
         with self.session.sorting() if self.sequence == 1 else nullcontext():
@@ -275,13 +275,13 @@ class CellState:
         session, first = self.session, self.last_cell + 1
         matched = self.matched if self.sequence == 1 else None
         if matched is None or by or not session.bring_cells(relation, microdata, partition):
-            session.stage_labels(microdata, partition, relation.located.types)
+            session.stage_labels(microdata, partition, relation.required_locator.types)
         session.stage_classes(partition, columns)
         places, expressions = 0, []
         for column in columns:
             expressions.append(session.released_expression(places, column))
             places += len(column.parts)
-        rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+        rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
         classes = quote(statements.CLASSES)
         named = [statements.value_column(i) for i in range(len(columns) + len(by))]
         source = f"{classes} AS c"

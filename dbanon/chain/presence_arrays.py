@@ -61,7 +61,7 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
     ----------
     names : the columns to copy.
     """
-    locator = relation.located
+    locator = relation.required_locator
     key = _KEY
     while any(name.startswith(key) for name in names):
         key += "_"
@@ -96,7 +96,7 @@ def match_persons(
     ------
     NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
-    session, rules, locator = state.session, state.chain.rules, relation.located
+    session, rules, locator = state.session, state.chain.rules, relation.required_locator
     first = state.chain.definition is None
     if not session.brings_arrays or rules.mode == MEASURE or locator.mapped:
         return None
@@ -119,7 +119,7 @@ def match_persons(
         f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
-    tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.nobodys_tag}) AS tag"
+    tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.absent_tag}) AS tag"
     names = [statements.kept_column(i) for i in range(len(retained))]
     values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)]
     columns = [(f"s.key{i}", kind) for i, kind in enumerate(locator.types)] + [("s.tag", "bytea")]
@@ -225,7 +225,7 @@ def _stage(
     left_at: NDArray[np.int64],
 ) -> None:
     """Stage the selected persons, bool (n,), with cell and release they left at; 0 for none."""
-    session, locator = state.session, relation.located
+    session, locator = state.session, relation.required_locator
     keys = [(f"key{i}", kind, persons.keys[selected, i]) for i, kind in enumerate(locator.types)]
     session.load(
         MATCHED,

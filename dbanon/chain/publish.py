@@ -111,7 +111,7 @@ def _table_update(update: ChainUpdate, part: Part) -> ChainUpdate:
         planned=replace(plan_table(update.planned, part), release_id=str(uuid.uuid4())),
         columns=columns_of(part, update.columns),
         histories=replace(update.histories, rows=rows, beyond=beyond),
-        tells=update.more_tells.get(part.number, ()),
+        disclosive_columns=update.further_disclosive_columns.get(part.number, ()),
     )
 
 
@@ -167,7 +167,7 @@ def _publish_table(
             suppressed=suppressed,
             rows=counts.rows,
             verdict=update.guarantee.check(counts, expected),
-            disclosive_columns=update.tells,
+            disclosive_columns=update.disclosive_columns,
             few_persons=update.spellings,
             identifiers=kept_identifiers(update.planned),
             linking=_linking(update, reads, target, written, part),
@@ -199,4 +199,4 @@ def _linking(
     draft = written.draft
     stored = WrittenReleaseCounts(draft, SqlSource(reads), target, written)
     columns = RetainedColumns(update.planned, draft.originals, stored, draft.release.names)
-    return linking_columns(columns, update.tells)
+    return linking_columns(columns, update.disclosive_columns)

@@ -64,11 +64,11 @@ from dbanon.sessions.store import ClientStore, Store
 def refine(state: CellState, relation: Relation, microdata: Microdata, release: Release) -> None:
     """Refine the history of each person by the combination of this release."""
     session, member, partition = state.session, state.name("chain_member"), release.partition
-    session.stage_labels(microdata, partition, relation.located.types)
+    session.stage_labels(microdata, partition, relation.required_locator.types)
     combined = combinations(microdata, release)
     numbers = session.class_numbers(partition)
     session.load_rows([], [(numbers, combined, [()] * len(numbers))])
-    rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+    rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     now = (
         f"SELECT p.tag, p.cell, c.position AS combination FROM {rows}"
         f" JOIN {quote(statements.ROWS)} AS c ON c.class = l.class"

@@ -209,7 +209,7 @@ def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
     if staged.kind is Kind.DECIMAL:
         is_integer = attribute.kind is Kind.INTEGER
         return is_integer or (attribute.kind is Kind.DECIMAL and attribute.scale <= staged.scale)
-    return attribute.kind is staged.kind and attribute.zoned == staged.zoned
+    return attribute.kind is staged.kind and attribute.has_time_zone == staged.has_time_zone
 
 
 def _type_error(

@@ -61,7 +61,7 @@ class ChainUpdate:
     columns : of the release: name, state column, source column.
     parts : the tables of the chain.
     row_counts : row counts by table; None if each person has one row.
-    more_tells : like ``tells``, for the further tables, by number.
+    further_disclosive_columns : like ``disclosive_columns``, for the further tables, by number.
     linking : findings on columns that undo cells, by table number.
     spellings : the entity, if different spellings of one person count as several persons.
     """
@@ -74,11 +74,13 @@ class ChainUpdate:
     release: Release
     columns: tuple[tuple[str, str, str], ...]
     histories: Histories
-    tells: tuple[DisclosiveColumn, ...]
+    disclosive_columns: tuple[DisclosiveColumn, ...]
     presence: Presence
     parts: tuple[Part, ...] = ()
     row_counts: DisplayedRowCounts | None = None
-    more_tells: Mapping[int, tuple[DisclosiveColumn, ...]] = field(default_factory=dict)
+    further_disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]] = field(
+        default_factory=dict
+    )
     spellings: tuple[PersonSpellings, ...] = ()
     linking: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
 

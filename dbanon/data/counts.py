@@ -133,8 +133,8 @@ class CountRequests:
     Parameters
     ----------
     columns : the released columns whose combinations of values rows share.
-    each : one tuple of columns per quasi-identifier, whose combinations are classes, if they are
-        grouped separately. Empty if the combinations of ``columns`` are classes.
+    attribute_columns : one tuple of columns per quasi-identifier, whose combinations are classes,
+        if they are grouped separately. Empty if the combinations of ``columns`` are classes.
     persons : the entity column, if its values are to be counted per class.
     sensitive : columns whose values are counted per class.
     leaves : sensitive columns whose values are leaves of a hierarchy, so that no order is needed.
@@ -142,7 +142,7 @@ class CountRequests:
     """
 
     columns: tuple[str, ...]
-    each: tuple[tuple[str, ...], ...] = ()
+    attribute_columns: tuple[tuple[str, ...], ...] = ()
     persons: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     leaves: frozenset[str] = frozenset()
@@ -151,14 +151,16 @@ class CountRequests:
     @property
     def classes(self) -> tuple[tuple[str, ...], ...]:
         """The columns whose combinations are classes."""
-        return self.each or (self.columns,)
+        return self.attribute_columns or (self.columns,)
 
     def recounted(self, recount: Callable[[Sequence[str]], Recount]) -> Recount:
         """Recount the classes with a function that counts combinations of columns."""
         combinations = recount(self.columns)
-        if not self.each:
+        if not self.attribute_columns:
             return combinations
-        return Recount.of_attributes([recount(columns) for columns in self.each], combinations)
+        return Recount.of_attributes(
+            [recount(columns) for columns in self.attribute_columns], combinations
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,12 +82,12 @@ class Attribute:
     bits : width of an INTEGER (16, 32, 64) or FLOAT (32, 64).
     precision : for DECIMAL, the number of digits; 0 if the type sets no limit.
     scale : for DECIMAL, the digits after the point; for TIMESTAMP, the digits of a second.
-    zoned : True for a TIMESTAMP with time zone, which is an instant.
+    has_time_zone : True for a TIMESTAMP with time zone, which is an instant.
     nullable : False if the database guarantees that no value is NULL.
     order : the values from the lowest to the highest, if the type or the caller states them.
     enum_type : the enumerated type of released values, if text must not be cast to it.
     by_output : True to convert by the type's output function, since any role may define a cast.
-    of_another : a type of another role that the column's type is based on; empty if none.
+    foreign_type : a type of another role that the column's type is based on; empty if none.
     nominal : True for a number that is treated as a category with its text as value.
     normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
     """
@@ -99,12 +99,12 @@ class Attribute:
     bits: int = 64
     precision: int = 0
     scale: int = 0
-    zoned: bool = False
+    has_time_zone: bool = False
     nullable: bool = True
     order: tuple[str, ...] = ()
     enum_type: str = ""
     by_output: bool = False
-    of_another: str = ""
+    foreign_type: str = ""
     nominal: bool = False
     normalize: str = ""
 

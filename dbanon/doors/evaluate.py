@@ -325,7 +325,7 @@ class ReleasedValues:
             numbers = microdata_from_frame(series.to_frame(name), [name]).numbers[:, 0]
             kind = attribute.kind if attribute.kind not in _PLAIN else Kind.FLOAT
             return cls(
-                Attribute(name, kind, zoned=attribute.zoned),
+                Attribute(name, kind, has_time_zone=attribute.has_time_zone),
                 np.where(missing, 0.0, numbers),
                 missing,
             )

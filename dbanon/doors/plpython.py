@@ -194,7 +194,7 @@ def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
         store = PlpyStore(plpy, int(call["source"]))
         values = column_values(store, store.source_name, call["column_name"])
         proposed = hierarchy_builders.suggestion(values)
-        plpy.notice(f"dbanon: {proposed.why}")
+        plpy.notice(f"dbanon: {proposed.reason}")
         return {"levels": proposed.tree.to_levels()}
 
     return _run_guarded(plpy, sql_version, work, writes=False)

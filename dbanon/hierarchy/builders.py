@@ -205,7 +205,7 @@ class Suggestion:
     """A suggested tree, and the reason for it, which contains no value."""
 
     tree: Hierarchy
-    why: str
+    reason: str
 
 
 def suggest(values: Sequence[str]) -> Hierarchy:

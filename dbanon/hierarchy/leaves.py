@@ -89,7 +89,7 @@ def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute)
     labels = set(tree.labels)
     if labels.issuperset(texts):
         return list(texts)
-    if attribute.zoned:
+    if attribute.has_time_zone:
         # Hand-written trees may omit the time zone of their leaves, which is UTC.
         return [text if text in labels else text.removesuffix(UTC) for text in texts]
     if attribute.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
@@ -115,7 +115,7 @@ def number_text(value: float, attribute: Attribute) -> str:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:
         # Write the zone of an instant, since readers cannot know it otherwise.
-        zone = UTC if attribute.zoned else ""
+        zone = UTC if attribute.has_time_zone else ""
         return str(np.datetime64(int(value), "us")).replace("T", " ") + zone
     if attribute.kind is Kind.DECIMAL:
         return f"{value:.{attribute.scale}f}"

@@ -136,7 +136,7 @@ class Guarantee:
         ------
         InvalidParameter : it groups each attribute separately, so rows would not be k-anonymous.
         """
-        if not method.gives.of_rows:
+        if not method.result_type.of_rows:
             raise InvalidParameter(
                 f"Method {method.name} gives {method.sentence}: such a release would fail the"
                 " recount of its rows.",

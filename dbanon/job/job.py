@@ -314,7 +314,7 @@ class Job:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
         if self.declared != BY_RULES:
-            named = (*self.quasi_identifiers, *self.kept)
+            named = (*self.quasi_identifiers, *self.retained_columns)
             require_sets(self.policy.also_k, self.policy.models, named, self.entity)
             self.pseudonymized.require_key()
         self.pseudonymized.require_allowed(self.policy.strict)
@@ -325,7 +325,7 @@ class Job:
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
-        check_entity(self.entity, (*self.quasi_identifiers, *self.kept))
+        check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
         check_normalize(
             self.entity_normalize,
             self.entity,
@@ -359,7 +359,7 @@ class Job:
         """The guarantee under a policy that completes the job's own."""
         if self.chain is not None:
             return policy.chained(self.by, str(self.entity), self.chain.name)
-        return policy.guaranteed(self.by, self.entity, self.persons)
+        return policy.guarantee_for(self.by, self.entity, self.persons)
 
     @property
     def method(self) -> str:
@@ -367,7 +367,7 @@ class Job:
         return self.policy.method
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def retained_columns(self) -> tuple[str, ...]:
         """The columns that are released unchanged: strata, sensitive and other kept columns."""
         return (*self.by, *self.sensitive, *self.keep)
 
@@ -377,14 +377,14 @@ class Job:
         return self.pseudonymized.pseudonyms
 
     @property
-    def copied(self) -> tuple[str, ...]:
+    def copied_columns(self) -> tuple[str, ...]:
         """The columns released row by row, unchanged or as pseudonyms."""
-        return (*self.kept, *self.pseudonyms)
+        return (*self.retained_columns, *self.pseudonyms)
 
     @property
     def named(self) -> tuple[str, ...]:
         """The columns that a release reveals something about."""
-        return (*self.quasi_identifiers, *self.copied)
+        return (*self.quasi_identifiers, *self.copied_columns)
 
     @property
     def columns_in_sets(self) -> tuple[str, ...]:
@@ -408,11 +408,11 @@ class Job:
         """Copy of the job that also evaluates its release."""
         return replace(self, policy=replace(self.policy, evaluate=True))
 
-    def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Job:
+    def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Job:
         """Copy with files resolved by ``path``; ``text`` resolves other names."""
         exports = tuple(replace(export, path=path(export.path)) for export in self.exports)
-        chain = None if self.chain is None else self.chain.placed(path, text)
-        pseudonymized = self.pseudonymized.placed(path, text)
+        chain = None if self.chain is None else self.chain.with_paths(path, text)
+        pseudonymized = self.pseudonymized.with_paths(path, text)
         return replace(self, chain=chain, exports=exports, pseudonymized=pseudonymized)
 
     def require_takes(self, option: str) -> None:

@@ -275,7 +275,7 @@ class Policy:
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(str(self.standardize), self.weights)
-        if self.standardize == MAHALANOBIS and not method.gives.of_rows:
+        if self.standardize == MAHALANOBIS and not method.result_type.of_rows:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
@@ -283,10 +283,10 @@ class Policy:
             )
         if self.block_size is not None and self.block_size < 2 * self.k:
             raise parameter(Policy, "block_size").refusal()
-        if self.block_size is not None and not method.gives.in_blocks:
+        if self.block_size is not None and not method.result_type.in_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
-        bounded = recoding.measure == "sse" and method.gives.of_rows
+        bounded = recoding.measure == "sse" and method.result_type.of_rows
         if self.certificate is not None and not bounded:
             raise InvalidParameter(
                 "A certificate bounds the SSE/SST of classes of rows, and this release has no"
@@ -299,14 +299,14 @@ class Policy:
                 " make coarser.",
                 hint='Leave out `also_k`, or choose another method, such as `method="mdav"`.',
             )
-        self.guaranteed().check_policy(method, recoding)
+        self.guarantee_for().check_policy(method, recoding)
         if self.withhold_failing and not (self.models and self.max_suppression):
             raise InvalidParameter(
                 "withhold_failing needs models, and a max_suppression above 0.",
                 hint="Say which share of records may be withheld: `max_suppression`.",
             )
 
-    def guaranteed(
+    def guarantee_for(
         self, by: Sequence[str] = (), entity: str | None = None, person_rows: str = WHOLE_PERSONS
     ) -> Guarantee:
         """The guarantee of a release; arguments as in ``Job``."""

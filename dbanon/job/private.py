@@ -207,7 +207,7 @@ class PrivateJob:
         """Return the job unchanged: measuring the loss would need privacy budget of its own."""
         return self
 
-    def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> PrivateJob:
+    def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> PrivateJob:
         """Return the job unchanged: it names no files."""
         return self
 

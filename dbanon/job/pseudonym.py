@@ -81,7 +81,7 @@ class Pseudonymized:
                 hint="Make one: openssl rand -hex 32 > key; chmod 600 key.",
             )
 
-    def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Pseudonymized:
+    def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Pseudonymized:
         """Copy with the key file resolved by ``path``, or the variable name by ``text``."""
         if self.pseudonym_key is None:
             return self

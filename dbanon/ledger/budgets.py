@@ -84,7 +84,7 @@ class RecordedBudget:
         return "epsilon" if self.delta is None else "rho"
 
     @property
-    def left(self) -> Decimal:
+    def remaining(self) -> Decimal:
         """The amount that may still be spent."""
         return Decimal(0) if self.closed else self.total - self.spent
 
@@ -303,7 +303,7 @@ def require_left(budget: RecordedBudget, cost: Cost) -> None:
     InvalidParameter : the budget counts epsilon only, and the release has a delta.
     """
     amount = charged(cost, budget.delta)
-    if amount > budget.left:
+    if amount > budget.remaining:
         raise _exhausted_error(budget, amount)
 
 
@@ -385,8 +385,8 @@ def _exhausted_error(budget: RecordedBudget, amount: Decimal) -> BudgetExhausted
             hint="dbanon budget list shows the open ones.",
         )
     return BudgetExhausted(
-        f"Budget {budget.name} has {plain(budget.left)} of {plain(budget.total)} left, less than"
-        f" {budget.parameter} {plain(amount)}.",
+        f"Budget {budget.name} has {plain(budget.remaining)} of {plain(budget.total)} left, less"
+        f" than {budget.parameter} {plain(amount)}.",
         hint="What was released stays released: a larger total is a decision, not a setting.",
     )
 

@@ -40,6 +40,6 @@ METHOD = Method(
     cost="O(p n log n)",
     reference="Defays & Anwar 1998",
     sentence="k-anonymity per attribute only, not of rows",
-    gives=AttributePartition,
+    result_type=AttributePartition,
     refine=None,
 )

@@ -71,7 +71,7 @@ class Method:
     max_attributes : how many attributes it takes, or None when there is no such bound.
     takes_categories : True when it measures attributes that are not numeric by what they are. Other
         methods see them as points, where ``takes_points`` and the recoding takes them.
-    gives : the kind of result.
+    result_type : the kind of result.
     space : what it sees of the records.
     refine : the local search that may follow it: ``points`` (on the sum of squares, after which
         ``max_size`` does not hold), ``generalized`` (on iloss), or None where none can.
@@ -93,7 +93,7 @@ class Method:
     standardize: str = "zscore"
     max_attributes: int | None = None
     takes_categories: bool = False
-    gives: type[Partition] | type[AttributePartition] = Partition
+    result_type: type[Partition] | type[AttributePartition] = Partition
     space: SpaceBuilder = numeric_space
     refine: str | None = "points"
     random: bool = False
@@ -103,7 +103,7 @@ class Method:
     @property
     def takes_points(self) -> bool:
         """True when an attribute may be several coordinates, as text is."""
-        return self.takes_categories or (self.gives.of_rows and self.max_attributes is None)
+        return self.takes_categories or (self.result_type.of_rows and self.max_attributes is None)
 
     def checked_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All options of the method: checked values, or defaults for the others.

@@ -61,7 +61,7 @@ def find_classes(
     NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
     SuppressionOverBudget : more records would be suppressed than allowed.
     """
-    policy.guaranteed().require(find_method(policy.method))
+    policy.guarantee_for().require(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
     units = level_measures = None
     clustered = microdata
@@ -69,7 +69,7 @@ def find_classes(
         units = units_of(microdata, policy.hierarchies)
         clustered = units.microdata
         strata = strata_of(clustered, policy)
-        if find_method(policy.method).gives.at_once:
+        if find_method(policy.method).result_type.at_once:
             # Cells of levels are released, so compute them from records rather than units.
             level_measures = measures or Measures.of(microdata)
     partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
@@ -156,12 +156,12 @@ def _run_strata(
     rng = _chance_of(method, policy.seed)
     tick = tick or _silent
     keys = microdata.ordered_keys
-    if method.gives.at_once:
+    if method.result_type.at_once:
         # One level for the whole table, whatever its strata are.
         records = np.concatenate(strata)
         apart = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
         result = _run(method, space(records), keys[records], policy, tick, rng, strata=apart)
-        return method.gives.joined([(records, result)], n)
+        return method.result_type.joined([(records, result)], n)
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
     done = 0
@@ -184,7 +184,7 @@ def _run_strata(
             strata[i] = records = np.empty(0, np.int64)
         result = _run(method, stratum_space, stratum_keys, policy, advance, rng)
         parts.append((np.arange(n) if is_all else records, result))
-    return method.gives.joined(parts, n)
+    return method.result_type.joined(parts, n)
 
 
 def space_of(
@@ -207,7 +207,7 @@ def space_of(
     more: dict[str, Any] = {}
     if method.refine == "generalized":
         more = {"label_steps": policy.label_steps}
-    elif method.gives.at_once:
+    elif method.result_type.at_once:
         more = {"level_steps": policy.steps, "level_measures": level_measures}
     return method.space(
         microdata,

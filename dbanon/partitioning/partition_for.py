@@ -121,7 +121,7 @@ def _partition_for(
             covariance=policy.standardize == MAHALANOBIS,
             each=map if policy.block_size is None else on_all_cores,
         )
-    if not find_method(policy.method).gives.of_rows:
+    if not find_method(policy.method).result_type.of_rows:
         return ClusteringResult(
             find_attribute_classes(microdata, policy, tick, measures), measures=measures
         )

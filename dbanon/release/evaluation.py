@@ -402,7 +402,7 @@ def _number(text: str, attribute: Attribute) -> float | None:
         if attribute.kind is Kind.DATE:
             return float(np.datetime64(text, "D").astype(np.int64))
         if attribute.kind is Kind.TIMESTAMP:
-            plain = text.removesuffix(UTC) if attribute.zoned else text
+            plain = text.removesuffix(UTC) if attribute.has_time_zone else text
             return float(np.datetime64(plain.replace(" ", "T"), "us").astype(np.int64))
         number = float(text)
     except ValueError:

@@ -284,7 +284,7 @@ class Report(WithCard):
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
-    def after(
+    def with_earlier_releases(
         self,
         earlier: int,
         caution: Caution | None = None,

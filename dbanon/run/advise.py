@@ -287,7 +287,7 @@ def _chain(
     if not isinstance(source, SqlSource):
         return None
     file_url = source.session.file_url
-    if file_url is None and "chains" in source.session.never_here:
+    if file_url is None and "chains" in source.session.unsupported_features:
         return None
     identifiers = {name for name, role in roles.items() if role.role == IDENTIFIER}
     person = entity or person_column(profile.columns, identifiers, profile.rows)

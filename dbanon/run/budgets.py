@@ -48,7 +48,7 @@ class BudgetShown:
     @property
     def left(self) -> float:
         """The amount that may still be spent."""
-        return float(self.kept.left)
+        return float(self.kept.remaining)
 
     def to_dict(self) -> dict[str, Any]:
         """The budget as plain values, for JSON."""
@@ -101,7 +101,7 @@ class BudgetShown:
             ("protects", f"one {record.unit}{entity_text}"),
             (
                 f"{record.parameter}: total / spent / left",
-                " / ".join(map(plain, (record.total, record.spent, record.left))),
+                " / ".join(map(plain, (record.total, record.spent, record.remaining))),
             ),
             *meant,
             *([("raises", record.raises)] if record.raises else []),

@@ -189,7 +189,7 @@ def find_disclosive_columns(
     """
     k = int(job.policy.k)
     findings: list[DisclosiveColumn] = []
-    for name in job.kept:
+    for name in job.retained_columns:
         if name in proved:
             findings.append(proved[name])
             continue
@@ -303,7 +303,7 @@ def homogeneity_of(
     count : counts them, given the columns of a class and the sensitive column.
     """
     questions = planned.questions(released)
-    if questions.each:
+    if questions.attribute_columns:
         return ()
     return tuple(count(questions.columns, name) for name in planned.job.sensitive)
 

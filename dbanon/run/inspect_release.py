@@ -82,9 +82,9 @@ def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
     guarantee = entry.guarantee
     questions = guarantee.questions(entry.quasi_identifiers)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
-    for columns in questions.each:
+    for columns in questions.attribute_columns:
         yield f"{columns[0]} by itself{within_strata}: k counts these.", columns
-    if questions.each:
+    if questions.attribute_columns:
         yield "Whole rows: nothing is guaranteed of them.", questions.columns
         return
     counts = "k counts these."

@@ -145,7 +145,7 @@ class Plan:
             ],
             "also_k": [
                 {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
-                for column_set, counted in zip(self.also(released), holds.also, strict=True)
+                for column_set, counted in zip(self.column_sets(released), holds.also, strict=True)
             ],
             **holds.ledger_values,
             **more,
@@ -171,10 +171,10 @@ class Plan:
     def questions(self, released: Sequence[str]) -> CountRequests:
         """The counts to take on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        guarantee = replace(self.guarantee, also=self.also(released))
+        guarantee = replace(self.guarantee, also=self.column_sets(released))
         return guarantee.questions(released, sensitive, self.roles.leaves)
 
-    def also(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
+    def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """The sets of columns by the names that a release with these quasi-identifiers has."""
         quasi_identifiers = self.job.quasi_identifiers
         return tuple(
@@ -265,7 +265,7 @@ def plan(
         # Retained values leave their database, so inspect their types as well.
         counted_columns = [relation.attribute(name) for name in job.named]
         relation = relation.with_attributes(source.inspect(relation, counted_columns))
-        for name in (*job.quasi_identifiers, *job.kept):
+        for name in (*job.quasi_identifiers, *job.retained_columns):
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
@@ -301,7 +301,9 @@ def _passthrough(
         pseudonyms=bool(job.pseudonyms),
     )
     columns = tuple(
-        relation.attribute(a.name) for a in relation.schema.attributes if a.name in job.kept
+        relation.attribute(a.name)
+        for a in relation.schema.attributes
+        if a.name in job.retained_columns
     )
     target.require_passthrough(source, relation, columns)
     return columns

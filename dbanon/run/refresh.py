@@ -122,7 +122,7 @@ def _job(
             " the table again.",
         )
     earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
-    history = SourceHistory(earlier, "chains" not in session.never_here)
+    history = SourceHistory(earlier, "chains" not in session.unsupported_features)
     require_first(job, relation.name, history, _CONSENT)
     return job
 

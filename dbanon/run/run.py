@@ -87,7 +87,9 @@ def run(
         if job.source_digest:
             read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
             planned = replace(planned, state={**planned.state, "read": read})
-    planned = replace(planned, identifiers=source.identifiers(planned.relation, job.kept))
+    planned = replace(
+        planned, identifiers=source.identifiers(planned.relation, job.retained_columns)
+    )
     identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)
     caution = caution_of(job, str(planned.relation.name), planned.history)
@@ -108,7 +110,7 @@ def run(
         require_pseudonyms(draft, source, target, written)
         verdict = planned.guarantee.check(counts, expected)
         stored = WrittenReleaseCounts(draft, source, target, written)
-        proved = target.sampled(written, job.kept)
+        proved = target.sampled(written, job.retained_columns)
         telling = find_disclosive_columns(job, draft.originals, stored.groups, proved)
         columns = RetainedColumns(planned, draft.originals, stored, draft.release.names)
         if job.persons == PARTED:
@@ -130,7 +132,7 @@ def run(
 
     def complete(report: Report) -> Report:
         earlier = len(planned.history.releases)
-        report = report.after(earlier, caution, joint).with_arguments(**joint)
+        report = report.with_earlier_releases(earlier, caution, joint).with_arguments(**joint)
         if source.drawn:
             report = report.with_arguments(drawn=dict(source.drawn))
         warn_of_lost_columns(report)

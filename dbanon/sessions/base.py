@@ -87,18 +87,18 @@ class FilteredRelation(RelationName):
     ----------
     condition : SQL written by the job's owner.
     columns : the columns to read; the role may have rights to these only.
-    hidden : system columns outside the schema, such as ctid.
+    system_columns : system columns outside the schema, such as ctid.
     """
 
     condition: str
     columns: tuple[str, ...]
-    hidden: tuple[str, ...] = ()
+    system_columns: tuple[str, ...] = ()
 
     @property
     def quoted(self) -> str:
         """A query in parentheses; the condition is on lines of its own."""
         # A key column may have the same name as the row address.
-        names = [f"{name} AS {name}" for name in self.hidden]
+        names = [f"{name} AS {name}" for name in self.system_columns]
         names += [quote(name) for name in self.columns]
         rows = f"SELECT {', '.join(names) or '1 AS one'} FROM {super().quoted}"
         return f"({rows} WHERE (\n{self.condition}\n))"
@@ -159,7 +159,7 @@ class Relation:
         return replace(self, filtered=replace(self.filtered, columns=columns))
 
     @property
-    def located(self) -> Locator:
+    def required_locator(self) -> Locator:
         """The locator; call only after ``locate``."""
         assert self.locator is not None
         return self.locator
@@ -170,7 +170,7 @@ class Relation:
         return self.filtered or self.copy or self.name
 
     @property
-    def keyed(self) -> RelationName:
+    def numbered_relation(self) -> RelationName:
         """The relation whose keys are numbered; for a copy, the original."""
         return self.filtered or self.name
 
@@ -192,7 +192,7 @@ class Relation:
     @property
     def from_clause(self) -> str:
         """The source and its key map as a FROM clause."""
-        located = self.located
+        located = self.required_locator
         join = statements.join_key_map(located.mapped, located.compared) if located.mapped else ""
         return f"{self.relation.quoted} AS s{join}"
 

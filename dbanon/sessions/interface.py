@@ -110,8 +110,8 @@ class SessionInterface(PassthroughInterface, ABC):
     # The rows of files that this transaction has staged, as the source of a chain.
     staged_rows: StagedRows | None = None
     # Capabilities that this database lacks, with the error to raise.
-    never_here: ClassVar[Mapping[str, type[DbanonError]]] = {}
-    never_in_views: ClassVar[frozenset[str]] = frozenset()
+    unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
+    unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
     digest_way: ClassVar[str]
 
     @abstractmethod
@@ -442,8 +442,8 @@ class SessionInterface(PassthroughInterface, ABC):
         ------
         ChainsNotHere, BudgetsNotHere, PseudonymsNotHere : it does not.
         """
-        if capability in self.never_here:
-            raise self.never_here[capability]()
+        if capability in self.unsupported_features:
+            raise self.unsupported_features[capability]()
 
     def may_drop(self, existing: ExistingRelation) -> bool:
         """Return True if this role may drop a relation and nothing depends on it."""
@@ -464,7 +464,7 @@ class SessionInterface(PassthroughInterface, ABC):
         ------
         InvalidName : the database would rename one.
         """
-        refused = [quote(name) for name in names if name.lower() in self.never_in_views]
+        refused = [quote(name) for name in names if name.lower() in self.unsupported_in_views]
         if refused:
             raise InvalidName(
                 "This database cannot have a view, or a query of chosen rows, with a column of"

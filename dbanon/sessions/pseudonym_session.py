@@ -254,7 +254,7 @@ class KeyedSession(SessionInterface):
     # no NULL.
     brings_arrays: ClassVar[bool] = False
     # SQL fetched as the tag of a row without person: 16 zero bytes.
-    nobodys_tag: ClassVar[str] = ""
+    absent_tag: ClassVar[str] = ""
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
         """Fetch columns, given by SQL and type, from a FROM clause, in any order; no texts."""
@@ -291,7 +291,7 @@ class KeyedSession(SessionInterface):
 
     def keys_as_read(self, source: Relation) -> list[str]:
         """SQL for the columns of a row's key, as the numbers that ``read`` returns."""
-        return list(source.located.expressions)
+        return list(source.required_locator.expressions)
 
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
@@ -307,7 +307,7 @@ class KeyedSession(SessionInterface):
             f"SELECT {keys}, {number} FROM {source.from_clause} {joined}{source.where}"
             f" ORDER BY {order}"
         )
-        return np.array(rows, np.int64).reshape(len(rows), len(source.located.types) + 1)
+        return np.array(rows, np.int64).reshape(len(rows), len(source.required_locator.types) + 1)
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
         """Stage the two blocks of a keyed hash in a way that never logs values.

@@ -277,14 +277,18 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         Rows with a NULL in a required column are counted, not read. Values are spilled to ``disk``,
         if there is one; ``read_passthrough`` explains ``passthrough`` columns.
         """
-        locator = source.located
+        locator = source.required_locator
         if locator.mapped or locator.unchecked:
             self._check_keys(source, locator.mapped or locator.unchecked)
         if locator.mapped:
             sort_keys = [self.sort_key(source.attribute(key)) for key in locator.mapped]
             self.run(
                 statements.create_key_map(
-                    source.keyed, locator.mapped, sort_keys, self.staging_suffix, locator.compared
+                    source.numbered_relation,
+                    locator.mapped,
+                    sort_keys,
+                    self.staging_suffix,
+                    locator.compared,
                 )
             )
         categories = self.stage_values(source, attributes)
@@ -409,8 +413,8 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         """FROM clause for the released rows of a source, with the alias s."""
         if not (partition.n_suppressed or microdata.withheld):
             return f"{source.relation.quoted} AS s"
-        self.stage_labels(microdata, partition, source.located.types)
-        return statements.released_rows(source.from_clause, source.located.expressions)
+        self.stage_labels(microdata, partition, source.required_locator.types)
+        return statements.released_rows(source.from_clause, source.required_locator.expressions)
 
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
         """The random staging number of each class, int32 (n_classes,); stable within a session."""
@@ -432,7 +436,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         columns: Sequence[ReleasedColumn],
     ) -> None:
         """Stage everything a release is written from: classes of records and their values."""
-        self.stage_labels(microdata, partition, source.located.types)
+        self.stage_labels(microdata, partition, source.required_locator.types)
         self.stage_classes(partition, columns)
 
     def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
@@ -470,10 +474,12 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
 
         Object arrays (n_classes,) of Python integers, in units of 10**-scale; 0 where NULL.
         """
-        self.stage_labels(microdata, partition, source.located.types)
+        self.stage_labels(microdata, partition, source.required_locator.types)
         parts = [self.wide_parts(attribute) for attribute in attributes]
         totals = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
-        query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
+        query = statements.exact_sums(
+            parts, source.from_clause, source.required_locator.expressions
+        )
         labels = self.classes_by_number(partition)
         for number, *sums in self.rows(query):
             label = labels[number]
@@ -523,6 +529,11 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         else:
             self.run(
                 statements.write_from_source(
-                    table, names, expressions, source.from_clause, source.located.expressions, joins
+                    table,
+                    names,
+                    expressions,
+                    source.from_clause,
+                    source.required_locator.expressions,
+                    joins,
                 )
             )

@@ -43,7 +43,7 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
     if kind is Kind.FLOAT:
         return pa.float32() if attribute.bits == 32 else pa.float64()
     if kind is Kind.TIMESTAMP:
-        return pa.timestamp("us", "UTC" if attribute.zoned else None)
+        return pa.timestamp("us", "UTC" if attribute.has_time_zone else None)
     plain = {
         Kind.DATE: pa.date32(),
         Kind.BOOLEAN: pa.bool_(),

@@ -70,8 +70,8 @@ def attribute_of(field: types.StructField) -> Attribute:
         decimal = replace(plain, precision=kind.precision, scale=kind.scale)
         return replace(decimal, kind=Kind.DECIMAL)
     if isinstance(kind, (types.TimestampType, types.TimestampNTZType)):
-        zoned = isinstance(kind, types.TimestampType)
-        return replace(plain, kind=Kind.TIMESTAMP, scale=6, zoned=zoned)
+        has_time_zone = isinstance(kind, types.TimestampType)
+        return replace(plain, kind=Kind.TIMESTAMP, scale=6, has_time_zone=has_time_zone)
     for family, attribute_kind in _PLAIN.items():
         if isinstance(kind, family):
             return replace(plain, kind=attribute_kind)
@@ -373,6 +373,6 @@ def layout_of(planned: Plan) -> Layout:
         tuple(job.by),
         bool(job.guarantee.persons),
         tuple(planned.sensitive.values()),
-        tuple(job.kept),
+        tuple(job.retained_columns),
         planned.numbers,
     )

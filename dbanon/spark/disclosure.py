@@ -65,7 +65,7 @@ class SourceFindings:
         """Inspect the source's first rows."""
         counts_rows = not job.guarantee.persons and job.guarantee.bounds_rows
         return cls(
-            source.identifiers(relation, job.kept),
+            source.identifiers(relation, job.retained_columns),
             source.find_identifier_columns(relation) if counts_rows else {},
         )
 
@@ -326,7 +326,7 @@ def findings_on(
         counts.rows.rows + withheld, withheld, counts.rows, verdict, identifiers=identifiers
     )
     try:
-        if job.kept:
+        if job.retained_columns:
             hidden = [sum(rows) for rows in zip(*(block.hidden for block in blocks), strict=True)]
             spark_counts = SparkCounts(
                 rows, rows.hashed(disks), int(job.policy.k), counts.rows.rows, hidden

@@ -144,7 +144,9 @@ class PostgresqlTarget:
         caution = caution_of(job, report.source, history)
         warn_of_history(caution)
         joint = unmeasured_histories(job, history)
-        report = report.after(len(history.releases), caution, joint).with_arguments(**joint)
+        report = report.with_earlier_releases(len(history.releases), caution, joint).with_arguments(
+            **joint
+        )
         table_digest = digest.take(session, output.written)
         pieces.drop(session, piece_names)
         run = run_of(job, elapsed(), read=source_attributes)

@@ -137,6 +137,6 @@ def released_columns_of(job: Job, names: Sequence[str]) -> list[tuple[str, str]]
     for name in names:
         if name in job.quasi_identifiers:
             pairs.append((name, name))
-        elif name not in job.kept:
+        elif name not in job.retained_columns:
             pairs.append((name, name.rpartition("_")[0]))
     return pairs

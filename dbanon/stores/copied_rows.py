@@ -22,7 +22,7 @@ def copied_columns(draft: PreparedRelease) -> list[Attribute]:
     return [
         pseudonymous(a) if a.name in hidden else a
         for a in draft.relation.schema.attributes
-        if a.name in draft.job.copied
+        if a.name in draft.job.copied_columns
     ]
 
 

@@ -217,8 +217,8 @@ def classes_below(
     Each NULL counts as a separate value. If there are many classes, a random sample is counted
     first (class numbers in staging are random), and the rest only if the sample has none below k.
     """
-    session.stage_labels(microdata, partition, relation.located.types)
-    rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+    session.stage_labels(microdata, partition, relation.required_locator.types)
+    rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     value = session.compared(relation.attribute(name))
 
     def counted(condition: str) -> tuple[int, int]:

@@ -56,7 +56,7 @@ def persons_of(
     more = [columns[name] for name in (*questions.sensitive, *others)]
     source: Relation | None = None
     if written.copied:
-        person, joins = f"r.{statements.kept_column(len(draft.job.copied))}", ""
+        person, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
         reads = []
     else:
         source = draft.relation

@@ -364,10 +364,12 @@ def _filtered_relation(
     relation: Relation, job: Job, names: Sequence[str], condition: str
 ) -> FilteredRelation:
     """The rows that meet a condition, with the columns to read and the address of each row."""
-    hidden = [e.removeprefix("s.") for e in relation.located.expressions]
+    hidden = [e.removeprefix("s.") for e in relation.required_locator.expressions]
     key_columns = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
-    columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *key_columns])
-    addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
+    columns = dict.fromkeys([*names, *job.key, *relation.required_locator.mapped, *key_columns])
+    addresses = (
+        () if relation.required_locator.mapped else tuple(e for e in hidden if e.isidentifier())
+    )
     name = relation.name
     return FilteredRelation(
         name.schema,

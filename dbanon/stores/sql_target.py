@@ -65,7 +65,7 @@ class SqlTarget:
         reads = source.session if isinstance(source, SqlSource) else self.session
         chain_store = reads if reads.file_url is None else self.session
         takes_chains, is_persistent = (
-            "chains" not in chain_store.never_here,
+            "chains" not in chain_store.unsupported_features,
             self.session.is_persistent,
         )
         return SourceHistory(releases, takes_chains, reads.file_url, is_persistent)

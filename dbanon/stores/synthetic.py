@@ -196,7 +196,7 @@ def _sql_text(attribute: Attribute, part: int) -> str:
         moment = str(np.datetime64(part * _unit(attribute), "us")).replace("T", " ")
         if attribute.scale == 0:
             moment = moment.partition(".")[0]
-        return moment + ("+00" if attribute.zoned else "")
+        return moment + ("+00" if attribute.has_time_zone else "")
     if attribute.kind is Kind.DECIMAL:
         return f"{Decimal(part).scaleb(-attribute.scale):f}"
     return str(part)
@@ -212,7 +212,7 @@ def require_entity(entity: Attribute) -> None:
     ------
     UnsupportedType : it may hold NULL, or the equality of its values is not well-defined.
     """
-    if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
+    if entity.kind not in _OF_PERSONS or entity.by_output or entity.foreign_type:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
             hint="Anonymize a copy of the table in which the column is text and NOT NULL.",

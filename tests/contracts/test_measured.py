@@ -114,7 +114,7 @@ CASES = [
     if not (mixed and (not method.takes_points or method.takes_categories))
     and not (mixed and how == "mahalanobis")
     and not (method.takes_categories and how != "zscore")
-    and not (method.gives is AttributePartition and how == "mahalanobis")
+    and not (method.result_type is AttributePartition and how == "mahalanobis")
     and not (method.max_attributes == 1 and holes)
 ]
 
@@ -135,7 +135,7 @@ def test_methods_see_a_part_as_they_see_the_table(
     policy = Policy(
         k=K, method=name, standardize=how, nulls="category", options=options, recoding=recoding
     )
-    find = find_attribute_classes if method.gives is AttributePartition else find_classes
+    find = find_attribute_classes if method.result_type is AttributePartition else find_classes
     measures = Measures.of(complete, covariance=how == "mahalanobis")
     seen = spied(monkeypatch, name)
     find(complete, policy)

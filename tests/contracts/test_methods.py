@@ -238,7 +238,7 @@ def test_contract_of_mixed_data(name, table, seed, refine):
 def test_methods_of_one_line_refuse_text(name):
     data = mixed_microdata(np.zeros((9, 1)), np.zeros((9, 3), np.int32), None)
     data = data.of_attributes(["text"])
-    per_attribute = {"guarantee": "per_attribute"} if not METHODS[name].gives.of_rows else {}
+    per_attribute = {"guarantee": "per_attribute"} if not METHODS[name].result_type.of_rows else {}
     policy = Policy(k=3, method=name, **per_attribute)
     find = find_attribute_classes if per_attribute else find_classes
     with pytest.raises(UnsupportedType, match="mdav"):

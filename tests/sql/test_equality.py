@@ -94,7 +94,9 @@ def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **changes: 
 
 
 # The other methods form no classes of rows; both ways refuse them.
-OF_ROWS = [method.name for method in METHODS.values() if method.gives is not AttributePartition]
+OF_ROWS = [
+    method.name for method in METHODS.values() if method.result_type is not AttributePartition
+]
 
 
 @pytest.mark.parametrize("method", OF_ROWS)

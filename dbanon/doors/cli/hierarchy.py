@@ -91,7 +91,7 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
         values = column_values(*_column(url, table, column, print_sql))
         proposed = hierarchy_builders.suggestion(values)
         click.echo(proposed.tree.to_csv(), nl=False)
-        say(f'"{column}": {proposed.why}', "info")
+        say(f'"{column}": {proposed.reason}', "info")
 
 
 @hierarchy.command(epilog=FILE_HELP + URL_HELP)

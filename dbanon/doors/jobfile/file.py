@@ -215,7 +215,7 @@ class _Expansion:
             of_file=False,
             target=self.url(job.target, "target"),
             report=self.path(job.report, "report"),
-            job=job.job.placed(
+            job=job.job.with_paths(
                 lambda path: self.path(path, "export"), lambda text: self.text(text, "chain")
             ),
         )

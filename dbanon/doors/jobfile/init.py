@@ -368,7 +368,7 @@ def _seen(
         entity = proposed.entity if proposed.entity in identifiers else None
         rows = proposed.profile.rows
         person = person_column(proposed.profile.columns, identifiers, rows)
-        is_kept = "chains" not in session.never_here
+        is_kept = "chains" not in session.unsupported_features
         if is_of_files(url):
             # It takes views where it is none of MariaDB's.
             is_kept = releases_views(decided.target or PROPOSED_TARGET)

@@ -17,7 +17,7 @@ from dbanon.run.inspect_release import ReleaseInspection
 
 def compare(bench: Workbench, first: str, second: str) -> Row:
     """Two releases side by side: tried, or published."""
-    swept = bench.swept
+    swept = bench.current_sweep
     points = sorted([] if swept is None else swept.points, key=lambda p: (p.curve, p.k))
     tried = {f"t/{point.curve}/{point.k}": point for point in points}
     offered = [(name, f"tried: {p.curve}, k = {p.k}") for name, p in tried.items()]

@@ -92,7 +92,7 @@ def propose(bench: Workbench, task: BackgroundTask) -> None:
             column.name: proposal(column.attribute, proposal_of_table.roles[column.name]).role
             for column in proposal_of_table.profile.columns
         }
-        bench.changed("columns", task.request.page)
+        bench.record_change("columns", task.request.page)
     if is_first and start.opened is not None:
         _decide_as(bench, start.opened, task)
 
@@ -158,7 +158,7 @@ def _tree(
     attribute = relation.attribute(column)
     if choice.kind == "suggest":
         suggested = suggestion(source.distinct(relation, attribute))
-        return suggested.tree, suggested.tree, suggested.why
+        return suggested.tree, suggested.tree, suggested.reason
     if choice.kind == "file":
         spec = parse(directory / choice.more, files=True)
     else:
@@ -246,7 +246,7 @@ def save(bench: Workbench, choice: JobChoice, task: BackgroundTask, *, replace_f
     with bench.lock:
         # The form shows these values whether or not the file can be written.
         bench.job, bench.made = choice, None
-        bench.changed("job", task.request.page)
+        bench.record_change("job", task.request.page)
         decided = bench.decided
         trees = {n: grown for n, grown in bench.trees.items() if n in bench.quasi_identifiers}
     start = bench.start
@@ -277,7 +277,7 @@ def save(bench: Workbench, choice: JobChoice, task: BackgroundTask, *, replace_f
         bench.files[file] = _digest(content)
     with bench.lock:
         bench.saved = SavedJobFile(choice, text, decided, tuple(files.values()))
-        bench.changed("saved", task.request.page)
+        bench.record_change("saved", task.request.page)
     read_job_file(path)
 
 
@@ -316,7 +316,7 @@ def plan(bench: Workbench, task: BackgroundTask) -> None:
     pairs = [(name, rows if name == "rows" else text) for name, text in preview.pairs()]
     with bench.lock:
         saved.plan = pairs
-        bench.changed("plan", task.request.page)
+        bench.record_change("plan", task.request.page)
 
 
 def run(bench: Workbench, task: BackgroundTask) -> None:
@@ -336,7 +336,7 @@ def run(bench: Workbench, task: BackgroundTask) -> None:
         report = published.report
         with bench.lock:
             bench.made = PublishedRelease(report.output, report.release_id, (), "", report.warned)
-            bench.changed("run", task.request.page)
+            bench.record_change("run", task.request.page)
 
     published = run_in_file(file, job, progress=task.tell, committed=committed)
     assert not isinstance(published, SkippedJob)
@@ -350,7 +350,7 @@ def _read(bench: Workbench, report: Report, url: str) -> None:
     store, name = open_store(url), parse_relation(report.output)
     release, recount = look(store, name), verify(store, name)
     assert isinstance(recount, Verification)
-    swept, chosen = bench.swept, bench.chosen
+    swept, chosen = bench.current_sweep, bench.chosen
     tradeoff = sweep_map(swept, chosen) if swept is not None and chosen is not None else None
     text = page(report, look=release, recount=recount, tradeoff=tradeoff)
     headline = view_of_page(report, (), None, None)["headline"]

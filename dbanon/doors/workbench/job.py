@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def job_options(bench: Workbench) -> dict[str, Any]:
     """The options of the release that was chosen, as a job file has them."""
-    point, swept = bench.chosen, bench.swept
+    point, swept = bench.chosen, bench.current_sweep
     if point is None:
         return {} if bench.opened is None else dict(bench.opened.options)
     policy = None if swept is None else swept.policies.get(point.k)
@@ -67,7 +67,7 @@ def target_of(bench: Workbench, choice: JobChoice) -> str | None:
 
 def chosen_command(bench: Workbench) -> str:
     """The command that makes the chosen release; empty until one is chosen."""
-    swept = bench.swept
+    swept = bench.current_sweep
     policy = None if swept is None or bench.chosen is None else swept.policies.get(bench.chosen.k)
     if policy is None:
         return ""

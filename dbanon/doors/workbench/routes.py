@@ -276,7 +276,7 @@ class Routes:
         bench = self.bench
         with bench.lock:
             bench.sweep_choice = choice
-            advice = None if bench.swept is None else bench.swept.advice
+            advice = None if bench.current_sweep is None else bench.current_sweep.advice
             recommendation = None if advice is None else advice.recommendation
             bench.chosen = None if recommendation is None else recommendation.point
             bench.decide("sweep", page)
@@ -330,7 +330,7 @@ class Routes:
         self.bench.tasks.cancel()
         if task is None:
             return "columns"
-        task.over.wait(5.0)
+        task.ended.wait(5.0)
         return task.step
 
     def _count_trees_again(self) -> None:

@@ -302,7 +302,7 @@ class Workbench:
         """The number of changes."""
         return len(self.history)
 
-    def changed(self, part: str, page: str = "") -> None:
+    def record_change(self, part: str, page: str = "") -> None:
         """Record that the form of a page changed a part."""
         with self.lock:
             self.history.append((part, page))
@@ -312,7 +312,7 @@ class Workbench:
         with self.lock:
             self.opened = None
             self.decided += 1
-            self.changed(part, page)
+            self.record_change(part, page)
 
     def is_changed_elsewhere(self, part: str, since: int, page: str) -> bool:
         """Whether a part was changed by another page than this one since a revision.
@@ -356,7 +356,7 @@ class Workbench:
         }
 
     @property
-    def swept(self) -> SweepResult | None:
+    def current_sweep(self) -> SweepResult | None:
         """The sweep for the current decisions; None if there is none yet."""
         return self.sweeps.get(self.key_of(self.sweep_choice))
 

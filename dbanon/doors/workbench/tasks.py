@@ -78,7 +78,7 @@ class BackgroundTask:
     share: float = 0.0
     state: str = "waiting"
     error: DbanonError | None = None
-    over: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
 
     @property
     def busy(self) -> bool:
@@ -125,7 +125,7 @@ class BackgroundTasks:
             self._cancelled = None
             task = self.current = BackgroundTask(name, step, work, request)
             self._queue.put(task)
-        task.over.wait(QUICK)
+        task.ended.wait(QUICK)
         return task
 
     def cancel(self) -> None:
@@ -182,7 +182,7 @@ class BackgroundTasks:
     def _end(self, task: BackgroundTask, state: str) -> None:
         with self._lock:
             task.state = state
-        task.over.set()
+        task.ended.set()
 
 
 def _without_frames(error: DbanonError) -> DbanonError:

@@ -275,7 +275,7 @@ def is_same_point(point: Point, chosen: Point | None) -> bool:
 
 def sweep(bench: Workbench, state: FormState) -> Row:
     """The map of a sweep, its table and notes."""
-    swept, choice, state = bench.swept, bench.sweep_choice, state.of("sweep")
+    swept, choice, state = bench.current_sweep, bench.sweep_choice, state.of("sweep")
     offered = OF_NUMBERS if bench.proposed and _is_numeric(bench) else OF_CATEGORIES
     saved = {
         "from": choice.k[0],

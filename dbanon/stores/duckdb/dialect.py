@@ -123,7 +123,7 @@ def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
             Kind.TIMESTAMP,
             sql_type=sql_type,
             scale=_TIMESTAMPS[sql_type],
-            zoned="ZONE" in sql_type,
+            has_time_zone="ZONE" in sql_type,
             nullable=nullable,
         )
     if sql_type.startswith("ENUM("):
@@ -213,7 +213,7 @@ def portable(attribute: Attribute) -> str:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return f"CAST({column} AS VARCHAR)"
-    if attribute.kind is Kind.TIMESTAMP and not attribute.zoned:
+    if attribute.kind is Kind.TIMESTAMP and not attribute.has_time_zone:
         return f"CAST({column} AS TIMESTAMP)"
     return column
 
@@ -221,7 +221,7 @@ def portable(attribute: Attribute) -> str:
 def text(attribute: Attribute) -> str:
     """SQL of a column as text that is the same in every session and sorts by code point."""
     column = f"s.{quote(attribute.name)}"
-    if attribute.zoned:
+    if attribute.has_time_zone:
         # The time zone is the caller's setting; chains compare texts across sessions.
         return f"(CAST({column} AT TIME ZONE 'UTC' AS VARCHAR) || '+00') COLLATE C"
     return f"CAST({column} AS VARCHAR) COLLATE C"
@@ -255,7 +255,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     if attribute.kind is Kind.DATE:
         name = f"DATE '1970-01-01' + CAST({name} AS INTEGER)"
     elif attribute.kind is Kind.TIMESTAMP:
-        name = f"make_timestamp{'tz' if attribute.zoned else ''}({name})"
+        name = f"make_timestamp{'tz' if attribute.has_time_zone else ''}({name})"
     return f"CAST({name} AS {attribute.sql_type})"
 
 
@@ -286,7 +286,7 @@ def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.FLOAT:
         return "REAL" if attribute.bits == 32 else "DOUBLE"
     if attribute.kind is Kind.TIMESTAMP:
-        return "TIMESTAMP WITH TIME ZONE" if attribute.zoned else "TIMESTAMP"
+        return "TIMESTAMP WITH TIME ZONE" if attribute.has_time_zone else "TIMESTAMP"
     if attribute.kind is Kind.OTHER:
         raise local_type_error(attribute)
     return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]

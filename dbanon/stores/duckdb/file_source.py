@@ -155,7 +155,7 @@ class _FileSession(DuckdbSession):
     """A session that knows the inferred types of its columns."""
 
     is_persistent: ClassVar[bool] = False
-    never_here: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}
+    unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}
 
     def __init__(
         self,

@@ -182,7 +182,7 @@ class DuckdbSession(FileSession):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
+        parts = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
         parts += [
             f"{types.number(i, a)} AS {statements.value_column(i)}"
             for i, a in enumerate(attributes)
@@ -195,7 +195,7 @@ class DuckdbSession(FileSession):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        keys = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
+        keys = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
         for batch in self.read_pieces(source, columns, chunk_rows, keys):
             lists = []
             for name, column in zip(columns, batch.columns[1:], strict=True):

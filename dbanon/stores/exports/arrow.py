@@ -34,7 +34,7 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
             )
         return pa.decimal128(attribute.precision or 38, attribute.scale)
     if kind is Kind.TIMESTAMP:
-        return pa.timestamp("us", "UTC" if attribute.zoned else None)
+        return pa.timestamp("us", "UTC" if attribute.has_time_zone else None)
     if kind is Kind.FLOAT:
         return pa.float32() if attribute.bits == 32 else pa.float64()
     return {Kind.DATE: pa.date32(), Kind.BOOLEAN: pa.bool_()}.get(kind, pa.string())

@@ -265,7 +265,7 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
     if types.is_datetime64_any_dtype(dtype):
         zoned = isinstance(dtype, pd.DatetimeTZDtype)
         scale = 0 if "[s" in text else 3 if "[ms" in text else 6
-        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, zoned=zoned)
+        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, has_time_zone=zoned)
     if isinstance(dtype, pd.CategoricalDtype):
         order = tuple(map(str, dtype.categories)) if dtype.ordered else ()
         return Attribute(name, Kind.CATEGORY, sql_type=text, order=order)
@@ -276,7 +276,7 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
 
 def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
     if attribute.kind is Kind.TIMESTAMP:
-        if attribute.zoned:
+        if attribute.has_time_zone:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
         moments = to_unit(series.to_numpy(f"datetime64[{series.dt.unit}]"), "us")
         numbers = moments.astype(np.int64).astype(np.float64)

@@ -385,7 +385,7 @@ def _exact_totals(
 ) -> NDArray[np.object_]:
     values = series
     if attribute.kind is Kind.TIMESTAMP:
-        if attribute.zoned:
+        if attribute.has_time_zone:
             values = series.dt.tz_convert("UTC").dt.tz_localize(None)
         micros = values.to_numpy("datetime64[us]").astype(np.int64)
         integers = (micros // 10 ** (6 - attribute.scale)).astype(object)

@@ -357,7 +357,7 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
         if missing is not None:
             moments = np.where(missing, np.datetime64("NaT", "us"), moments)
         series: pd.Series[Any] = pd.Series(moments[labels])
-        if column.attribute.zoned:
+        if column.attribute.has_time_zone:
             return series.dt.tz_localize("UTC").astype(dtype)
         return series.astype(dtype)
     if column.attribute.kind in (Kind.DATE, Kind.DECIMAL):

@@ -80,7 +80,7 @@ class MariadbCatalog(Session):
         "bytes key": "VARBINARY(64)",
     }
 
-    never_here: ClassVar[Mapping[str, type[DbanonError]]] = {
+    unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {
         "chains": ChainsNotHere,
         "budgets": BudgetsNotHere,
         "pseudonyms": PseudonymsNotHere,

@@ -108,7 +108,7 @@ def attribute(
         scale=scale,
         order=order,
         precision=precision if kind is Kind.DECIMAL else 0,
-        zoned=word == "timestamp",
+        has_time_zone=word == "timestamp",
     )
 
 

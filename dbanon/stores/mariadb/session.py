@@ -107,14 +107,16 @@ class MariadbSession(MariadbStaging):
         if not self._copies or source.copy is not None:
             return source
         keys = self._keys.get(source.name, ())
-        names = tuple(dict.fromkeys([*columns, *source.located.unchecked, *source.required]))
+        names = tuple(
+            dict.fromkeys([*columns, *source.required_locator.unchecked, *source.required])
+        )
         attributes = [source.attribute(name) for name in names]
         ordered = [source.attribute(name) for name in keys]
         is_integer_key = (
             len(ordered) == 1
             and ordered[0].kind is Kind.INTEGER
             and ordered[0].bits <= 64
-            and not source.located.unchecked
+            and not source.required_locator.unchecked
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY}_{self._n_copies}")
@@ -143,7 +145,7 @@ class MariadbSession(MariadbStaging):
             source,
             copy=copy,
             filtered=None,
-            locator=replace(source.located, expressions=(f"s.{row}",)),
+            locator=replace(source.required_locator, expressions=(f"s.{row}",)),
         )
         self._require_values(pinned, attributes)
         return pinned
@@ -244,7 +246,7 @@ class MariadbSession(MariadbStaging):
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         # Output tables have no key, and are read in storage order.
-        keys = source.located.expressions if source.copy is not None else ("0",)
+        keys = source.required_locator.expressions if source.copy is not None else ("0",)
         parts = [*keys, *(f"s.{quote(name)}" for name in columns)]
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for rows in self._pieces(query, chunk_rows):

@@ -58,7 +58,7 @@ class MariadbStaging(MariadbCatalog):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        [key] = source.located.expressions
+        [key] = source.required_locator.expressions
         rows = max(min(chunk_rows, _PACKET // types.bytes_per_packed_row(attributes)), 1)
         border = f"SELECT max(place) FROM (SELECT {key} AS place FROM {source.from_clause}"
         # Hash joins suit the lookup of texts here, but would slow down the joins that write.
@@ -239,7 +239,7 @@ class MariadbStaging(MariadbCatalog):
             return
         # Join in key order, then sort: in output order every lookup in the copy would be random.
         # LIMIT separates the two steps.
-        [key] = source.located.expressions
+        [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in reads)
         # Names for the columns of labels that no other column has.
         label, position = (unused(name, reads) for name in (_CLASS, ROW))

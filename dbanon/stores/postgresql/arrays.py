@@ -138,7 +138,7 @@ def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[
     ----------
     keys : int64 (n, m), the keys of the records.
     """
-    locator = source.located
+    locator = source.required_locator
     if not len(keys) or locator.mapped:
         return None
     key, expression = keys[:, 0], locator.expressions[0]

@@ -169,7 +169,7 @@ class PlpySession(PostgresqlSession):
         self._pages, self._copied = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
-        keys = source.located.mapped or source.located.unchecked
+        keys = source.required_locator.mapped or source.required_locator.unchecked
         source = replace(source, copy=COPY)
         if keys:
             self._check_keys(source, keys)
@@ -178,7 +178,9 @@ class PlpySession(PostgresqlSession):
 
     def check_keys(self, source: Relation) -> None:
         """Check that the key of a located source is unique and never NULL."""
-        self._check_keys(source, source.located.mapped or source.located.unchecked)
+        self._check_keys(
+            source, source.required_locator.mapped or source.required_locator.unchecked
+        )
 
     def require_no_staging(self) -> None:
         """Check that the caller's session has no tables with the names of staging."""
@@ -191,7 +193,7 @@ class PlpySession(PostgresqlSession):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        keys = source.located.types
+        keys = source.required_locator.types
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
         # Most tables have no NULLs, so masks are packed only from the first one on.
         masked, width = False, packed_rows.bytes_of_record(keys, attributes)
@@ -209,7 +211,7 @@ class PlpySession(PostgresqlSession):
         self, source: Relation, attributes: Sequence[Attribute], masked: bool
     ) -> Any:
         """Prepare the query for the records between two addresses."""
-        located = source.located
+        located = source.required_locator
         record = packed_rows.packed_record(
             located.expressions, located.types, attributes, masked=masked
         )
@@ -398,7 +400,7 @@ def copy_source(
     ----------
     run : executes a statement and returns the number of affected rows.
     """
-    locator = source.located
+    locator = source.required_locator
     if locator.mapped:
         ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped]
     else:

@@ -255,7 +255,7 @@ def _attribute(
         enum_type=base_type if enumerated and sql_type != "text" else "",
         # A cast to text would strip trailing blanks, which bpchar without a length displays.
         by_output=base is None or (base == "bpchar" and typmod < 0),
-        of_another=of_another or "",
+        foreign_type=of_another or "",
         **extra,
     )
 
@@ -276,7 +276,7 @@ def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]
         return Kind.DATE, {}
     if base in ("timestamp", "timestamptz"):
         digits = 6 if typmod < 0 else typmod
-        return Kind.TIMESTAMP, {"scale": digits, "zoned": base == "timestamptz"}
+        return Kind.TIMESTAMP, {"scale": digits, "has_time_zone": base == "timestamptz"}
     if base == "bool":
         return Kind.BOOLEAN, {}
     if base in _TEXTS or type_type == "e":

@@ -34,7 +34,7 @@ class StableSource(SqlSource):
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Check the key, and return the relation unchanged; raises DuplicateKeys."""
-        if relation.located.mapped or relation.located.unchecked:
+        if relation.required_locator.mapped or relation.required_locator.unchecked:
             self.session.check_keys(relation)
         return relation
 
@@ -66,8 +66,10 @@ class StableSource(SqlSource):
 
     def _order(self, relation: Relation) -> str:
         """SQL of the record order, over the alias s."""
-        keys = [self.session.sort_key(relation.attribute(n)) for n in relation.located.mapped]
-        return ", ".join(keys or relation.located.expressions)
+        keys = [
+            self.session.sort_key(relation.attribute(n)) for n in relation.required_locator.mapped
+        ]
+        return ", ".join(keys or relation.required_locator.expressions)
 
     def _chunks(self, source: Relation, attributes: Sequence[Attribute]) -> Iterator[Chunk]:
         columns = quote_list([attribute.name for attribute in attributes], "s.")
@@ -100,7 +102,7 @@ class StableSource(SqlSource):
         return dictionaries
 
     def _keys(self, source: Relation) -> list[str]:
-        locator = source.located
+        locator = source.required_locator
         if locator.mapped or locator.types == ("bigint",):
             columns = [
                 (name, self.session.value_of_key(source.attribute(name)))
@@ -117,7 +119,7 @@ class StableSource(SqlSource):
 
     @staticmethod
     def _key_columns(source: Relation) -> list[str]:
-        expression = source.located.expressions[0]
+        expression = source.required_locator.expressions[0]
         return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == expression]
 
 

@@ -68,7 +68,7 @@ class PsycopgSession(PassthroughSession):
         "amount": "numeric",
     }
     brings_arrays = True
-    nobodys_tag = "decode('00000000000000000000000000000000', 'hex')"
+    absent_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class PsycopgSession(PassthroughSession):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        locator = source.located
+        locator = source.required_locator
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
         query = packed_rows.passthrough_records(
             locator.expressions, locator.types, attributes, [], rows
@@ -136,7 +136,7 @@ class PsycopgSession(PassthroughSession):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        locator = source.located
+        locator = source.required_locator
         values = ", ".join(types.portable(source.attribute(name)) for name in columns)
         keys = ", ".join(self.keys_as_read(source))
         query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where}"
@@ -154,9 +154,9 @@ class PsycopgSession(PassthroughSession):
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
         # Bytes take a third of the time of texts.
-        kinds = (*source.located.types, "bigint")
+        kinds = (*source.required_locator.types, "bigint")
         rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
-        keys = (*source.located.expressions, number)
+        keys = (*source.required_locator.expressions, number)
         query = packed_rows.passthrough_records(keys, kinds, [], [], rows)
         pieces = [np.empty((0, len(kinds)), np.int64)]
         for buffer in self.copy_chunks(query, _ROWS):

@@ -156,7 +156,7 @@ class PassthroughSession(PostgresqlSession):
         chunk_rows: int,
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
-        located = source.located
+        located = source.required_locator
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
         values = [types.retained_column(a) for a in passthrough]
         query = packed_rows.passthrough_records(

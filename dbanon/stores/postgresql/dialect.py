@@ -42,7 +42,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     elif attribute.kind is Kind.DATE:
         value = f"date '1970-01-01' + {name}::integer"
     elif attribute.kind is Kind.TIMESTAMP:
-        start = "timestamptz" if attribute.zoned else "timestamp"
+        start = "timestamptz" if attribute.has_time_zone else "timestamp"
         # Split into days and microseconds, since intervals are multiplied in floating point.
         days = f"({name} / 86400000000)::integer * interval '1 day'"
         micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
@@ -99,7 +99,7 @@ def range_type(attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> st
         )
         return "int8range" if wide else "int4range"
     if attribute.kind is Kind.TIMESTAMP:
-        return "tstzrange" if attribute.zoned else "tsrange"
+        return "tstzrange" if attribute.has_time_zone else "tsrange"
     return "daterange" if attribute.kind is Kind.DATE else "numrange"
 
 
@@ -124,7 +124,7 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
         Kind.DECIMAL: "numeric",
         Kind.FLOAT: "double precision",
         Kind.DATE: "date",
-        Kind.TIMESTAMP: "timestamptz" if attribute.zoned else "timestamp",
+        Kind.TIMESTAMP: "timestamptz" if attribute.has_time_zone else "timestamp",
     }[kind]
     clipped = f"LEAST(GREATEST({column}, {literal(low)}::{base}), {literal(high)}::{base})"
     if kind is Kind.DATE:
@@ -157,7 +157,7 @@ def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.FLOAT:
         return "real" if attribute.bits == 32 else "double precision"
     if attribute.kind is Kind.TIMESTAMP:
-        zone = " with time zone" if attribute.zoned else ""
+        zone = " with time zone" if attribute.has_time_zone else ""
         return f"timestamp({min(attribute.scale, 6)}){zone}"
     if attribute.kind is Kind.OTHER:
         raise local_type_error(attribute)

@@ -301,7 +301,7 @@ class PostgresqlKeyedSession(KeyedSession):
         return f"uuid_hash_extended((SELECT secret FROM {quote(SHUFFLE)}), {hashed})"
 
     def keys_as_read(self, source: Relation) -> list[str]:
-        locator = source.located
+        locator = source.required_locator
         return [
             {
                 "tid": f"(({e}::text::point)[0]::bigint << 16) | ({e}::text::point)[1]::bigint",

@@ -255,7 +255,7 @@ def _number(attribute: Attribute, *, nulls: bool = False) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         value, zero, send = f"{column}::date", "date '2000-01-01'", "date_send"
-    elif attribute.kind is Kind.TIMESTAMP and attribute.zoned:
+    elif attribute.kind is Kind.TIMESTAMP and attribute.has_time_zone:
         value, zero = f"{column}::timestamptz", "timestamptz '2000-01-01 00:00:00+00'"
         send = "timestamptz_send"
     elif attribute.kind is Kind.TIMESTAMP:

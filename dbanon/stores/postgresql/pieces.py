@@ -130,7 +130,7 @@ SMALLEST = 64
 
 def own_key(relation: Relation) -> tuple[str, ...]:
     """Return the columns of a relation's primary key; empty if rows are located by address."""
-    located = relation.located
+    located = relation.required_locator
     columns = [e.removeprefix("s.") for e in located.expressions]
     quoted_columns = [e[1:-1].replace('""', '"') for e in columns if e.startswith('"')]
     return located.mapped or tuple(quoted_columns)
@@ -147,8 +147,8 @@ def queries(
     if kind not in catalog.ADDRESSED or has_children or no_address:
         return [f"SELECT {columns} FROM {relation.relation.quoted} AS s"]
     if relation.filtered is not None:
-        hidden = tuple(dict.fromkeys([*relation.filtered.hidden, "ctid"]))
-        rows = replace(relation.filtered, hidden=hidden).quoted
+        system_columns = tuple(dict.fromkeys([*relation.filtered.system_columns, "ctid"]))
+        rows = replace(relation.filtered, system_columns=system_columns).quoted
     else:
         rows = f"ONLY {relation.name.quoted}"
     [(pages,)] = session.rows(
@@ -176,6 +176,6 @@ def _oid(session: Session, name: RelationName) -> int:
 
 def _portable(attribute: Attribute) -> str:
     """SQL of a column in a form that Arrow's parser accepts."""
-    if attribute.kind is Kind.TIMESTAMP and attribute.zoned:
+    if attribute.kind is Kind.TIMESTAMP and attribute.has_time_zone:
         return f"s.{quote(attribute.name)} AT TIME ZONE 'UTC'"
     return types.portable(attribute)

@@ -32,8 +32,8 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
     named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
     for name in named:
         attribute = source.attribute(name)
-        if attribute.of_another:
-            raise foreign.type_refusal(source.name, name, attribute.of_another)
+        if attribute.foreign_type:
+            raise foreign.type_refusal(source.name, name, attribute.foreign_type)
     refused = session.rows(catalog.UNREADABLE, ([*named, *system], oid, oid))
     if refused:
         names = ", ".join(f'"{name}"' for (name,) in refused)

@@ -295,7 +295,7 @@ class PostgresqlSession(
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        names = [name for name in columns if not source.attribute(name).of_another]
+        names = [name for name in columns if not source.attribute(name).foreign_type]
         oid = self._relations[source.name].oid
         refused = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
         return frozenset(names) - refused

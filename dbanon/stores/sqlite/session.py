@@ -121,7 +121,7 @@ class SqliteSession(SqliteStagingSession):
     digest_way = types.DIGEST_WAY
     display_key = staticmethod(display_key)
     # SQLite renames such columns to column1 and so on.
-    never_in_views = frozenset(["true", "false"])
+    unsupported_in_views = frozenset(["true", "false"])
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         driver = connection.connection.driver_connection
@@ -244,7 +244,7 @@ class SqliteSession(SqliteStagingSession):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        locator = source.located
+        locator = source.required_locator
         parts = [
             *locator.expressions,
             *(
@@ -261,7 +261,7 @@ class SqliteSession(SqliteStagingSession):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
+        parts = [*source.required_locator.expressions, *(f"s.{quote(name)}" for name in columns)]
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
@@ -345,7 +345,7 @@ class SqliteSession(SqliteStagingSession):
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
         """As in every session, except that decimals are summed here with unlimited precision."""
-        self.stage_labels(microdata, partition, source.located.types)
+        self.stage_labels(microdata, partition, source.required_locator.types)
         others = [a for a in attributes if a.kind is not Kind.DECIMAL]
         totals_by_column = (
             super().exact_totals(source, microdata, partition, others) if others else {}
@@ -355,7 +355,9 @@ class SqliteSession(SqliteStagingSession):
             unit = 10**attribute.scale
             totals = np.zeros(partition.n_classes, object)
             query = statements.class_values(
-                f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
+                f"s.{quote(attribute.name)}",
+                source.from_clause,
+                source.required_locator.expressions,
             )
             for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
                 for number, value in rows:

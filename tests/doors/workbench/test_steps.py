@@ -31,12 +31,12 @@ def test_known_points_are_not_tried_again(client: Client) -> None:
     assert second is not first
     swept(client)
     assert bench.tasks.current is second
-    assert {point.k for point in bench.swept.points} == {3, 4, 5}
+    assert {point.k for point in bench.current_sweep.points} == {3, 4, 5}
     swept(client, again="yes")
     assert bench.tasks.current is not second
     # Other roles make another sweep.
     decide_roles(client, pay="drop")
-    assert bench.swept is None
+    assert bench.current_sweep is None
     assert bench.chosen is None
 
 
@@ -132,7 +132,7 @@ def test_a_release_withholds_the_same_as_its_trial(
     with workbench(url, "people", tmp_path, key=("id",)) as client:
         decide_roles(client, **ROLES)
         swept(client, **{"from": 5, "to": 5})
-        assert client.routes.bench.swept.advice.start == {}
+        assert client.routes.bench.current_sweep.advice.start == {}
         client.sent("choose", {"point": "gaa_cp/5"})
         client.done("job", client.form(client.page("job"), "job"))
         written = (tmp_path / "people.yaml").read_text()

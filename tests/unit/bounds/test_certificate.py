@@ -91,7 +91,7 @@ def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_boun
 
 def tolls_of(result: bounds.Certificate, total: float = 1.0) -> dict[tuple[int, ...], float]:
     """The toll of each triple, which classes with two or three of its records pay."""
-    pairs = zip(result.tolls.triples.tolist(), result.tolls.tolls.tolist(), strict=True)
+    pairs = zip(result.tolls.triples.tolist(), result.tolls.duals.tolist(), strict=True)
     return {tuple(triple): each * total for triple, each in pairs}
 
 
@@ -259,7 +259,7 @@ def test_tolls_are_paid_once_by_a_class_of_two_or_three_of_a_triple() -> None:
     for size in (3, 4, 5):
         classes = np.array([rng.permutation(9)[:size] for _ in range(60)], np.int32)
         expected = [toll_of(tuple(members), by_triple) for members in classes.tolist()]
-        np.testing.assert_allclose(tolls.paid(classes, 9), expected, atol=1e-12)
+        np.testing.assert_allclose(tolls.payments(classes, 9), expected, atol=1e-12)
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_tolls_close_most_of_the_gap() -> None:
     assert (result.method, result.complete) == ("classes", True)
     classes = dbanon.partition(points, 3, refine="thorough", refine_iterations=200_000)
     loss = dbanon.information_loss(points, classes)
-    paid = result.tolls.tolls.sum()
+    paid = result.tolls.duals.sum()
     assert paid > 0
     assert result.share == pytest.approx(result.prices.sum() - paid, rel=1e-9)
     assert 0 <= result.gap(loss) < 0.005

@@ -52,7 +52,7 @@ PATHS = [
 def test_codes_become_trees_of_their_prefixes(values: list[str], value: str, expected: str) -> None:
     proposed = builders.suggestion(values)
     assert " ".join(proposed.tree.path(value)[1:]) == expected
-    assert proposed.why.startswith("codes")
+    assert proposed.reason.startswith("codes")
     assert proposed.tree.check(values) == ()
     assert builders.suggest(values) == proposed.tree
 
@@ -93,7 +93,7 @@ NO_CODES = [
 def test_what_is_no_code_stands_below_the_root(values: list[str]) -> None:
     proposed = builders.suggestion(values)
     assert proposed.tree == flat(sorted(values))
-    assert not proposed.why.startswith("codes")
+    assert not proposed.reason.startswith("codes")
 
 
 @given(
@@ -130,10 +130,10 @@ def test_a_label_tells_what_all_values_below_begin_with_and_no_more(values: set[
 
 
 def test_why_names_the_shape_and_no_value() -> None:
-    assert builders.suggestion(ICD).why == (
+    assert builders.suggestion(ICD).reason == (
         "codes: letters and digits, most of them as A99.9; a star stands for what follows"
     )
-    assert builders.suggestion(["10115", "10117"]).why.startswith("codes of 5 digits")
-    assert builders.suggestion(["17", "30", "88"]).why.startswith("numbers")
-    assert builders.suggestion(["2024-05-17"]).why.startswith("dates")
-    assert "below the root" in builders.suggestion(["Bern", "Bonn"]).why
+    assert builders.suggestion(["10115", "10117"]).reason.startswith("codes of 5 digits")
+    assert builders.suggestion(["17", "30", "88"]).reason.startswith("numbers")
+    assert builders.suggestion(["2024-05-17"]).reason.startswith("dates")
+    assert "below the root" in builders.suggestion(["Bern", "Bonn"]).reason

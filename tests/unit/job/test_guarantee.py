@@ -31,24 +31,24 @@ def counted(rows: Recount = ROWS, **more: Any) -> Counts:
 
 
 def test_a_policy_says_which_guarantee_it_is() -> None:
-    assert type(POLICY.guaranteed()) is Guarantee
-    assert type(POLICY.guaranteed(entity="who")) is PersonGuarantee
-    assert type(EACH.guaranteed(["site"])) is PerAttribute
+    assert type(POLICY.guarantee_for()) is Guarantee
+    assert type(POLICY.guarantee_for(entity="who")) is PersonGuarantee
+    assert type(EACH.guarantee_for(["site"])) is PerAttribute
 
 
 def test_questions() -> None:
-    rows = POLICY.guaranteed(["site"]).questions(["age", "height"], ("ill",), frozenset({"ill"}))
+    rows = POLICY.guarantee_for(["site"]).questions(["age", "height"], ("ill",), frozenset({"ill"}))
     assert rows == CountRequests(
         ("age", "height", "site"), sensitive=("ill",), leaves=frozenset({"ill"})
     )
     assert rows.classes == (("age", "height", "site"),)
-    persons = POLICY.guaranteed(entity="who").questions(["age"])
+    persons = POLICY.guarantee_for(entity="who").questions(["age"])
     assert persons == CountRequests(("age",), persons=("who",))
-    each = EACH.guaranteed(["site"]).questions(["age", "height"])
+    each = EACH.guarantee_for(["site"]).questions(["age", "height"])
     assert each.columns == ("age", "height", "site")
     assert each.classes == (("age", "site"), ("height", "site"))
     # A published release tells its strata among its quasi-identifiers.
-    assert EACH.guaranteed(["site"]).questions(["age", "site", "height"]) == each
+    assert EACH.guarantee_for(["site"]).questions(["age", "site", "height"]) == each
 
 
 def test_sets_by_the_names_of_the_release() -> None:
@@ -67,20 +67,20 @@ def test_sets_by_the_names_of_the_release() -> None:
 
 
 def test_sentences() -> None:
-    assert POLICY.guaranteed(["site"]).sentence(["age"]) == (
+    assert POLICY.guarantee_for(["site"]).sentence(["age"]) == (
         "row-wise k-anonymity: every combination of released values of (age, site) is shared by at"
         " least 3 rows of the release"
     )
     persons = Policy(k=3, nulls="category", models=(Model("distinct_l", "ill", 2),))
     assert (
-        persons.guaranteed(entity="who")
+        persons.guarantee_for(entity="who")
         .sentence(["age"])
         .endswith(
             'at least 3 persons (distinct values of "who") of the release, NULL counted as a value;'
             ' distinct_l 2 of "ill" in each class, counted in persons'
         )
     )
-    assert EACH.guaranteed(["site"]).sentence(["age", "height"]) == (
+    assert EACH.guarantee_for(["site"]).sentence(["age", "height"]) == (
         "k-anonymity per attribute only, not of rows: every released value of each of (age, height)"
         " by itself is shared by at least 3 rows of the release with equal (site); ROWS ARE NOT"
         " k-ANONYMOUS: a combination of values may be one row's alone"
@@ -88,7 +88,7 @@ def test_sentences() -> None:
 
 
 def test_rows_that_hold() -> None:
-    verdict = POLICY.guaranteed().check(counted(), NEEDED)
+    verdict = POLICY.guarantee_for().check(counted(), NEEDED)
     assert (verdict.k, verdict.rarest, verdict.persons, verdict.k_rows) == (3, 3, None, None)
     assert (verdict.ledger_values, verdict.cautions, verdict.counted) == ({}, (), "")
 
@@ -104,20 +104,20 @@ def test_rows_that_hold() -> None:
 def test_rows_that_do_not_hold(rows: Recount, error: type[Exception], text: str) -> None:
     for policy in (POLICY, EACH):
         with pytest.raises(error, match=text):
-            policy.guaranteed().check(counted(rows), NEEDED)
+            policy.guarantee_for().check(counted(rows), NEEDED)
 
 
 def test_nulls_are_counted_where_they_are_released_and_no_stratum_has_its_own() -> None:
     holes = Recount(10, {5: 2}, 5)
     category = Policy(k=3, nulls="category")
-    assert category.guaranteed().check(counted(holes), ExpectedRelease(10, 5, {})).k == 5
+    assert category.guarantee_for().check(counted(holes), ExpectedRelease(10, 5, {})).k == 5
     with pytest.raises(RecountFailed, match="5 rows with a NULL written, 4 expected"):
-        category.guaranteed().check(counted(holes), ExpectedRelease(10, 4, {}))
-    assert POLICY.guaranteed(["site"]).check(counted(holes), NEEDED).k == 5
+        category.guarantee_for().check(counted(holes), ExpectedRelease(10, 4, {}))
+    assert POLICY.guarantee_for(["site"]).check(counted(holes), NEEDED).k == 5
 
 
 def test_persons() -> None:
-    guarantee = POLICY.guaranteed(entity="who")
+    guarantee = POLICY.guarantee_for(entity="who")
 
     def check(**changes: Any) -> Any:
         counts = {"persons": 7, "smallest": 3, "histogram": dict(ROWS.histogram)} | changes
@@ -135,7 +135,7 @@ def test_persons() -> None:
 
 def test_each_attribute() -> None:
     rows = Recount(10, {5: 4}, k_rows=1)
-    verdict = EACH.guaranteed().check(counted(rows), NEEDED)
+    verdict = EACH.guarantee_for().check(counted(rows), NEEDED)
     assert (verdict.k, verdict.rarest, verdict.k_rows, verdict.ledger_values) == (
         5,
         1,
@@ -144,11 +144,11 @@ def test_each_attribute() -> None:
     )
     [caution] = verdict.cautions
     assert (caution.title, caution.why[-18:]) == ("ROWS ARE NOT k-ANONYMOUS", "shared by 1 row(s)")
-    assert "NOT k-ANONYMOUS" in EACH.guaranteed().summarize_recount(rows)
+    assert "NOT k-ANONYMOUS" in EACH.guarantee_for().summarize_recount(rows)
 
 
 def test_models_are_part_of_the_verdict() -> None:
-    guarantee = Policy(k=3, models=(Model("distinct_l", "ill", 2),)).guaranteed()
+    guarantee = Policy(k=3, models=(Model("distinct_l", "ill", 2),)).guarantee_for()
     needed = ExpectedRelease(6, 0, {"ill": Attribute("ill", Kind.CATEGORY)})
     rows = Recount(6, {3: 2})
 
@@ -164,12 +164,12 @@ def test_models_are_part_of_the_verdict() -> None:
 
 
 def test_what_a_method_does_not_give_is_refused() -> None:
-    POLICY.guaranteed().require(METHODS["mdav"])
+    POLICY.guarantee_for().require(METHODS["mdav"])
     with pytest.raises(InvalidParameter, match="k-anonymity per attribute only"):
-        POLICY.guaranteed().require(METHODS["individual_ranking"])
-    EACH.guaranteed().require(METHODS["individual_ranking"])
+        POLICY.guarantee_for().require(METHODS["individual_ranking"])
+    EACH.guarantee_for().require(METHODS["individual_ranking"])
     with pytest.raises(InvalidParameter, match="rows are counted, not persons"):
-        EACH.guaranteed(entity="who").require(METHODS["individual_ranking"])
+        EACH.guarantee_for(entity="who").require(METHODS["individual_ranking"])
     with pytest.raises(InvalidParameter, match="Method mdav groups rows"):
         Policy(k=3, guarantee="per_attribute")
 
@@ -178,7 +178,7 @@ def test_what_a_method_does_not_give_is_refused() -> None:
     ("policy", "entity"), [(POLICY, None), (POLICY, "who"), (EACH, None)], ids=str
 )
 def test_a_ledger_tells_it_again(policy: Policy, entity: str | None) -> None:
-    guarantee = policy.guaranteed(["site"], entity)
+    guarantee = policy.guarantee_for(["site"], entity)
     again = recorded(3, {**policy.arguments(), "by": ["site"], "entity": entity})
     assert type(again) is type(guarantee)
     assert again.questions(["age"]) == guarantee.questions(["age"])

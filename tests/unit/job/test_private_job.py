@@ -138,7 +138,7 @@ def test_released_values_are_within_the_bounds_in_their_type() -> None:
     assert (seconds.low, seconds.high) == ("1970-01-01 00:00:01", "1970-01-01 00:00:02")
     wide = _column(0, 1e30, kind=Kind.DECIMAL, precision=38, scale=2)
     assert wide.released(np.array([1e30, 2e30])).values.tolist() == [10**32, 10**32]
-    zoned = _column(0.0, 86_400e6, kind=Kind.TIMESTAMP, scale=6, zoned=True)
+    zoned = _column(0.0, 86_400e6, kind=Kind.TIMESTAMP, scale=6, has_time_zone=True)
     assert zoned.high == "1970-01-02 00:00:00.000000+00"
     for wrong in (
         {"low": 0.001, "high": 0.009, "kind": Kind.DECIMAL, "precision": 5, "scale": 2},

@@ -89,7 +89,7 @@ def test_the_mean_of_equal_values_is_exact():
     assert numbers[1] == pytest.approx(1e308 / 3)
 
 
-OF_ROWS = [method for method in METHODS.values() if method.gives is not AttributePartition]
+OF_ROWS = [method for method in METHODS.values() if method.result_type is not AttributePartition]
 
 
 @pytest.mark.parametrize("method", OF_ROWS, ids=lambda method: method.name)

@@ -304,4 +304,4 @@ def test_every_refinement_knows_the_efforts_that_a_policy_knows():
     assert ("pass", *points_module._EFFORTS) == tuple(refine.ROUNDS) == REFINEMENTS
     for method in METHODS.values():
         assert method.refine in (None, "points", "generalized")
-        assert (method.refine is None) is (method.gives is not Partition)
+        assert (method.refine is None) is (method.result_type is not Partition)

@@ -171,7 +171,7 @@ def test_a_withheld_record_changes_nothing(case, rows):
 
 def options_of(case):
     options, names = dict(CASES[case]), columns_for(case)
-    if METHODS[options["method"]].gives is AttributePartition:
+    if METHODS[options["method"]].result_type is AttributePartition:
         options["guarantee"] = "per_attribute"
     options = {"sensitive": ["ill"], "keep": ["cost"], **options, "quasi_identifiers": names}
     if "cost" in options["sensitive"]:

@@ -304,7 +304,7 @@ def test_no_value_of_a_record_is_in_it():
         (Attribute("a", Kind.DATE), "[1970-01-02, 1970-02-01)", (1, 30)),
         (Attribute("a", Kind.TIMESTAMP), "1970-01-01 00:00:01", (1e6, 1e6)),
         (
-            Attribute("a", Kind.TIMESTAMP, zoned=True),
+            Attribute("a", Kind.TIMESTAMP, has_time_zone=True),
             "[1970-01-01 00:00:00+00:00, 1970-01-01 00:00:01+00:00)",
             (0, 1e6 - 1),
         ),
