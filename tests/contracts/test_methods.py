@@ -66,7 +66,7 @@ def partitions(numbers, k, method, **policy) -> list[Partition]:
     """The partition of the rows, or one for each attribute."""
     data = microdata(numbers, method)
     complete_policy = Policy(k=k, method=method.name, **policy)
-    if method.gives is AttributePartition:
+    if method.result_type is AttributePartition:
         return list(find_attribute_classes(data, complete_policy).partitions)
     return [find_classes(data, complete_policy)]
 
@@ -155,7 +155,7 @@ def test_refused_when_ticked_off(method):
         raise Cancelled
 
     numbers = np.random.default_rng(0).normal(size=(50, 2))
-    run = find_attribute_classes if method.gives is AttributePartition else find_classes
+    run = find_attribute_classes if method.result_type is AttributePartition else find_classes
     with pytest.raises(Cancelled):
         run(microdata(numbers, method), Policy(k=3, method=method.name), stop)
 

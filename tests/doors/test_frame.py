@@ -180,7 +180,7 @@ def test_the_index_is_not_looked_at_and_not_released() -> None:
 
 def test_columns_need_names_of_text() -> None:
     frame = pd.DataFrame(np.arange(24.0).reshape(8, 3))
-    with pytest.raises(errors.InvalidParameter, match="no text"):
+    with pytest.raises(errors.InvalidParameter, match="not text"):
         dbanon.anonymize_frame(frame, quasi_identifiers=[0, 2], k=4)  # type: ignore[list-item]
     assert dbanon.partition(frame, 4).n_classes == 2
 

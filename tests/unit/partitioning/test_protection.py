@@ -136,7 +136,7 @@ def test_strata_are_counted():
 
 
 def test_two_orders_of_one_column_are_refused():
-    with pytest.raises(InvalidParameter, match="two ways"):
+    with pytest.raises(InvalidParameter, match="two different ways"):
         release(people(7, 60), MODELS["ordered"], MODELS["hierarchical"])
 
 

@@ -43,7 +43,7 @@ def test_counts_by_the_method_have_both_keys() -> None:
     counts = report.arguments["method_counts"]
     assert counts == report.arguments["told"] == report.by_method != {}
     classes = dbanon.partition(POINTS, 4, method="dcm")
-    assert dict(classes.method_counts) == dict(classes.method_counts) == dict(counts)
+    assert dict(classes.told) == dict(classes.method_counts) == dict(counts)
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.NotDifferentiallyPrivate")

@@ -318,7 +318,7 @@ def test_a_person_of_many_rows_is_one_row():
     assert "for one person" in synthetic.guarantee
     assert str(len(frame)) not in f"{synthetic.guarantee} {synthetic.method_notes}"
     np.testing.assert_allclose(np.sort(synthetic.columns["age"]), np.arange(600) / 600.0, atol=0.08)
-    with pytest.raises(errors.UnsupportedType, match="whose"):
+    with pytest.raises(errors.UnsupportedType, match="identifies persons"):
         synthesize(frame.astype({"person": "Int64"}), bounds={"age": (0, 1)}, entity="person")
     with pytest.raises(errors.ColumnNotFound):
         synthesize(frame, bounds={"age": (0, 1)}, entity="nobody")
