@@ -146,7 +146,7 @@ def test_frames_of_another_run_are_refused() -> None:
     for label, first, another, its in wrong:
         with pytest.raises(RowsNotAligned, match=f"The {label} is not as it was"):
             dbanon.evaluate(first, another, report=its)
-    with pytest.raises(InvalidParameter, match="one of both"):
+    with pytest.raises(InvalidParameter, match="one of the two"):
         dbanon.evaluate(table, release, report=report, key="pid")
     release, of_persons = released(table, entity="pid")
     with pytest.raises(ColumnNotFound, match="pid"):

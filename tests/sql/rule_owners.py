@@ -40,7 +40,7 @@ def roles(run_sql: Run, sql_role: Role) -> dict[str, str]:
 @contextmanager
 def not_trusted(*columns: str) -> Iterator[None]:
     """Run a statement that must be refused because the rules of these columns are not trusted."""
-    with pytest.raises(psycopg.Error, match="not declared by its owner of today") as refused:
+    with pytest.raises(psycopg.Error, match="not declared by its present owner") as refused:
         yield
     assert refused.value.sqlstate == "42501"
     detail = str(refused.value.diag.message_detail)

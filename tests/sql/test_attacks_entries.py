@@ -237,7 +237,7 @@ def test_set_role_definer_wrappers_and_shadows(
         "CREATE FUNCTION app.wrapped(jsonb, jsonb, jsonb) RETURNS jsonb SECURITY DEFINER"
         " LANGUAGE sql AS 'SELECT dbanon._record_release($1, $2, $3)'"
     )
-    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="does not bear"):
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="does not have the mark"):
         forger.execute(
             "SELECT app.wrapped(%s::pg_catalog.jsonb, %s::pg_catalog.jsonb, %s::pg_catalog.jsonb)",
             entry(str(uuid.uuid4()), oid(forger, "release.p")),

@@ -175,7 +175,7 @@ def test_withheld_rows_count_against_the_budget(run_sql: Run) -> None:
     run_sql(PEOPLE)
     run_sql("UPDATE app.people SET a = NULL WHERE id <= 2")
     call = "SELECT * FROM dbanon.mdav('app.people', 'release.p', '{a}', 5, nulls => 'suppress'%s)"
-    with pytest.raises(psycopg.Error, match="would be withheld") as failure:
+    with pytest.raises(psycopg.Error, match="would be suppressed") as failure:
         run_sql(call % "")
     assert failure.value.sqlstate == "ZK003"
     [row] = run_sql(call % ", max_suppression => 0.05")

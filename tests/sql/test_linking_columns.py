@@ -63,7 +63,7 @@ def test_others_are_none(warnings_for: Callable[[str], list[str]]) -> None:
 
 @pytest.mark.usefixtures("warnings_for")
 def test_strict_refuses(run_sql: Run) -> None:
-    with pytest.raises(psycopg.Error, match="singles out rows") as caught:
+    with pytest.raises(psycopg.Error, match="distinguishes rows") as caught:
         run_sql(CALL.replace(")", ", options => '{\"strict\": true}')"), ["age_code"])
     assert caught.value.sqlstate == "ZK005"
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]

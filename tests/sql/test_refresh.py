@@ -58,7 +58,7 @@ def test_a_release_of_a_client_is_refreshed_where_sql_can(run_sql: Run, sql_url:
     )
     assert (seed, summary, first.rows_in) == (4, "release.person_summary", 120)
     dbanon.anonymize(sql_url, **arguments, output="release.chosen", where="age < 40")
-    with pytest.raises(psycopg.Error, match="takes no where") as failure:
+    with pytest.raises(psycopg.Error, match="does not take where") as failure:
         run_sql("SELECT dbanon.refresh('release.chosen')")
     assert failure.value.sqlstate == "0A000"
     assert dbanon.refresh(sql_url, "release.person").rows_in == 130

@@ -107,7 +107,7 @@ def test_strict_refuses_before_anything_is_kept(database: Database, tmp_path: Pa
     database.make_schema("release")
     chain = Chain(database, tmp_path)
     for name in ("age_code", "household"):
-        with pytest.raises(LinkingColumnRefused, match="singles out rows") as refused:
+        with pytest.raises(LinkingColumnRefused, match="distinguishes rows") as refused:
             chain.release(keep=[name], strict=True)
         assert f'"{name}"' in str(refused.value.detail)
         assert dbanon.show_chain(database.url, "c").releases == ()

@@ -399,7 +399,7 @@ def test_a_chain_needs_a_database_and_an_entity(
         chained.release(entity=None)
     file = tmp_path / "people.csv"
     file.write_text("id,age,income,ill\n1,2,3,x\n")
-    with pytest.raises(InvalidParameter, match="a file is not a database"):
+    with pytest.raises(InvalidParameter, match="not in a file"):
         dbanon.create_chain(
             f"file:{file}", "c", table="people", entity="id", changes="show", key_out=tmp_path / "k"
         )

@@ -132,8 +132,8 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Any) -> None:
             dbanon.measure_releases(database.url, releases, **{"entity": "id"} | more)
         return f"{refusal.value} {getattr(refusal.value, 'hint', '')}"
 
-    assert "each named once" in refused(InvalidParameter, RELEASES[:1])
-    assert "each named once" in refused(InvalidParameter, [RELEASES[0]] * 2)
+    assert "each once" in refused(InvalidParameter, RELEASES[:1])
+    assert "each once" in refused(InvalidParameter, [RELEASES[0]] * 2)
     output = refused(ColumnNotFound, [RELEASES[0], "release.without"])
     assert 'has no column "id"' in output
     assert "with that column in" in output

@@ -178,4 +178,4 @@ def test_entropy_of_classes_with_equal_released_values() -> None:
     assert not model.satisfied(together, overall, persons.sum(keepdims=True)).any()
     with pytest.raises(RecountFailed, match="do not keep") as failure:
         require_models([model], {"ill": together}, persons.sum(keepdims=True))
-    assert "released alike" in str(failure.value)
+    assert "same released values" in str(failure.value)

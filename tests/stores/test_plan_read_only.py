@@ -29,7 +29,7 @@ OPTIONS: dict[str, Any] = {
 def require_refusals(database: Any, error: type[DbanonError], **more: Any) -> None:
     """Check that a plan and a run are refused alike."""
     for call in (dbanon.plan, dbanon.anonymize):
-        with pytest.raises(error, match=r"may only read|may not be written"):
+        with pytest.raises(error, match=r"may only read|cannot be written"):
             call(database, **OPTIONS, **more)
 
 

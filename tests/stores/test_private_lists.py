@@ -284,7 +284,7 @@ def test_types_that_are_no_list_are_refused(database: Database) -> None:
     database.load("people", {"job": f"{kind} NOT NULL"}, [])
     database.execute(f"INSERT INTO people VALUES ({value})")
     dbanon.create_budget(database.url, "people", source="people", epsilon=3)
-    with pytest.raises(UnsupportedType, match="is no number"):
+    with pytest.raises(UnsupportedType, match="is not a number"):
         release(database, quasi_identifiers=["job"], epsilon=1.0)
     assert spent(database) == 0.0
 

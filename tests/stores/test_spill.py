@@ -266,7 +266,7 @@ def test_no_rows_are_no_file(tmp_path: Path) -> None:
 def test_what_needs_all_values_is_refused(
     people: str, tmp_path: Path, more: dict[str, object]
 ) -> None:
-    with pytest.raises(InvalidParameter, match=r"fit into memory|on a disk"):
+    with pytest.raises(InvalidParameter, match=r"fit into memory|spilled to disk"):
         dbanon.anonymize(people, **(OPTIONS | more), spill=str(tmp_path / "spill"))
     assert not (tmp_path / "spill").exists()
 
