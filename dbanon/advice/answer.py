@@ -72,7 +72,7 @@ class Sweep(NotebookPlot, WithCard):
 
     def pairs(self) -> list[tuple[str, str]]:
         """The trial releases as pairs of label and text."""
-        pairs = [(f"{point.curve}, k = {point.k}", _tried(point)) for point in self.points]
+        pairs = [(f"{point.curve}, k = {point.k}", _describe_trial(point)) for point in self.points]
         return pairs + [("note", note) for note in self.notes()]
 
     def notes(self) -> list[str]:
@@ -129,7 +129,7 @@ class ColumnAdvice:
 
     @property
     def distinct(self) -> Count:
-        """Distinct values, relative to all rows: rows with a value would reveal few NULLs."""
+        """Distinct values out of all rows; a share of rows with a value could reveal few NULLs."""
         return Count(self.column.distinct, self.rows, self.small)
 
     def to_dict(self) -> dict[str, Any]:
@@ -187,8 +187,8 @@ class Advice(NotebookPlot, WithCard):
     def rules(self) -> dict[str, Any]:
         """The proposed roles as rules, for ``dbanon.declare``.
 
-        Of two proposed roles it is the first. An undecided column has no rule, so that a release by
-        rules stops at it.
+        If two roles are proposed for a column, the first is used. An undecided column has no rule,
+        so a release by rules stops at it.
         """
         rule_by_name: dict[str, Any] = {}
         for column in self.columns:
@@ -239,7 +239,7 @@ class Advice(NotebookPlot, WithCard):
                 column_set.to_dict(),
             )
         for point in self.sweep.points:
-            yield "tried", f"{point.curve}, k = {point.k}", _tried(point), point.to_dict()
+            yield "tried", f"{point.curve}, k = {point.k}", _describe_trial(point), point.to_dict()
         for note in self.sweep.notes():
             yield "tried", "note", note, {}
         for label, words in self.recommended():
@@ -286,16 +286,18 @@ class Advice(NotebookPlot, WithCard):
     def _private_method(self) -> str:
         """Suggest a method of synthesis by the types of the quasi-identifiers."""
         kinds = {column.column.name: column.column.attribute.kind for column in self.columns}
-        many = len(self.quasi_identifiers)
-        listed = sum(kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers)
-        method = DP_MARGINALS if 2 * listed > many else DP_RANKS
+        n_columns = len(self.quasi_identifiers)
+        n_categories = sum(
+            kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers
+        )
+        method = DP_MARGINALS if 2 * n_categories > n_columns else DP_RANKS
         return (
-            f"for differential privacy instead of k: {method}, because {listed} of {many}"
-            " quasi-identifiers are categories"
+            f"for differential privacy instead of k: {method}, because {n_categories} of"
+            f" {n_columns} quasi-identifiers are categories"
         )
 
 
-def _tried(point: Point) -> str:
+def _describe_trial(point: Point) -> str:
     return f"loss {point.loss:.4g}, linkage risk {point.risk:.4g}"
 
 

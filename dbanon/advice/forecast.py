@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, ChainRules
 
-RELEASES = 12
+# Number of further releases to forecast, and of classes to simulate.
+_DEFAULT_HORIZON = 12
 _CLASSES = 4000
-# Larger classes lose more information; suggest them only above this share of held rows.
+# Larger classes lose more information, so suggest them only above this share of held rows.
 _MUCH_HELD = 0.25
-_MANY_WAIT = 0.02
+# Below this share of new persons per release, suggest to admit them less often.
+_FEW_JOIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def forecast(
     rules: ChainRules,
     k: int,
     releases: Sequence[Mapping[str, Any]],
-    horizon: int = RELEASES,
+    horizon: int = _DEFAULT_HORIZON,
     *,
     models: bool = False,
 ) -> ChainForecast | None:
@@ -101,28 +103,28 @@ def forecast(
         return None
     last = releases[-1]
     size = max(rules.size(k), 2)
-    cells = max(last.get("live", 0) + last.get("held", 0), 1)
-    size = max(size, round(last["persons"] / cells))
-    ages = len(releases) - 1 + horizon
-    held_share, absent_share, stale_share, missing_share = _follow(
-        rules, k, size, rates, ages, groups_leave
+    n_classes = max(last.get("live", 0) + last.get("held", 0), 1)
+    size = max(size, round(last["persons"] / n_classes))
+    n_releases = len(releases) - 1 + horizon
+    held_share, absent_share, stale_share, missing_share = _simulate(
+        rules, k, size, rates, n_releases, groups_leave
     )
-    advice = _advice(rules, k, size, rates, held_share, ages, groups_leave)
+    advice = _advice(rules, k, size, rates, held_share, n_releases, groups_leave)
     return ChainForecast(
         horizon, rates, held_share, absent_share, stale_share, missing_share, advice
     )
 
 
-def _follow(
-    rules: ChainRules, k: int, size: int, rates: Rates, ages: int, groups_leave: bool
+def _simulate(
+    rules: ChainRules, k: int, size: int, rates: Rates, n_releases: int, groups_leave: bool
 ) -> tuple[float, float, float, float]:
-    """Simulate classes of all ages; returns the shares held, absent, drifted and missing."""
+    """Simulate classes over some releases; returns the shares held, absent, stale and missing."""
     rng = np.random.default_rng(1)
     class_sizes = size + rng.integers(0, max(size // 4, 1), _CLASSES)
     is_released = np.arange(int(class_sizes.max())) < class_sizes[:, None]
     is_present, is_stale, n_withdrawn = is_released.copy(), np.zeros_like(is_released), 0.0
     counts = [_counted(is_released, is_present, is_stale, n_withdrawn)]
-    for _ in range(ages):
+    for _ in range(n_releases):
         is_present &= rng.random(is_present.shape) >= rates.leave
         is_stale |= is_present & (rng.random(is_present.shape) < rates.change)
         n_absent, n_staying = (is_released & ~is_present).sum(axis=1), is_present.sum(axis=1)
@@ -192,21 +194,21 @@ def _advice(
     size: int,
     rates: Rates,
     held_share: float,
-    ages: int,
+    n_releases: int,
     groups_leave: bool,
 ) -> tuple[str, ...]:
     texts = []
     if held_share > _MUCH_HELD and groups_leave and size < 10 * k:
         wider_rules = ChainRules(**{**rules.to_plain(), "class_size": 10 * k})
-        forecast_share = _follow(wider_rules, k, 10 * k, rates, ages, groups_leave)[0]
+        forecast_share = _simulate(wider_rules, k, 10 * k, rates, n_releases, groups_leave)[0]
         if forecast_share < held_share - 0.05:
             texts.append(
                 f"class_size {10 * k} lets leavers go in groups of k: {forecast_share:.0%} of rows"
                 " held then, at several times the loss; it is chosen when a chain is made"
             )
-    if rates.join < _MANY_WAIT and rules.admit_every == 1 and rates.join > 0:
+    if rates.join < _FEW_JOIN and rules.admit_every == 1 and rates.join > 0:
         texts.append(
-            "newcomers are few, and lose more for it: admit_every 3 brings more of them together"
+            "few persons join, so their classes lose more: admit_every 3 admits more at a time"
         )
     return tuple(texts)
 

@@ -32,7 +32,7 @@ REASONS = {
     "not_named": "others were named as quasi-identifiers",
     "constant": "the same value in all rows that have one",
     "key": "the table declares that no two rows share it",
-    "type": "of a type that numbers things, or that no release has",
+    "type": "of a type for identifiers or binary data, or of one that releases do not support",
     "name": "its name says so",
     "form": "its values are written as identifiers are: e-mail, phone, IBAN, check digits, UUID",
     "all_different": "no two rows share a text",
@@ -57,13 +57,14 @@ REASONS = {
 # Types of PostgreSQL and DuckDB for identifiers or binary data.
 _IDENTIFYING_TYPES = frozenset({"uuid", "bytea", "blob"})
 
-_LONG_TEXT = 40
-_MANY_TEXTS = 0.3
+# Mean length of long texts in characters, and the share of distinct values that are many texts.
+_LONG_TEXT, _MANY_TEXTS = 40, 0.3
 # Largest number, and largest share, of distinct values that count as few.
 _FEW, _FEW_SHARE = 20, 0.05
 # Smallest share of distinct values in a numbering column.
 _NUMBERED = 0.5
-# Largest average number of rows per value: for identifiers by name with few values, and numbers.
+# Largest mean number of rows per value in columns with few values that are identifiers: by a name
+# that says so, and by a name that only says that it is a number.
 _ROWS_EACH, _ROWS_OF_NUMBER = 100, 20
 
 
@@ -103,7 +104,7 @@ def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[
 
 
 def _role(column: ColumnProfile, rows: int) -> RoleProposal:
-    parts, listed = parts_of(column.name), words()
+    parts, word_lists = parts_of(column.name), words()
     few = column.distinct <= max(_FEW, _FEW_SHARE * rows)
     if column.distinct <= 1:
         return RoleProposal(CONSTANT, "constant")
@@ -114,8 +115,8 @@ def _role(column: ColumnProfile, rows: int) -> RoleProposal:
         return RoleProposal(NOT_COPIED, "type")
     if reason:
         return RoleProposal(IDENTIFIER, reason)
-    is_integer = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
-    if names_household(column.name) and is_integer and column.distinct > _FEW:
+    is_integer_or_text = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
+    if names_household(column.name) and is_integer_or_text and column.distinct > _FEW:
         return RoleProposal(IDENTIFIER, "household")
     if names_design_weight(column.name) and not column.attribute.kind.is_coded:
         return RoleProposal(NOT_COPIED, "design_weight")
@@ -123,9 +124,9 @@ def _role(column: ColumnProfile, rows: int) -> RoleProposal:
         return text_role
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
         return RoleProposal(NOT_COPIED, "moment")
-    if parts & listed["known"] or (parts & listed["sensitive"] and not few):
+    if parts & word_lists["known"] or (parts & word_lists["sensitive"] and not few):
         return RoleProposal(QUASI_IDENTIFIER, "known", also=SENSITIVE)
-    if parts & listed["sensitive"]:
+    if parts & word_lists["sensitive"]:
         return RoleProposal(SENSITIVE, "name")
     if column.all_different:
         # Unique numbers and dates are not necessarily identifiers: amounts may differ in each row.
@@ -168,7 +169,7 @@ def identifying(columns: Iterable[ColumnProfile]) -> dict[str, str]:
 def _named_identifier(column: ColumnProfile) -> bool:
     """True if the name is that of an identifier, and the values do not contradict it."""
     name, kind = column.name, column.attribute.kind
-    listed, parts = words(), parts_of(name)
+    word_lists, parts = words(), parts_of(name)
     is_unambiguous = numbers_persons(name)
     # Amounts may have names such as "tax number" or "total account", but with decimals.
     is_integer_or_text = kind in (Kind.INTEGER, Kind.CATEGORY)
@@ -176,7 +177,7 @@ def _named_identifier(column: ColumnProfile) -> bool:
         # A frame converts integers to floats if one is missing.
         return is_unambiguous and kind in (Kind.FLOAT, Kind.DECIMAL) and column.attribute.scale <= 0
     numbered = column.distinct >= _NUMBERED * column.present
-    if numbered and (parts & listed["number"] or name_says(name) == "person"):
+    if numbered and (parts & word_lists["number"] or name_says(name) == "person"):
         return True
     if names_identifier(name) and (numbered or column.distinct > _FEW):
         return True
@@ -186,8 +187,8 @@ def _named_identifier(column: ColumnProfile) -> bool:
         return True
     if names_identifier(name):
         return column.distinct * _ROWS_EACH >= column.present
-    several = column.distinct * _ROWS_OF_NUMBER >= column.present
-    return several and is_number_alone(name) and column.form == CODE
+    has_few_rows_per_value = column.distinct * _ROWS_OF_NUMBER >= column.present
+    return has_few_rows_per_value and is_number_alone(name) and column.form == CODE
 
 
 def _text(column: ColumnProfile) -> RoleProposal | None:

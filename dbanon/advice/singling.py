@@ -22,7 +22,7 @@ from dbanon.data.words import both_keys
 
 # Largest number of columns per set, largest number of sets, and the share of unique rows above
 # which a set is not extended.
-MOST_COLUMNS, MOST_SETS, ENOUGH = 3, 1_000, 0.95
+MOST_COLUMNS, MOST_SETS, ENOUGH_UNIQUE = 3, 1_000, 0.95
 
 # Codes up to this multiple of their count are counted in an array instead of by sorting.
 _DENSE = 8
@@ -33,7 +33,7 @@ Sizes = Callable[[Sequence[str]], Mapping[int, int]]
 
 @dataclass(frozen=True)
 class SetOfColumns:
-    """The disclosure by a set of columns.
+    """What a set of columns discloses.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class UniqueColumnSets:
 def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetOfColumns:
     """Summarize columns from the sizes of their groups of equal rows."""
     rows = sum(size * groups for size, groups in sizes.items())
-    same = sum((size * size - size) * groups for size, groups in sizes.items())
+    equal_pairs = sum((size * size - size) * groups for size, groups in sizes.items())
     pairs = rows * rows - rows
     few = sum(size * groups for size, groups in sizes.items() if size < small)
     return SetOfColumns(
@@ -114,7 +114,7 @@ def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -
         unique=Count(sizes.get(1, 0), rows, small),
         few=Count(few, rows, small),
         distinction=float(f"{sum(sizes.values()) / rows:.4g}") if rows else 0.0,
-        separation=float(f"{1 - same / pairs:.4g}") if pairs else 0.0,
+        separation=float(f"{1 - equal_pairs / pairs:.4g}") if pairs else 0.0,
     )
 
 
@@ -136,20 +136,31 @@ def singling(
             other_columns = [other for other in columns if other != name]
             without[name] = describe_set(other_columns, sizes(other_columns), small)
     described: dict[tuple[str, ...], SetOfColumns] = {}
-    growing: set[tuple[str, ...]] = {()}
+    extensible: set[tuple[str, ...]] = {()}
     is_cut = False
     for width in range(1, min(MOST_COLUMNS, len(columns)) + 1):
         level = []
         for names in combinations(columns, width):
-            if not _has_all_subsets(growing, names):
+            if not _has_all_subsets(extensible, names):
                 continue
             if len(described) == most_sets:
                 is_cut = True
                 break
             column_set = described[names] = describe_set(names, sizes(names), small)
             level.append(column_set)
-        growing = {f.columns for f in level if f.unique.count <= ENOUGH * f.unique.of}
-    ordered = sorted(described.values(), key=lambda f: (-f.unique.count, len(f.columns), f.columns))
+        extensible = {
+            column_set.columns
+            for column_set in level
+            if column_set.unique.count <= ENOUGH_UNIQUE * column_set.unique.of
+        }
+    ordered = sorted(
+        described.values(),
+        key=lambda described_set: (
+            -described_set.unique.count,
+            len(described_set.columns),
+            described_set.columns,
+        ),
+    )
     return UniqueColumnSets(chosen, without, tuple(ordered), is_cut, small)
 
 
@@ -215,6 +226,6 @@ def _codes(microdata: Microdata, name: str) -> NDArray[np.int64]:
     return codes if valid is None else np.where(valid, codes, 0)
 
 
-def _has_all_subsets(growing: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
+def _has_all_subsets(extensible: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
     """True if every subset with one column less may be extended."""
-    return all(names[:at] + names[at + 1 :] in growing for at in range(len(names)))
+    return all(names[:at] + names[at + 1 :] in extensible for at in range(len(names)))

@@ -274,7 +274,7 @@ class CellState:
         """
         session, first = self.session, self.last_cell + 1
         matched = self.matched if self.sequence == 1 else None
-        if matched is None or by or not session.bring_cells(relation, microdata, partition):
+        if matched is None or by or not session.load_cells(relation, microdata, partition):
             session.stage_labels(microdata, partition, relation.required_locator.types)
         session.stage_classes(partition, columns)
         places, expressions = 0, []

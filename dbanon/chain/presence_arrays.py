@@ -98,7 +98,7 @@ def match_persons(
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
     first = state.chain.definition is None
-    if not session.brings_arrays or rules.mode == MEASURE or locator.mapped:
+    if not session.supports_arrays or rules.mode == MEASURE or locator.mapped:
         return None
     if state.several or (first and rules.new_chain_from is not None):
         return None

@@ -55,9 +55,9 @@ class FileSource(SqlSource):
         staged = tuple(relation.attribute(name) for name in self._staged.columns)
         return super().find_identifier_columns(replace(relation, schema=Schema(staged)))
 
-    def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
+    def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """As ``SqlSource``; the condition refers to the file."""
-        return self._staged.takes(columns, condition)
+        return self._staged.accepts_condition(columns, condition)
 
     def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
@@ -115,17 +115,17 @@ def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -
     requested = [*job.read, *job.guarantee.counted_columns, *job.expected_columns]
     names = list(dict.fromkeys(requested))
     # Read rows in file order. Rows with NULL are withheld later, where they are counted.
-    chosen = file.choose(replace(relation, locator=_UNADDRESSED), job, names)
+    chosen = file.select_rows(replace(relation, locator=_UNADDRESSED), job, names)
     staged = _stage(session, file, chosen, names, _types_of(chain), job.chunk_rows)
 
-    def takes(columns: Sequence[str], condition: str) -> bool:
+    def accepts_condition(columns: Sequence[str], condition: str) -> bool:
         is_taken = False
         # A refused condition would abort the chain's transaction, so ask in another session.
         with suppress(DbanonError), reopened() as reads:
-            is_taken = SqlSource(reads).takes(chosen, columns, condition)
+            is_taken = SqlSource(reads).accepts_condition(chosen, columns, condition)
         return is_taken
 
-    session.staged_rows = StagedRows(staged, tuple(names), takes)
+    session.staged_rows = StagedRows(staged, tuple(names), accepts_condition)
 
 
 def stage_entity(session: Session, file: Store, table: str, entity: str) -> Relation:

@@ -251,7 +251,7 @@ class _MemoryRecords:
         self._parts = [
             _GrowingArray(width, kind) for width, kind in zip(widths, kinds, strict=True)
         ]
-        self._n, self._width, self._holes = 0, widths[3], False
+        self._n, self._width, self._has_nulls = 0, widths[3], False
         self._last: int | None = None
         self.wide = frozenset[str]()
         self.ascending = widths[0] == 1
@@ -273,10 +273,10 @@ class _MemoryRecords:
         keys.add(chunk.keys)
         numbers.add(chunk.numbers)
         codes.add(_codes(chunk))
-        if chunk.valid is not None and not self._holes:
-            self._holes = True
+        if chunk.valid is not None and not self._has_nulls:
+            self._has_nulls = True
             valid.add(np.ones((self._n, self._width), bool))
-        if self._holes:
+        if self._has_nulls:
             valid.add(_valid(chunk, self._width))
         self._n += n
 
@@ -284,13 +284,13 @@ class _MemoryRecords:
         """Keys, numbers, codes and validity, (n, width) each; validity is None if all is valid."""
         keys, numbers, codes, valid = self._parts
         arrays = [part.done(self._n) for part in (keys, numbers, codes)]
-        if self._holes:
+        if self._has_nulls:
             arrays.append(valid.done(self._n))
         self._parts.clear()
         order = None if self.ascending else _record_order(arrays[0])
         if order is not None:
             arrays = [array[order] for array in arrays]
-        return arrays[0], arrays[1], arrays[2], arrays[3] if self._holes else None
+        return arrays[0], arrays[1], arrays[2], arrays[3] if self._has_nulls else None
 
 
 class _DiskRecords:
@@ -308,7 +308,7 @@ class _DiskRecords:
         self._rows = [
             Rows(disk, width, kind) for width, kind in zip(widths[1:], kinds, strict=True)
         ]
-        self._holes = False
+        self._has_nulls = False
         self.wide = frozenset[str]()
         # Checked once all chunks have arrived.
         self.ascending = self.finite = False
@@ -319,7 +319,7 @@ class _DiskRecords:
         parts: tuple[NDArray[Any], ...] = chunk.numbers, _codes(chunk), _valid(chunk, self._width)
         for rows, part in zip(self._rows, parts, strict=True):
             rows.add(part)
-        self._holes |= chunk.valid is not None
+        self._has_nulls |= chunk.valid is not None
         self.wide |= chunk.wide
 
     def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
@@ -333,7 +333,7 @@ class _DiskRecords:
             numbers, codes, valid = (
                 in_order(self._disk, rows, order) for rows in (numbers, codes, valid)
             )
-        return keys, numbers, codes, valid if self._holes else None
+        return keys, numbers, codes, valid if self._has_nulls else None
 
 
 def _codes(chunk: Chunk) -> NDArray[np.int32]:

@@ -42,13 +42,13 @@ class Recount:
         return cls(rows, histogram, null_rows)
 
     @classmethod
-    def of_attributes(cls, attributes: Sequence[Recount], rows: Recount) -> Recount:
+    def of_attributes(cls, attributes: Sequence[Recount], combinations: Recount) -> Recount:
         """Merge the recounts of single attributes, with the recount of their combinations."""
         histogram: dict[int, int] = {}
         for part in attributes:
             for size, count in part.histogram.items():
                 histogram[size] = histogram.get(size, 0) + count
-        return cls(rows.rows, histogram, rows.null_rows, rows.smallest)
+        return cls(combinations.rows, histogram, combinations.null_rows, combinations.smallest)
 
     @property
     def classes(self) -> int:
@@ -114,8 +114,8 @@ class EntityCount:
     smallest : number of persons in the smallest class; 0 without classes.
     histogram : number of classes by size in rows.
     in_class : int64 (m,), the number of persons per class, by the class numbers in ``cells``.
-    cells : by sensitive column, with persons.
-    also : the same for combinations of other sets of columns.
+    cells : the rows and persons of each value in each class, by sensitive column.
+    also : the same counts for combinations of other sets of columns.
     """
 
     persons: int
@@ -200,9 +200,10 @@ class Histories:
     uneven : number of combinations of released values whose rows differ from their classes' rows.
     failing : number of released classes that violate a privacy model.
     refused : number of newcomers whom privacy models excluded for good with this release.
-    rows, beyond, fewest : for persons with several rows: number of rows in the release; of rows
-        withheld above the limit per person; of persons who share the rarest combination. ``rows``
-        and ``fewest`` are None if each person has one row.
+    rows : number of rows in the release; None if each person has one row.
+    beyond : number of rows that are withheld because their persons exceed the row limit.
+    fewest : number of persons who share the rarest combination of values; None if each person has
+        one row.
     apart : for persons in several tables: number of combinations over joined tables that fewer than
         k persons share.
     further_counts : counts of classes and persons, by name.
@@ -238,7 +239,7 @@ class Counts:
     ----------
     rows : the class sizes.
     persons : the persons per class, by entity column.
-    cells : by sensitive column.
+    cells : the rows of each value in each class, by sensitive column.
     histories : counts of the chain that the release belongs to; None outside a chain.
     also : the recounts of further sets of columns.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Lower bound of the database's own limit; rows read from it are counted separately.
-LEAST_OF_DATABASE = 32 * 2**20
+MIN_DATABASE_BYTES = 32 * 2**20
 _BYTES_PER_THREAD = 64 * 2**20
 
 _threads: int | None = None
@@ -42,7 +42,7 @@ def limit_threads(threads: int | None) -> None:
 
 def database_settings(memory: int) -> list[str]:
     """Statements that limit DuckDB to this memory, and to threads that fit into it."""
-    memory = max(memory, LEAST_OF_DATABASE)
+    memory = max(memory, MIN_DATABASE_BYTES)
     threads = max(1, min(worker_threads(), memory // _BYTES_PER_THREAD))
     return [f"SET memory_limit = '{memory}B'", f"SET threads = {threads}"]
 

@@ -255,7 +255,8 @@ def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray
         # Pack two columns into one: the first has few values, which are numbered.
         firsts = np.unique(ordered[:, 0])
         column, sought = (
-            (np.searchsorted(firsts, pair[:, 0]) << 48) | pair[:, 1] for pair in (ordered, keys)
+            (np.searchsorted(firsts, key_columns[:, 0]) << 48) | key_columns[:, 1]
+            for key_columns in (ordered, keys)
         )
     positions = np.searchsorted(column, sought)
     if len(sought) and (
@@ -344,7 +345,7 @@ class ColumnRoles:
         return None
 
     def by_role(self, microdata: Microdata) -> Microdata:
-        """Move columns of microdata that was read as attributes only to the fields of their roles.
+        """Move columns to the fields of their roles, if all were read as attributes.
 
         In columns of strata, NULL is a value like any other.
 

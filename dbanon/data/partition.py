@@ -78,7 +78,7 @@ class Synthesis:
 
 
 SUPPRESSED = -1
-NOTHING: Mapping[str, int] = MappingProxyType({})
+NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Partition(NotebookCard):
     in_blocks: ClassVar[bool] = True
     at_once: ClassVar[bool] = False
 
-    def __init__(self, labels: ArrayLike, method_counts: Mapping[str, int] = NOTHING) -> None:
+    def __init__(self, labels: ArrayLike, method_counts: Mapping[str, int] = NO_COUNTS) -> None:
         array = np.array(labels, dtype=np.int32)
         if array.ndim != 1:
             raise ValueError("labels must have one dimension")
@@ -125,7 +125,7 @@ class Partition(NotebookCard):
 
     @classmethod
     def without_copy(
-        cls, labels: NDArray[np.int32], method_counts: Mapping[str, int] = NOTHING
+        cls, labels: NDArray[np.int32], method_counts: Mapping[str, int] = NO_COUNTS
     ) -> Partition:
         """As the constructor, but without copying: the caller must not change the labels later."""
         partition = Partition.__new__(Partition)
@@ -185,9 +185,11 @@ class Partition(NotebookCard):
         return combine(results, n)
 
     def of(self, records: NDArray[np.int64]) -> Partition:
-        """The partition of records that correspond to records of this one: int64 (m,), -1 for none.
+        """Partition other records as their counterparts in this partition.
 
-        Records without a counterpart are suppressed.
+        Parameters
+        ----------
+        records : int64 (m,), the counterpart of each record; -1 for none, which suppresses it.
         """
         return Partition(
             np.where(records < 0, SUPPRESSED, self.labels[records]), self.method_counts
@@ -309,10 +311,7 @@ class Levels(Partition):
         return levels
 
     def of(self, records: NDArray[np.int64]) -> Levels:
-        """The levels of records that correspond to records of this one: int64 (m,), -1 for none.
-
-        Classes without a record are left out.
-        """
+        """As ``Partition.of``, with the same levels; classes without a record are left out."""
         is_unmatched = records < 0
         labels = np.where(is_unmatched, SUPPRESSED, self.labels[records])
         released = labels >= 0

@@ -1,14 +1,15 @@
 """Find the ledger entry of a relation.
 
 On PostgreSQL the oids in the ledger decide (``ledger.postgresql_releases``). Other databases have
-neither roles nor stable relation ids; there the mark, the name and the kind decide.
+neither roles nor stable relation ids. There the name and kind of the relation decide, and the mark
+that dbanon writes in its comment.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dbanon.ledger import postgresql_releases as parts_by_class
+from dbanon.ledger import postgresql_releases
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -40,8 +41,8 @@ def entry_of(session: Session, name: RelationName, existing: ExistingRelation | 
     """
     if existing is None or not trusted(session):
         return None
-    if parts_by_class.has_numbers(session):
-        return parts_by_class.release_id_of(session, existing)
+    if postgresql_releases.has_oids(session):
+        return postgresql_releases.release_id_of(session, existing)
     entry = _entry(session, existing.mark)
     if entry is None or not session.same_name(entry.output, name) or entry.kind != existing.kind:
         return None
@@ -63,14 +64,14 @@ def published_by_role(session: Session, alias: str = "") -> tuple[str, tuple[Any
     alias : the alias of the table of releases, with its dot.
     """
     by_name = f"coalesce({alias}published_by, '') = ?"
-    user, number = session.current_user() or "", session.role_number()
+    user, role_oid = session.current_user() or "", session.role_number()
     ledger = session.find_existing(session.ledger_name("release"))
-    if number is None or ledger is None or not parts_by_class.has_numbers(session):
+    if role_oid is None or ledger is None or not postgresql_releases.has_oids(session):
         return by_name, (user,)
     by_oid = f"coalesce({alias}publisher_oid, 0) = ?"
     return (
         f"CASE WHEN coalesce({alias}ledger_oid, 0) = ? THEN {by_oid} ELSE {by_name} END",
-        (ledger.oid, number, user),
+        (ledger.oid, role_oid, user),
     )
 
 
@@ -85,7 +86,7 @@ def summary_name(output: RelationName) -> RelationName:
 
 
 def summary_of(
-    session: Session, output: RelationName, of_output: ExistingRelation | None
+    session: Session, output: RelationName, existing_output: ExistingRelation | None
 ) -> ExistingRelation | None:
     """Return the summary of an output, or None.
 
@@ -96,7 +97,7 @@ def summary_of(
     if limit is not None and len(name.name.encode()) > limit:
         return None
     existing = session.find_existing(name)
-    if existing is None or not is_summary_of(session, output, existing, of_output):
+    if existing is None or not is_summary_of(session, output, existing, existing_output):
         return None
     return existing
 
@@ -105,7 +106,7 @@ def is_summary_of(
     session: Session,
     output: RelationName,
     existing: ExistingRelation,
-    of_output: ExistingRelation | None,
+    existing_output: ExistingRelation | None,
 ) -> bool:
     """Return True if a relation is the summary of a release of this output.
 
@@ -113,14 +114,14 @@ def is_summary_of(
     """
     if not trusted(session):
         return False
-    if parts_by_class.has_numbers(session) and parts_by_class.is_summary(
-        session, output, existing, of_output
+    if postgresql_releases.has_oids(session) and postgresql_releases.is_summary(
+        session, output, existing, existing_output
     ):
         return True
     entry = _entry(session, existing.mark)
     if entry is None or existing.kind != "table" or not session.same_name(entry.output, output):
         return False
-    owners = {entry.published_by, of_output.owner if of_output else entry.published_by}
+    owners = {entry.published_by, existing_output.owner if existing_output else entry.published_by}
     return existing.owner in owners
 
 

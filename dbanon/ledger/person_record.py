@@ -26,7 +26,7 @@ from dbanon.sessions.session import Session
 # Eight bytes of a person's hash, and a class number.
 PERSON = np.dtype([("person", ">u8"), ("class", ">i4")])
 # A report counts at most this many earlier releases (five years of months), to limit the time.
-MOST = 60
+MOST_RELEASES = 60
 # Persons per row of the ledger's table.
 _PERSONS_PER_ROW = 65_536
 
@@ -42,21 +42,21 @@ def measure(
     session: Session,
     releases: Sequence[str],
     k: int,
-    proof: tuple[str, RelationName, RelationName] | None = None,
+    in_progress: tuple[str, RelationName, RelationName] | None = None,
 ) -> JointHistories:
-    """Count joint histories over recorded releases and, with a proof, the staged persons.
+    """Count joint histories over recorded releases and the release in progress, if any.
 
     Parameters
     ----------
-    proof : id, output table and source of the release in progress; None to leave it out.
+    in_progress : id, output table and source of the release in progress; None without one.
     """
-    counts = session.joint_histories(releases, k, proof)
+    counts = session.joint_histories(releases, k, in_progress)
     if counts is None:
         records = [_read_persons(session, release) for release in releases]
-        if proof is not None:
+        if in_progress is not None:
             records.append(_read_staged_persons(session))
         [counts] = joint_counts(records, k, each=False)
-    return JointHistories(len(releases) + (proof is not None), k, *counts)
+    return JointHistories(len(releases) + (in_progress is not None), k, *counts)
 
 
 def measure_each(session: Session, releases: Sequence[str], k: int) -> list[JointHistories]:
@@ -90,8 +90,8 @@ class RecordedPersons:
 
     def has_persons_of(self, other: RecordedPersons) -> bool:
         """Return True if both have the same source and hash a person to the same value."""
-        (name, number, owner), (own_name, own_number, own_owner) = other.source, self.source
-        same = number is not None and number == own_number
+        (name, oid, owner), (own_name, own_oid, own_owner) = other.source, self.source
+        same = oid is not None and oid == own_oid
         return self.salt == other.salt and (same or (name, owner) == (own_name, own_owner))
 
 
@@ -120,7 +120,7 @@ def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
 
 def write(session: Session, release_id: str) -> None:
     """Record the staged persons of a release whose entry is written in this transaction."""
-    if session.have_persons_recorded(release_id):
+    if session.record_persons_in_database(release_id):
         return
     persons = _read_staged_persons(session)
     rows = [

@@ -75,7 +75,7 @@ def joint_histories_variable() -> str:
 # they count persons, their publisher must also be able to read the table. Entries of earlier
 # versions or of the database behind a dump match by name. Persons are counted over entries of this
 # relation, or of the same name and owner.
-EARLIER = f"""
+EARLIER_RELEASES = f"""
 SELECT r.release_id, r.source_oid > 0 AND coalesce(
            r.ledger_oid = r.tableoid::bigint AND (r.source_oid = t.oid
                OR r.source = ANY (t.names) AND r.source_owner_oid = t.owner::bigint),

@@ -322,7 +322,7 @@ class ReleasedTable:
     is_shown: bool
 
 
-def has_numbers(session: Session) -> bool:
+def has_oids(session: Session) -> bool:
     """Return True if entries have valid oids: on PostgreSQL, from revision 0013."""
     if session.role_number() is None:
         return False

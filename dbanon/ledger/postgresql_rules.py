@@ -1,9 +1,10 @@
 """SQL that matches rules with tables on PostgreSQL, and decides whether they apply.
 
-A rule belongs to the table it was declared for, by oid, and once that table is dropped to the next
-one with its name. It applies while both the table's owner at the time and the declaring role could
-still declare it. Oids identify these roles, but only in the database that wrote the rule, where
-``ledger_oid`` is the oid of ``dbanon.rule``. After a dump is restored, names identify them.
+A rule belongs to the table that it was declared for, which is identified by oid. Once that table is
+dropped, the rule belongs to the next one with its name. It applies while both the table's owner at
+the time and the declaring role could still declare it. Oids identify these roles, but only in the
+database that wrote the rule, where ``ledger_oid`` is the oid of ``dbanon.rule``. After a dump is
+restored, names identify them.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import ReleaseNotFound, TableNotFound
-from dbanon.ledger import entries
-from dbanon.ledger import postgresql_releases as parts_by_class
+from dbanon.ledger import entries, postgresql_releases
 from dbanon.ledger.entry_of import published_by_role
 from dbanon.ledger.recorded_report import ledger_time, rows_of_release
 from dbanon.ledger.tables import LedgerEntry
@@ -77,8 +76,8 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
         )
     [row] = rows
     output = RelationName(row["output_schema"], row["output_name"])
-    if parts_by_class.has_numbers(session):
-        _, output = parts_by_class.states_of(session).get(release_id, (None, output))
+    if postgresql_releases.has_oids(session):
+        _, output = postgresql_releases.states_of(session).get(release_id, (None, output))
     if entries.entry_of(session, output, session.find_existing(output)) == release_id:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
     table = table_of(session, output, row)
@@ -112,9 +111,11 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
         " WHERE relation_name = ? OR CAST(release_id AS VARCHAR(36)) = ? ORDER BY created_at DESC",
         (name.name, _marked_release_id(session, name)),
     )
-    if parts_by_class.has_numbers(session):
+    if postgresql_releases.has_oids(session):
         ids = [
-            table.release_id for table in parts_by_class.tables_of(session) if table.name == name
+            table.release_id
+            for table in postgresql_releases.tables_of(session)
+            if table.name == name
         ]
     else:
         ids = [str(release_id) for release_id, _, _ in rows]
@@ -167,8 +168,8 @@ def table_of(
     session: Session, output: RelationName, entry: Mapping[str, Any]
 ) -> RelationName | None:
     """Return the table behind a release's view if it is the recorded one, else None."""
-    if parts_by_class.has_numbers(session):
-        tables = parts_by_class.tables_of(session, str(entry["release_id"]))
+    if postgresql_releases.has_oids(session):
+        tables = postgresql_releases.tables_of(session, str(entry["release_id"]))
         return tables[0].name if tables else None
     name = output.sibling(entry["relation_name"])
     table = session.find_existing(name)
@@ -218,7 +219,7 @@ def superseded_tables(
     if not entries.trusted(session):
         return []
     resolved = None if of is None else session.resolve_output(of)
-    if parts_by_class.has_numbers(session):
+    if postgresql_releases.has_oids(session):
         return _superseded_by_oid(session, keep_last, resolved)
     entries_of_views = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
@@ -267,7 +268,7 @@ def _superseded_by_oid(
         if ranks[output_name] > keep_last and output in (None, output_name):
             old.add(release_id)
     tables = []
-    for table in parts_by_class.tables_of(session):
+    for table in postgresql_releases.tables_of(session):
         if table.release_id in old and not table.is_shown:
             existing = session.find_existing(table.name)
             if existing is not None and session.may_drop(existing):

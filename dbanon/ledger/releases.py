@@ -20,8 +20,7 @@ from dbanon.errors import (
     OutputNotOurs,
     ReleaseNotFound,
 )
-from dbanon.ledger import entries
-from dbanon.ledger import postgresql_releases as parts_by_class
+from dbanon.ledger import entries, postgresql_releases
 from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
 from dbanon.ledger.entry_of import published_by_role
 from dbanon.ledger.postgresql import INTERNAL_VIEW
@@ -116,7 +115,7 @@ def list_releases(session: Session) -> list[Listed]:
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, ExistingRelation | None] = {}
-    states = parts_by_class.states_of(session) if parts_by_class.has_numbers(session) else {}
+    states = postgresql_releases.states_of(session) if postgresql_releases.has_oids(session) else {}
     releases = []
     for release_id, created_at, schema, output, kind, *values in rows:
         *counts, by, old, epsilon, budget, source, request = values

@@ -55,25 +55,9 @@ def list_rules(session: Session, source: RelationName | None = None) -> list[Sto
 def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule]:
     if not _has_rules(session):
         return []
-    judged = session.rules_with_state(source)
-    if judged is not None:
-        return [
-            StoredRule(
-                named,
-                name,
-                entries.parse_json(rule),
-                at,
-                by,
-                int(oid),
-                int(owner),
-                table,
-                state,
-                bool(trusted),
-                bool(trusted or same),
-                int(rank),
-            )
-            for named, name, rule, at, by, oid, owner, table, state, trusted, same, rank in judged
-        ]
+    rows_with_state = session.rules_with_state(source)
+    if rows_with_state is not None:
+        return [_stored_rule(row) for row in rows_with_state]
     where, parameters = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
     rows = session.rows(
         f"SELECT source, name, CAST(rule AS {LONG_TEXT}), {as_text('rule', ('declared_at',))},"
@@ -88,6 +72,25 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
         )
         for table, name, rule, at, by in rows
     ]
+
+
+def _stored_rule(row: tuple[Any, ...]) -> StoredRule:
+    """Build a rule from a row of ``rules_with_state``."""
+    source, name, rule, at, by, oid, owner, table, state, trusted, is_same_table, rank = row
+    return StoredRule(
+        source,
+        name,
+        entries.parse_json(rule),
+        at,
+        by,
+        int(oid),
+        int(owner),
+        table,
+        state,
+        bool(trusted),
+        bool(trusted or is_same_table),
+        int(rank),
+    )
 
 
 def _columns_of(session: Session, source: str) -> frozenset[str] | None:
@@ -137,7 +140,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     InvalidParameter : two columns would be person identifiers.
     """
     _prepare(session, source)
-    if session.have_rules_written(source, {"set": dict(rules.by_column)}):
+    if session.write_rules_as_owner(source, {"set": dict(rules.by_column)}):
         return
     require_one_entity(TableRules({**_trusted_rules(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
@@ -156,7 +159,7 @@ def undeclare(session: Session, source: RelationName, columns: Sequence[str] | N
     """Remove the rules of these columns of a table, or all; raises as ``declare``."""
     _prepare(session, source)
     removed = None if columns is None else list(columns)
-    if not session.have_rules_written(source, {"remove": removed}):
+    if not session.write_rules_as_owner(source, {"remove": removed}):
         _delete(session, source, removed)
         session.tie_rules(source)
 
@@ -169,7 +172,7 @@ def _prepare(session: Session, source: RelationName) -> None:
 
 
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
-    """Delete the rules that a table's owner may remove: those that apply, and all for this oid."""
+    """Delete the rules that the owner may remove: those that apply or are for this very table."""
     relation = session.ledger_name("rule").quoted
     for rule in _all_rules(session, source):
         if rule.is_replaceable and (columns is None or rule.name in columns):

@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import MISSHAPEN
-from dbanon.ledger.postgresql_persons import EARLIER
+from dbanon.ledger.postgresql_persons import EARLIER_RELEASES
 from dbanon.ledger.tables import LONG_TEXT
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -49,7 +49,7 @@ class SourceHistory:
     takes_chains : whether chains are supported by the source's database or, if the source is files,
         by the target database.
     file_url : the URL of a source of files.
-    is_lasting : False if the ledger is temporary, so that earlier releases are unknown.
+    is_persistent : False if the ledger is temporary, so that earlier releases are unknown.
     """
 
     releases: tuple[EarlierRelease, ...] = ()
@@ -90,7 +90,7 @@ def earlier_releases(
     by_source = oid is not None and entries.optional_column(session, "source_oid") != "NULL"
     if by_source:
         name = parse_relation(source)
-        earlier = f"SELECT e.release_id FROM ({EARLIER}) AS e"
+        earlier = f"SELECT e.release_id FROM ({EARLIER_RELEASES}) AS e"
         is_counted = f"release_id IN ({earlier} WHERE e.is_counted)"
         condition = f"release_id IN ({earlier})"
         values = [source, str(name.schema), name.name] * 2
@@ -112,13 +112,13 @@ def earlier_releases(
             str(release_id),
             str(RelationName(schema, name)),
             argument(arguments, "entity"),
-            spent is not None,
+            epsilon is not None,
             chain is not None,
             argument(arguments, "entity_normalize"),
             salt,
         )
-        for release_id, schema, name, named, arguments, request, spent, chain, salt in rows
-        if by_source or named == source or (oid is not None and _oid(request) == oid)
+        for release_id, schema, name, of_source, arguments, request, epsilon, chain, salt in rows
+        if by_source or of_source == source or (oid is not None and _oid(request) == oid)
     )
 
 

@@ -1,10 +1,9 @@
 """Cutting many records into blocks that are anonymized on their own, on all cores.
 
-Blocks are cut along the first principal direction, again and again (``cuts``), or where there are
-categories between two values (``mixed_cuts``), so that a block holds records that are near each
-other. No class crosses a block's border, which costs some loss: a
-method in blocks is another method, and is asked for by name. Refinement in blocks has several
-turns, whose borders lie elsewhere.
+Blocks are cut repeatedly across a principal direction (``cuts``) or, if there are categories,
+between two values of an attribute (``mixed_cuts``), so that the records of a block are near each
+other. No class crosses the border of a block. This costs some loss, so blocks are used on request
+only. Refinement in blocks has several steps, each with other borders.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from dbanon.partitioning.cuts import Cuts, sample_positions
 
 SECONDS_BETWEEN_TICKS = 0.05
 
-# Of the size of a block: with fewer records than this part it joins another.
-_SMALLEST = 20
+# A block with fewer records than its intended size divided by this joins another block.
+_SMALLEST_DIVISOR = 20
 
 
 class _StoppedError(Exception):
     """Another block failed, or the caller cancelled."""
 
 
-class Spread(Protocol):
+class DivisibleSpace(Protocol):
     """Records of a stratum that can be taken in parts, like ``Space`` and ``MixedSpace``."""
 
     @property
@@ -73,8 +72,8 @@ class Blocks:
 
     Parameters
     ----------
-    size : approximate number of records per block; an upper limit for small tables of numbers,
-        else exceeded by a third at most.
+    size : approximate number of records per block. Blocks of small tables of numbers are never
+        larger, others by at most a third.
     least : minimum number of records per block.
     """
 
@@ -86,22 +85,23 @@ class Blocks:
         """The blocks of a policy; None if it has none."""
         if policy.block_size is None:
             return None
-        return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALLEST))
+        return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALLEST_DIVISOR))
 
     def block_count_for(self, n_records: int) -> int | None:
         """The number of blocks for so many records; None if they stay together."""
         return -(-n_records // self.size) if n_records > self.size else None
 
     def cut(
-        self, space: Spread, keys: NDArray[np.int64], direction: int = 0
+        self, space: DivisibleSpace, keys: NDArray[np.int64], direction: int = 0
     ) -> list[NDArray[np.int64]]:
         """Cut records into blocks of about the same size.
 
         Parameters
         ----------
-        space : where the n records are.
+        space : the n records as points.
         keys : int64 (n,), ascending, all different.
-        direction : across which principal direction, the first being 0; the last when p is less.
+        direction : index of the principal direction to cut across, from 0; if there are fewer,
+            the last one is used.
 
         Returns
         -------
@@ -114,8 +114,8 @@ class Blocks:
         numbers = np.empty(len(keys), np.int32)
 
         def assign(piece: slice) -> NDArray[np.int64]:
-            some = np.arange(piece.start, piece.stop)
-            block_numbers = cuts.assign(space.take(some).coordinates, keys[piece])
+            positions = np.arange(piece.start, piece.stop)
+            block_numbers = cuts.assign(space.take(positions).coordinates, keys[piece])
             numbers[piece] = block_numbers
             return np.bincount(block_numbers, minlength=cuts.n_blocks)
 
@@ -124,45 +124,46 @@ class Blocks:
 
     def cut_classes(
         self,
-        space: Spread,
+        space: DivisibleSpace,
         partition: Partition,
         keys: NDArray[np.int64],
         direction: int = 0,
-        keeps: Callable[[NDArray[np.int64]], bool] | None = None,
+        satisfies: Callable[[NDArray[np.int64]], bool] | None = None,
         counts: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None,
     ) -> list[NDArray[np.int64]]:
         """Cut records into blocks of complete classes, which are located at their means.
 
         Parameters
         ----------
-        space : where the n records are.
+        space : the n records as points.
         partition : of these records; suppressed ones are in no block.
         keys, direction : as for ``cut``.
-        keeps, counts : whether counts of sensitive values, int64 (s,), keep to privacy models; and
-            what gives those of groups, int64 (n_groups, s), from the group of each record, int64
-            (n,), -1 for none, and their number. Blocks that do not keep to them join others. None
-            where there are none.
+        satisfies : whether counts of sensitive values, int64 (s,), satisfy the privacy models; None
+            without models. Blocks that violate them join others.
+        counts : returns the counts of sensitive values in groups, int64 (n_groups, s), from the
+            group of each record, int64 (n,), -1 for none, and the number of groups.
 
         Returns
         -------
         Positions of each block's records, int64, ascending.
         """
         parts = self.parts_of_classes(partition.n_classes, len(partition.members))
-        places = places_of_classes(space, partition)
+        class_means = means_of_classes(space, partition)
         class_keys = first_keys(partition, keys)
         sample = sample_positions(class_keys, parts)
-        cuts = Cuts.fit(places[sample], parts, direction, class_keys[sample])
+        cuts = Cuts.fit(class_means[sample], parts, direction, class_keys[sample])
         number_parts = on_all_cores(
-            lambda piece: cuts.assign(places[piece], class_keys[piece]), pieces(len(class_keys))
+            lambda piece: cuts.assign(class_means[piece], class_keys[piece]),
+            pieces(len(class_keys)),
         )
         numbers = np.concatenate(number_parts)
         rows = np.bincount(numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
         fails = None
-        if keeps is not None and counts is not None:
-            of_records = np.append(numbers, -1)[partition.labels]
-            fails = failing(keeps, counts(of_records, cuts.n_blocks))
-        owner = cuts.join_small(rows, self.least, fails)[numbers]
-        return _groups(partition.labels, owner)
+        if satisfies is not None and counts is not None:
+            block_of_record = np.append(numbers, -1)[partition.labels]
+            fails = failing(satisfies, counts(block_of_record, cuts.n_blocks))
+        block_of_class = cuts.join_small(rows, self.least, fails)[numbers]
+        return _groups(partition.labels, block_of_class)
 
     def parts_of_classes(self, n_classes: int, n_records: int) -> int:
         """The number of blocks for so many classes with so many records."""
@@ -170,19 +171,19 @@ class Blocks:
 
 
 def failing(
-    keeps: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
+    satisfies: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
 ) -> Callable[[list[int]], bool]:
-    """A test whether some blocks together violate the privacy models.
+    """Return a check whether some blocks together violate the privacy models.
 
     Parameters
     ----------
-    keeps : whether counts of values, int64 (s,), do.
-    counts : of each block, int64 (n_blocks, s).
+    satisfies : whether counts of sensitive values, int64 (s,), satisfy the models.
+    counts : the counts of each block, int64 (n_blocks, s).
     """
-    return lambda blocks: not keeps(counts[blocks].sum(axis=0))
+    return lambda blocks: not satisfies(counts[blocks].sum(axis=0))
 
 
-def places_of_classes(space: Spread, partition: Partition) -> NDArray[np.float64]:
+def means_of_classes(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
     """The mean of each class, float64 (n_classes, p)."""
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
@@ -208,23 +209,25 @@ def first_keys(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int6
     return keys[partition.members[partition.starts]]
 
 
-def _groups(numbers: NDArray[np.int32], owner: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Positions of the records of each owner, int64, ascending; in the order of the owners.
+def _groups(
+    part_of_record: NDArray[np.int32], block_of_part: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """Positions of the records of each block, int64, ascending; in the order of the blocks.
 
     Parameters
     ----------
-    numbers : int32 (n,), what each record belongs to; -1 where to nothing.
-    owner : int64 (m,), of each of these, numbered from 0 without gaps.
+    part_of_record : int32 (n,), the class or smaller block of each record; -1 for none.
+    block_of_part : int64 (m,), the block of each of these; numbered from 0 without gaps.
     """
     # A number of -1 selects the last entry.
-    owners = np.append(owner, -1).astype(np.int32)
-    owner_of_record = np.empty(len(numbers), np.int32)
+    blocks_with_none = np.append(block_of_part, -1).astype(np.int32)
+    block_of_record = np.empty(len(part_of_record), np.int32)
 
     def look_up(piece: slice) -> None:
-        owner_of_record[piece] = owners[numbers[piece]]
+        block_of_record[piece] = blocks_with_none[part_of_record[piece]]
 
-    on_all_cores(look_up, pieces(len(numbers)))
-    members, starts = grouped(owner_of_record, int(owner.max(initial=-1)) + 1)
+    on_all_cores(look_up, pieces(len(part_of_record)))
+    members, starts = grouped(block_of_record, int(block_of_part.max(initial=-1)) + 1)
     return [block for block in np.split(members, starts[1:]) if len(block)]
 
 

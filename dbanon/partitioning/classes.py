@@ -1,4 +1,4 @@
-"""Records into classes: null handling, strata, method, refinement."""
+"""Assignment of records to classes: NULLs, strata, method and refinement."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def find_classes(
 
     Parameters
     ----------
-    measures : of a larger table that contains the records; None if they are the table, whose
-        clustered records or units of entities are then measured.
+    measures : of a larger table that contains the records. None if the records are the table; the
+        clustered records, or units of entities, are then measured.
 
     Raises
     ------
     TooFewRecords : fewer than k records or entities, in all or in a stratum.
-    NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
+    NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     SuppressionOverBudget : more records would be suppressed than allowed.
     """
     policy.guarantee_for().require(find_method(policy.method))
@@ -105,10 +105,10 @@ def find_attribute_classes(
     tick: Tick | None = None,
     measures: Measures | None = None,
 ) -> AttributePartition:
-    """Put the values of each attribute into classes of their own, which rows do not share.
+    """Group the values of each attribute separately, so that rows have no common class.
 
-    Warns with ``RowsNotAnonymous``; ``measures`` are as for ``find_classes``. Raises as it does,
-    and where records have entities.
+    Warns with ``RowsNotAnonymous``; ``measures`` are as for ``find_classes``. Raises the same
+    errors, and InvalidParameter if records have entities.
     """
     if microdata.entities is not None:
         raise InvalidParameter(
@@ -140,7 +140,7 @@ def _run_strata(
     measures: Measures | None,
     level_measures: Measures | None = None,
 ) -> MethodResult:
-    """The result of the method for the strata, separately or all at once.
+    """Run the method on the strata, separately or all at once.
 
     Consumes the list of strata, to free memory.
     """
@@ -153,14 +153,16 @@ def _run_strata(
             each=map if policy.block_size is None else on_all_cores,
         )
     space = space_of(microdata, measures, policy, level_measures)
-    rng = _chance_of(method, policy.seed)
+    rng = _random_generator(method, policy.seed)
     tick = tick or _silent
     keys = microdata.ordered_keys
     if method.result_type.at_once:
         # One level for the whole table, whatever its strata are.
         records = np.concatenate(strata)
-        apart = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
-        result = _run(method, space(records), keys[records], policy, tick, rng, strata=apart)
+        stratum_of_record = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
+        result = _run(
+            method, space(records), keys[records], policy, tick, rng, strata=stratum_of_record
+        )
         return method.result_type.joined([(records, result)], n)
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
@@ -193,11 +195,11 @@ def space_of(
     policy: Policy,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], Any]:
-    """A function from records of one stratum, int64 (m,), to the space that the method uses.
+    """Return a function that builds the method's space of records of a stratum, int64 (m,).
 
     Parameters
     ----------
-    level_measures : as of ``level_space``.
+    level_measures : as for ``level_space``.
 
     Raises
     ------
@@ -247,7 +249,7 @@ def _run(
     return Partition(refined.labels, result.method_counts)
 
 
-def _chance_of(method: Method, seed: int | list[int]) -> np.random.Generator | None:
+def _random_generator(method: Method, seed: int | list[int]) -> np.random.Generator | None:
     """The random generator of a randomized method; created only then, as loading it is slow."""
     return np.random.Generator(np.random.PCG64(seed)) if method.random else None
 
@@ -261,7 +263,7 @@ def _run_method(
     rng: np.random.Generator | None,
     **more: Any,
 ) -> MethodResult:
-    """The method on all records at once, or on blocks of them."""
+    """Run the method on all records at once, or on blocks of them."""
     blocks = Blocks.of(policy)
     if blocks is None:
         return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
@@ -278,15 +280,15 @@ def _run_method(
 def run_block(
     method: Method, space: Any, policy: Policy, number: int | None, tick: Tick
 ) -> Partition:
-    """The method on a block by itself, the same wherever its stratum's other blocks are.
+    """Run the method on one block; the result does not depend on where other blocks run.
 
     Parameters
     ----------
-    number : of the block in its stratum; None where that is not cut.
+    number : the index of the block in its stratum; None if the stratum is not cut.
     """
     # Use one generator per block, so that the order in which blocks end does not matter.
     seed = policy.seed if number is None else [policy.seed, number]
-    rng = _chance_of(method, seed)
+    rng = _random_generator(method, seed)
     result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
     assert isinstance(result, Partition)
     return result
@@ -295,18 +297,18 @@ def run_block(
 def cluster_block(
     space: Any, keys: NDArray[np.int64], policy: Policy, number: int | None, tick: Tick
 ) -> Partition:
-    """The classes of a block as ``run_block`` finds them, or of a stratum that is not cut.
+    """Find the classes of a block by ``run_block``, or of a stratum that is not cut.
 
-    Those of such a stratum are refined, too; blocks are when all have classes (``refine_block``).
+    The latter are also refined. Blocks are refined once all have classes (``refine_block``).
 
     Parameters
     ----------
-    keys : int64 (n,), of the records, ascending.
-    number : as of ``run_block``.
+    keys : int64 (n,), the key of each record, ascending.
+    number : as for ``run_block``.
     """
     method = find_method(policy.method)
     if number is None:
-        rng = _chance_of(method, policy.seed)
+        rng = _random_generator(method, policy.seed)
         result = _run(method, space, keys, policy, tick, rng)
         assert isinstance(result, Partition)
         return result
@@ -315,11 +317,11 @@ def cluster_block(
 
 
 def require_budget(policy: Policy, withheld: int, n: int) -> None:
-    """Check that no larger share of n records is withheld than may be.
+    """Check that the share of withheld records is within the policy's limit.
 
     Raises
     ------
-    SuppressionOverBudget : these are more.
+    SuppressionOverBudget : it is larger.
     """
     if policy.max_suppression is not None and withheld > most_of(policy.max_suppression, n):
         needed = share_needed(withheld, n)

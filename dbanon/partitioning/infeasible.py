@@ -19,35 +19,37 @@ def infeasible(
     sizes: NDArray[np.integer],
     persons: NDArray[np.int64] | None,
     n: int,
-    records: int,
+    n_failing: int,
     remedies: Sequence[str],
 ) -> ModelInfeasible:
-    """The error that names feasible levels.
+    """Build the error that names feasible levels.
 
     Parameters
     ----------
-    counts, table_shares : by sensitive attribute, int64 (m, s), of each of the m strata as one
-        class, and float64 (s,), the shares in the table.
-    sizes, persons : int64 (m,), of the strata, in records and in persons; None where models count
-        records.
-    n : records of the table, withheld ones too.
-    records : of the stratum that fails.
+    counts : by sensitive attribute, the frequency of each of its s values in each of the m strata,
+        int64 (m, s).
+    table_shares : by sensitive attribute, the share of each value in the table, float64 (s,).
+    sizes : the number of records in each stratum, int64 (m,).
+    persons : the number of persons in each stratum, int64 (m,); None if models count records.
+    n : the number of records in the table, including withheld ones.
+    n_failing : the number of records in the stratum that fails.
     remedies : hints that may help if strata are too small.
     """
 
-    def keep(model: Model) -> NDArray[np.bool_]:
+    def satisfied(model: Model) -> NDArray[np.bool_]:
         return model.satisfied(counts[model.attribute], table_shares[model.attribute], persons)
 
-    failing = [model for model in models if not keep(model).all()]
+    failing = [model for model in models if not satisfied(model).all()]
     hints = [
         _feasible(m, m.worst(counts[m.attribute], table_shares[m.attribute], persons))
         for m in failing
     ]
     if len(next(iter(counts.values()))) > 1:
+        withholding = _by_withholding(failing, satisfied, sizes, n)
         return ModelInfeasible(
-            f"The {records} records of a stratum or pattern of NULLs, which is anonymized"
+            f"The {n_failing} records of a stratum or pattern of NULLs, which is anonymized"
             " separately, violate the models.",
-            hint=f"{'; '.join(hints)}. Lower the level, {_by_withholding(failing, keep, sizes, n)}"
+            hint=f"{'; '.join(hints)}. Lower the level, {withholding}"
             f"{', '.join(remedies[:-1])}{', ' if remedies[1:] else ''}or {remedies[-1]}.",
         )
     if persons is not None:
@@ -66,7 +68,7 @@ def infeasible(
 
 def _by_withholding(
     models: Sequence[Model],
-    keep: Callable[[Model], NDArray[np.bool_]],
+    satisfied: Callable[[Model], NDArray[np.bool_]],
     sizes: NDArray[np.integer],
     n: int,
 ) -> str:
@@ -76,7 +78,7 @@ def _by_withholding(
     """
     if any(model.compares_with_table for model in models):
         return ""
-    is_kept = np.logical_and.reduce([keep(model) for model in models])
+    is_kept = np.logical_and.reduce([satisfied(model) for model in models])
     if not is_kept.any():
         return ""
     withheld = n - int(sizes[is_kept].sum())

@@ -1,10 +1,10 @@
-"""Where records with categories are cut into blocks: between two values of one attribute.
+"""Cuts of records with categories into blocks: between two values of one attribute.
 
-A principal direction says little of values without an order. Records that are alike mostly have the
-same sex, and seldom the same of 5,000 places, so that a border between the sexes parts few of them.
-Of all borders that leave blocks of about the wanted size, the one is taken that parts the fewest
-pairs of near records for each bit that the side tells. Pairs are those of a sample. Numbers are one
-attribute here: their first principal direction.
+A principal direction says little about values without an order. Similar records usually have the
+same sex, but rarely the same one of 5,000 places, so a border between the sexes separates few of
+them. Of all borders that leave blocks of about the intended size, the best one separates the fewest
+pairs of near records per bit of information about a record, which is the entropy of its side. Pairs
+are taken from a sample. All numeric attributes count as one here: their first principal direction.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dbanon.data.frozen import dataclass
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.mixed import Axis
 
-# A block may have so many times the records of the mean one, and has to have such a part of them.
-MOST, LEAST = 1.3, 0.5
+# Largest and smallest size of a block, as multiples of the mean size.
+MOST_OF_MEAN, LEAST_OF_MEAN = 1.3, 0.5
 
-# The nearest of some records are looked for among so many: of more records of a table than of a
-# part of it, where pairs have become too few.
-_AMONG, _NEAREST = 10_000, 5
-_OF_TABLE, _OF_PART = 2_000, 250
+# Near pairs are some records with their nearest neighbours among candidates. A part of the table
+# reuses the pairs of the larger part; if they are too few, it searches again for fewer records.
+_CANDIDATES, _NEIGHBOURS = 10_000, 5
+_QUERIES_OF_TABLE, _QUERIES_OF_PART = 2_000, 250
 _FEWEST_PAIRS = 250
 
-# Of distances looked at in one go.
-_CELLS = 1 << 21
+# Number of distances computed at a time.
+_DISTANCES_PER_BATCH = 1 << 21
 
-# What makes equal distances differ, by far less than others do.
-_APART = 1e-13
+# Added per position to squared distances, so that equal ones are ordered by position.
+_TIE_BREAK = 1e-13
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Border:
     Parameters
     ----------
     direction : float64 (p,).
-    border : the place along it of the first records that are not below.
+    border : the coordinate along the direction of the first records that are not below the cut.
     below : the number of blocks below.
-    parted : the share of near pairs that it parts, for each bit.
+    parted : the share of near pairs that it separates, per bit.
     """
 
     direction: NDArray[np.float64]
@@ -54,14 +54,14 @@ class Border:
 
 @dataclass(frozen=True, eq=False)
 class MixedCuts:
-    """How points are cut whose axes are these.
+    """Finds the best cut of points with these axes.
 
     Parameters
     ----------
-    axes : of each of the p columns of the points.
-    levels : of each that has a hierarchy its ``levels_of``.
-    size : the records of the mean block.
-    principal : the first principal direction of points, float64 (n, q), as float64 (q,).
+    axes : the axis of each of the p columns of the points.
+    levels : the result of ``levels_of`` by column, for columns with a hierarchy.
+    size : the mean number of records per block.
+    principal : returns the first principal direction, float64 (q,), of points, float64 (n, q).
     """
 
     axes: tuple[Axis, ...]
@@ -76,7 +76,7 @@ class MixedCuts:
         size: float,
         principal: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     ) -> MixedCuts | None:
-        """Those of axes; None where none that counts has a hierarchy."""
+        """Build the cuts for these axes; None if no axis of positive width has a hierarchy."""
         trees = {at: axis.tree for at, axis in enumerate(axes) if axis.width > 0}
         levels = {at: levels_of(tree) for at, tree in trees.items() if tree is not None}
         return cls(axes, levels, size, principal) if levels else None
@@ -87,30 +87,30 @@ class MixedCuts:
         records: NDArray[np.int64],
         larger_pairs: NDArray[np.int64] | None,
     ) -> NDArray[np.int64]:
-        """Pairs of near records, int64 (m, 2), of a part of the points.
+        """Pairs of near records, int64 (m, 2), in a part of the points.
 
         Parameters
         ----------
         records : int64 (n,), the part.
-        known : those of a larger part that are in it; None where this is the largest.
+        larger_pairs : the pairs of a larger part that are in this one; None for all records.
         """
         if larger_pairs is not None and len(larger_pairs) >= _FEWEST_PAIRS:
             return larger_pairs
-        among = records[:: max(len(records) // _AMONG, 1)]
-        n_queries = _OF_TABLE if larger_pairs is None else _OF_PART
-        queries = np.arange(0, len(among), max(len(among) // n_queries, 1))
-        at_once = max(_CELLS // len(among), 1)
+        candidates = records[:: max(len(records) // _CANDIDATES, 1)]
+        n_queries = _QUERIES_OF_TABLE if larger_pairs is None else _QUERIES_OF_PART
+        queries = np.arange(0, len(candidates), max(len(candidates) // n_queries, 1))
+        per_batch = max(_DISTANCES_PER_BATCH // len(candidates), 1)
         pairs = [
-            self._nearest(points[among], queries[start : start + at_once])
-            for start in range(0, len(queries), at_once)
+            self._nearest(points[candidates], queries[start : start + per_batch])
+            for start in range(0, len(queries), per_batch)
         ]
-        return among[np.concatenate(pairs)]
+        return candidates[np.concatenate(pairs)]
 
     def _nearest(
         self, points: NDArray[np.float64], queries: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Pairs of some records, int64 (q,), and their nearest among these points."""
-        squares = np.tile(np.arange(len(points)) * _APART, (len(queries), 1))
+        """Pairs of some of the points, int64 (q,), and their nearest neighbours among all."""
+        squares = np.tile(np.arange(len(points)) * _TIE_BREAK, (len(queries), 1))
         for at, axis in enumerate(self.axes):
             column = points[:, at]
             if at in self.levels:
@@ -122,7 +122,7 @@ class MixedCuts:
             elif axis.tree is None:
                 squares += np.square(column - column[queries, None])
         squares[np.arange(len(queries)), queries] = np.inf
-        count = min(_NEAREST, len(points) - 1)
+        count = min(_NEIGHBOURS, len(points) - 1)
         nearest = np.argpartition(squares, max(count - 1, 0), axis=1)[:, :count]
         return np.column_stack([np.repeat(queries, count), nearest.reshape(-1)])
 
@@ -138,12 +138,12 @@ class MixedCuts:
         pairs: NDArray[np.int64],
         n_blocks: int,
     ) -> Border | None:
-        """The best cut of a part of the points into so many blocks; None without a good one.
+        """The best cut of a part of the points into this many blocks; None if no size fits.
 
         Parameters
         ----------
         records : int64 (n,), the part.
-        pairs : int64 (m, 2), near records of it.
+        pairs : int64 (m, 2), near records in it.
         """
         borders = [
             border
@@ -155,7 +155,7 @@ class MixedCuts:
     def _directions(
         self, points: NDArray[np.float64], records: NDArray[np.int64]
     ) -> Iterator[NDArray[np.float64]]:
-        """What may be cut across, float64 (p,)."""
+        """The directions that may be cut across, float64 (p,) each."""
         numbers = np.flatnonzero([axis.tree is None for axis in self.axes])
         if len(numbers):
             direction = np.zeros(len(self.axes))
@@ -174,22 +174,22 @@ class MixedCuts:
         pairs: NDArray[np.int64],
         n_blocks: int,
     ) -> Border | None:
-        """The best border across a direction that leaves blocks of a good size."""
+        """The best border across a direction, among those that leave blocks of allowed sizes."""
         values, counts = np.unique(along(points, records, direction), return_counts=True)
-        low = np.cumsum(counts)[:-1]
-        high = len(records) - low
-        below = np.clip(np.rint(n_blocks * low / len(records)), 1, n_blocks - 1)
-        sizes = np.array([low / below, high / (n_blocks - below)]) / self.size
-        least = max(LEAST, 1 / self.size)
-        good = (sizes.max(axis=0) <= MOST) & (sizes.min(axis=0) >= least)
+        n_below = np.cumsum(counts)[:-1]
+        n_above = len(records) - n_below
+        below = np.clip(np.rint(n_blocks * n_below / len(records)), 1, n_blocks - 1)
+        sizes = np.array([n_below / below, n_above / (n_blocks - below)]) / self.size
+        least = max(LEAST_OF_MEAN, 1 / self.size)
+        good = (sizes.max(axis=0) <= MOST_OF_MEAN) & (sizes.min(axis=0) >= least)
         if not good.any():
             return None
         ends = np.sort(np.searchsorted(values, along(points, pairs, direction)), axis=1).T
         passed = np.bincount(ends[0], minlength=len(values)).cumsum()
         passed -= np.bincount(ends[1], minlength=len(values)).cumsum()
-        shares = np.array([low, high]) / len(records)
+        shares = np.array([n_below, n_above]) / len(records)
         bits = -(shares * np.log2(shares)).sum(axis=0)
-        # One more than were seen: of borders that part nothing the one that tells more is better.
+        # Add one pair, so that of borders that separate none, the one with more bits is better.
         parted = np.where(good, (passed[:-1] + 1) / (len(pairs) + 1) / bits, np.inf)
         at = int(np.argmin(parted))
         return Border(direction, float(values[at + 1]), int(below[at]), float(parted[at]))
@@ -198,10 +198,10 @@ class MixedCuts:
 def along(
     points: NDArray[np.float64], records: NDArray[np.int64], direction: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The place of some of the points along a direction, float64, of the shape of ``records``.
+    """The coordinates of some points along a direction, float64, in the shape of ``records``.
 
-    Sums in the order of columns: those of a linear algebra library depend on how many points there
-    are, and a record would not go where it went.
+    Terms are added in the order of columns: the sums of a linear algebra library depend on the
+    number of points, so a record could change sides.
     """
     places = np.zeros(records.shape)
     for at, share in enumerate(direction.tolist()):
@@ -211,7 +211,7 @@ def along(
 
 
 def levels_of(tree: Hierarchy) -> NDArray[np.int64]:
-    """For each height below the root's the highest node up to it above each leaf, int64 (H, L)."""
+    """The highest ancestor of each leaf up to each height below the root's, int64 (H, L)."""
     nodes = tree.leaves.astype(np.int64)
     levels: list[NDArray[np.int64]] = []
     for height in range(tree.height):

@@ -1,24 +1,25 @@
 """Refinements by name: a local search after the method, never with a larger loss.
 
-After methods on points it is on the sum of squares (SSE) of the points that the method used. Pools
-of neighbouring classes are taken out of the partition and improved by all moves and swaps of
-records that pay.
-``pass`` does so with each class and the seven nearest to it, until nothing pays in any of these
-pools, at most eight times, and that is all. The others go on with iterations of destroy and repair:
-the classes of a drawn pool are built anew, one less, as many or one more of them, or a few records
-near each other change places; then all is searched again, and kept when it loses less. Classes of
-much loss are drawn more often. ``thorough`` also keeps some that lose more (threshold accepting:
-Dueck & Scheuer 1990): twice fewer and fewer, each time from the best partition so far, in which it
-ends. It remembers the classes that it has seen, of partitions that it kept or not, and puts the
-best together anew from them after each time: a set partition, exact in regions of some ten to
-eighty classes (kernels/points/recombine.hpp). For k above 32 regions would hold too few classes,
-and that is left out.
+After methods on points, the search minimizes the sum of squares (SSE) of the points that the method
+used. It takes pools of neighbouring classes out of the partition, and applies all moves and swaps
+of records that reduce the loss. ``pass`` searches the pool of each class and its seven nearest
+classes, until nothing improves in any pool, at most eight times.
 
-Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
-and cutting never adds loss. The loss that is searched by never rises; another measure may.
-Cost: the iterations end after a fixed number of elementary steps, the same on every machine: about
-0.2 s for ``fast`` and about 20 s for ``thorough``, more for many records and less for very few
-(_Effort).
+The other efforts then destroy and repair: the classes of a random pool are rebuilt, as many or one
+more or less, or a few records near each other are exchanged. The pool is searched again, and the
+result is kept if it reduces the loss. Classes with much loss are drawn more often. ``thorough``
+also accepts some increases (threshold accepting: Dueck & Scheuer 1990), in two runs with decreasing
+thresholds, each from the best partition so far, and returns the best one. After each run it
+combines the best partition of all classes that it has seen, even those of rejected partitions: a
+set partitioning problem, solved exactly in regions of about ten to eighty classes
+(kernels/points/recombine.hpp). For k above 32 this is skipped, because regions would hold too few
+classes.
+
+Classes have k to 2k-1 records whatever the method returned: a class of 2k or more is cut where that
+reduces the loss most, and cutting never increases it. The loss that is minimized is never larger
+afterwards; other measures may be. The iterations end after a number of elementary steps that is the
+same on every machine: about 0.2 s for ``fast`` and about 20 s for ``thorough``, more for many
+records and less for very few (_Effort).
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ from dbanon.spaces.codes import CodeSpace
 from dbanon.spaces.mixed import MixedSpace
 from dbanon.spaces.numeric import Space
 
-# Rounds for each class of k records that the table could hold; under models, which make classes
-# larger, for each class that there is.
+# Maximum number of rounds per class, if all classes had k records. With models, which make classes
+# larger, per actual class.
 ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
-# They end before that, where one for each k records saves less than this part of the loss.
+# Rounds end earlier if n / k of them reduce the loss by less than the loss divided by this.
 _STOP_DIVISOR = {"pass": 3000, "fast": 3000, "thorough": 0}
-# Of up to so many records that are no block rounds take little time, and end in less loss without
-# swaps before them, the more so where classes are joined afterwards, for models or persons.
-_ROUNDS_ALONE = 5_000
+# Up to this number of records, swaps before the rounds are skipped, except in blocks. Rounds take
+# little time then, and reach a smaller loss without swaps, especially if classes are merged
+# afterwards because of models or persons.
+_MOST_WITHOUT_SWAPS = 5_000
 
 
 def refine_generalized(
@@ -63,18 +65,19 @@ def refine_generalized(
     share: float = 1.0,
     guard: Guard | None = None,
 ) -> Partition:
-    """Classes of k or more with no larger loss; suppressed records stay suppressed.
+    """Reduce the loss of classes of k or more; suppressed records stay suppressed.
 
     Parameters
     ----------
     effort : ``pass``, ``fast`` or ``thorough``.
-    iterations : rounds; None for as many as the effort says, as long as they pay.
-    share : of these, where records are a block of several and this is one turn of several.
-    guard : privacy models that the classes keep to, and still do afterwards.
+    iterations : number of rounds; None for a number that depends on the effort, or fewer if they
+        no longer reduce the loss enough.
+    share : the share of these rounds, if the records are a block and this is one of several steps.
+    guard : privacy models that the classes satisfy before and afterwards; None without models.
 
     Raises
     ------
-    InvalidParameter : a limit in seconds, which this search has not.
+    InvalidParameter : ``seconds`` is given, which this search does not support.
     """
     if seconds is not None:
         raise InvalidParameter(
@@ -84,10 +87,10 @@ def refine_generalized(
     stop_divisor = 0
     if iterations is None:
         stop_divisor = _STOP_DIVISOR[effort]
-        # Before a later turn, classes of equal records were joined, so many have more than k.
-        counted = guard is not None or share < 1
-        classes = partition.n_classes if counted else space.n_records // k
-        iterations = int(ROUNDS[effort] * classes * share)
+        # Before a later step, classes of equal records were joined, so many have more than k.
+        has_larger_classes = guard is not None or share < 1
+        n_classes = partition.n_classes if has_larger_classes else space.n_records // k
+        iterations = int(ROUNDS[effort] * n_classes * share)
     models = Models(np.empty(0, np.int32)) if guard is None else guard.models
     table = space.table(None if guard is None else guard.values)
     costs = space.label_costs.arrays()
@@ -101,7 +104,7 @@ def refine_generalized(
         models,
         *costs,
         worth=stop_divisor,
-        swaps=space.n_records > _ROUNDS_ALONE or share < 1,
+        swaps=space.n_records > _MOST_WITHOUT_SWAPS or share < 1,
     )
     return drive(kernel, tick)
 
@@ -111,36 +114,43 @@ _NO_LIMIT = 2**63 - 1
 
 @dataclass(frozen=True)
 class _Effort:
-    """A budget in elementary steps of the kernel, each about a nanosecond."""
+    """A budget in elementary steps of the kernel, each about a nanosecond.
+
+    Parameters
+    ----------
+    work : the number of steps, within limits per record.
+    most_heat : upper limit of ``heat``.
+    pool_classes : maximum number of classes in a pool.
+    """
 
     work: int
     most_per_record: int
     least_per_record: int
     most_heat: float
-    classes: int
+    pool_classes: int
 
     def steps(self, n: int) -> int:
-        """Steps for n records: ``work``, unless that is too much or too little for each."""
+        """The number of steps for n records: ``work``, within the limits per record."""
         return max(min(self.work, self.most_per_record * n), self.least_per_record * n)
 
     def heat(self, k: int) -> float:
-        """The share of a pool's loss that may be given up at first.
+        """The largest accepted increase at first, as a share of a pool's loss.
 
-        Less in larger classes, of whose loss one record is a smaller part; measured for k = 3, 4, 5
-        and 10 on the CASC tables.
+        It is smaller for larger classes, where one record contributes a smaller share of the loss;
+        tuned for k = 3, 4, 5 and 10 on the CASC tables.
         """
         return min(self.most_heat, 0.4 / k)
 
 
-# Besides ``pass``, which is the local search alone, whatever it takes.
+# Budgets by effort. ``pass`` has none: it is only the local search, which runs to its end.
 _EFFORTS = {
-    "fast": _Effort(150_000_000, 250_000, 8_000, most_heat=0.0, classes=6),
-    "thorough": _Effort(17_000_000_000, 20_000_000, 2_000_000, most_heat=0.09, classes=7),
+    "fast": _Effort(150_000_000, 250_000, 8_000, most_heat=0.0, pool_classes=6),
+    "thorough": _Effort(17_000_000_000, 20_000_000, 2_000_000, most_heat=0.09, pool_classes=7),
 }
 
 
 def max_points_size(k: int) -> int:
-    """The largest class that refinement leaves."""
+    """The maximum class size after refinement of points."""
     return 2 * k - 1
 
 
@@ -156,17 +166,17 @@ def refine_points(
     seconds: float | None = None,
     share: float = 1.0,
 ) -> Partition:
-    """A partition of the same records that loses no more, in classes of k to 2k-1.
+    """Refine a partition to classes of k to 2k-1 records without increasing the loss.
 
     Parameters
     ----------
-    space : the points that the partition was made from, or what needs no coordinates.
-    partition : every record in a class of at least k.
+    space : the space that the method used.
+    partition : has every record in a class of at least k.
     effort : ``pass``, ``fast`` or ``thorough``.
     seed : the same seed gives the same classes, unless ``seconds`` is given.
-    iterations : pools drawn and built anew; None for as many as the effort's budget allows.
-    seconds : when to stop before that; None for no limit.
-    share : of the effort's budget.
+    iterations : number of pools to rebuild; None for as many as the budget of the effort allows.
+    seconds : time limit; None for no limit.
+    share : the share of the budget to use.
     """
     if effort == "pass" or iterations == 0:
         return drive(space.kernel(Pass, MixedPass)(k, partition.labels), tick)
@@ -178,7 +188,7 @@ def refine_points(
         int(share * budget.steps(space.n_records)) if iterations is None else _NO_LIMIT,
         seconds or 0.0,
         budget.heat(k),
-        budget.classes,
+        budget.pool_classes,
         seed,
     )
     return drive(kernel, tick)
@@ -202,7 +212,7 @@ class Refinement(Protocol):
     ) -> Partition: ...
 
 
-# By the names that ``Method.refine`` has.
+# Refinements by the value of ``Method.refine``.
 _REFINEMENTS: dict[str, Refinement] = {
     "points": refine_points,
     "generalized": refine_generalized,
@@ -211,13 +221,13 @@ _REFINEMENTS: dict[str, Refinement] = {
 
 @dataclass(frozen=True)
 class RefinementStep:
-    """One refinement of blocks of classes, a part of the whole refinement.
+    """A step of a refinement in blocks of classes; each step has other blocks.
 
     Parameters
     ----------
-    number : from 0.
-    direction : across which principal direction borders lie, as in ``Blocks.cut_classes``.
-    share : of the effort.
+    number : the index of the step.
+    direction : the principal direction that blocks are cut across, as in ``Blocks.cut_classes``.
+    share : the share of the effort that it uses.
     """
 
     number: int
@@ -225,20 +235,20 @@ class RefinementStep:
     share: float
 
 
-# Across which directions blocks are cut, turn by turn.
+# Principal directions that blocks are cut across, by step.
 _DIRECTIONS = {"points": (1, 0), "generalized": (0, 1)}
 
 
 def max_refined_size(name: str, k: int) -> int | None:
-    """The largest class that the refinement leaves; None where there is no such bound."""
+    """The maximum class size after refinement; None without a limit."""
     return max_points_size(k) if name == "points" else None
 
 
 def refinement_steps(name: str) -> tuple[RefinementStep, ...]:
-    """The turns of a refinement in blocks."""
+    """The steps of this refinement in blocks."""
     directions = _DIRECTIONS[name]
     return tuple(
-        RefinementStep(i, across, 1 / len(directions)) for i, across in enumerate(directions)
+        RefinementStep(i, direction, 1 / len(directions)) for i, direction in enumerate(directions)
     )
 
 
@@ -251,13 +261,13 @@ def refine_classes(
     tick: Tick,
     guard: Guard | None = None,
 ) -> Partition:
-    """The refinement of all records at once, or of blocks of classes.
+    """Refine all records at once, or in blocks of classes.
 
     Parameters
     ----------
-    name : ``points`` or ``generalized``, as ``Method.refine`` says.
-    keys : int64 (n,), of the records, ascending.
-    guard : of ``generalized``, the privacy models that classes keep to.
+    name : the value of ``Method.refine``: ``points`` or ``generalized``.
+    keys : int64 (n,), the key of each record, ascending.
+    guard : the privacy models that classes satisfy; only for ``generalized``.
     """
     blocks = Blocks.of(policy)
     if blocks is None or blocks.block_count_for(space.n_records) is None:
@@ -274,27 +284,27 @@ def refine_classes(
             **({} if guard is None else {"guard": guard}),
         )
     n = space.n_records
-    turns = refinement_steps(name)
-    for turn in turns:
+    steps = refinement_steps(name)
+    for step in steps:
 
         def run(
             number: int,
             records: NDArray[np.int64],
             tick: Tick,
-            turn: RefinementStep = turn,
+            step: RefinementStep = step,
             before: Partition = partition,
         ) -> Partition:
             _, labels = np.unique(before.labels[records], return_inverse=True)
             guarded = None if guard is None else guard.take(records)
             part = Partition(labels.reshape(-1))
             return refine_block(
-                name, space.take(records), part, policy, turn, number, n, tick, guarded
+                name, space.take(records), part, policy, step, number, n, tick, guarded
             )
 
-        def advance(share: float, turn: RefinementStep = turn) -> None:
-            tick((turn.number + share) * turn.share)
+        def advance(share: float, step: RefinementStep = step) -> None:
+            tick((step.number + share) * step.share)
 
-        cut = blocks.cut_classes(space, partition, keys, turn.direction)
+        cut = blocks.cut_classes(space, partition, keys, step.direction)
         partition = partition_blocks(cut, run, advance)
     return partition
 
@@ -304,24 +314,24 @@ def refine_block(
     space: Any,
     partition: Partition,
     policy: Policy,
-    turn: RefinementStep,
+    step: RefinementStep,
     number: int,
     n_records: int,
     tick: Tick,
     guard: Guard | None = None,
 ) -> Partition:
-    """The refinement of one block, the same wherever its stratum's other blocks are.
+    """Refine one block; the result does not depend on where other blocks are refined.
 
     Parameters
     ----------
-    number : of the block in its stratum and turn.
-    n_records : of the stratum.
+    number : the index of the block in its stratum and step.
+    n_records : the number of records in the stratum.
     """
     iterations = policy.refine_iterations
     if iterations is not None:
-        iterations = int(iterations * space.n_records // n_records * turn.share)
+        iterations = int(iterations * space.n_records // n_records * step.share)
     # Use one seed per block, so that the order in which blocks end does not matter.
-    seed = np.random.SeedSequence([policy.seed, turn.number, number]).generate_state(1, np.uint64)
+    seed = np.random.SeedSequence([policy.seed, step.number, number]).generate_state(1, np.uint64)
     return _REFINEMENTS[name](
         space,
         partition,
@@ -331,6 +341,6 @@ def refine_block(
         seed=int(seed[0]),
         iterations=iterations,
         seconds=policy.refine_seconds,
-        share=turn.share,
+        share=step.share,
         **({} if guard is None else {"guard": guard}),
     )

@@ -22,7 +22,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, first_of_each
 from dbanon.data.partition import (
-    NOTHING,
+    NO_COUNTS,
     SUPPRESSED,
     ClusteringResult,
     Partition,
@@ -60,7 +60,7 @@ class CoarserColumns(Partition):
         self,
         labels: ArrayLike,
         coarser: Mapping[str, NDArray[np.int32]],
-        method_counts: Mapping[str, int] = NOTHING,
+        method_counts: Mapping[str, int] = NO_COUNTS,
     ) -> None:
         super().__init__(labels, method_counts)
         object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))

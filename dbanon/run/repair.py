@@ -7,7 +7,7 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import DbanonError
-from dbanon.ledger.postgresql_releases import ATTACH, CANDIDATE_COLUMNS, CANDIDATES, has_numbers
+from dbanon.ledger.postgresql_releases import ATTACH, CANDIDATE_COLUMNS, CANDIDATES, has_oids
 from dbanon.ledger.recorded_report import released_columns
 from dbanon.sessions.names import RelationName
 from dbanon.stores import digest
@@ -46,7 +46,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
     ------
     InsufficientRights : the ledger belongs to another role.
     """
-    if not has_numbers(session):
+    if not has_oids(session):
         return []
     repairs = []
     for row in session.rows(CANDIDATES):

@@ -252,7 +252,7 @@ class KeyedSession(SessionInterface):
     # Whether the next six methods are available. Columns are of fixed width, of the types
     # ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes and ``text`` of 4, and hold
     # no NULL.
-    brings_arrays: ClassVar[bool] = False
+    supports_arrays: ClassVar[bool] = False
     # SQL fetched as the tag of a row without person: 16 zero bytes.
     absent_tag: ClassVar[str] = ""
 
@@ -272,7 +272,7 @@ class KeyedSession(SessionInterface):
         """SQL for an unpredictable hash of a SQL hash; equal inputs give equal hashes."""
         raise NotImplementedError
 
-    def bring_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
+    def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         """Load the classes of rows for ``insert_cells``; False if not supported."""
         return False
 

@@ -54,7 +54,7 @@ def comma_list(columns: Iterable[tuple[str, ...]]) -> str:
 
 
 def recount_entities(keys: Sequence[tuple[str, ...]]) -> str:
-    """Query class sizes in rows, the number of classes of each, and their fewest persons.
+    """Query class sizes in rows, the number of classes per size, and their fewest persons.
 
     Classes are those of the staged released values, where each row has its person.
     """
@@ -77,13 +77,13 @@ def persons_in_classes(keys: Sequence[tuple[str, ...]]) -> str:
 
 
 def create_release_persons(
-    keys: Sequence[tuple[str, ...]], values: str, hashed: str, suffix: str
+    keys: Sequence[tuple[str, ...]], identifiers_table: str, hashed: str, suffix: str
 ) -> str:
     """CREATE TABLE for the staged persons, once for each of their classes.
 
     Parameters
     ----------
-    values : staging table of the identifiers.
+    identifiers_table : staging table of the identifiers.
     hashed : SQL for an identifier's hash, over the alias s.
     """
     columns, aliases = _numbered(keys)
@@ -92,7 +92,7 @@ def create_release_persons(
         f" SELECT {hashed} AS person, r.class AS class FROM"
         f" (SELECT DISTINCT dense_rank() OVER (ORDER BY {aliases}) AS class, e.person FROM"
         f" (SELECT {columns}, s.person FROM {quote(statements.ENTITIES)} AS s) AS e) AS r"
-        f" JOIN {quote(values)} AS s ON s.code = r.person"
+        f" JOIN {quote(identifiers_table)} AS s ON s.code = r.person"
     )
 
 
@@ -147,7 +147,8 @@ def homogeneity(
 
     Parameters
     ----------
-    keys, value : of the class's columns, and of the examined column, as in ``recount``.
+    keys : as in ``recount``, for the columns that define classes.
+    value : as in ``recount``, for the examined column.
     """
     columns, aliases = _numbered(keys)
     names = [f"g{index}" for index in range(len(value))]
@@ -175,7 +176,7 @@ def unique_profiles(
     Parameters
     ----------
     most : maximum number of rows in a group.
-    group : of the column, as ``keys`` has it for one column.
+    group : SQL that distinguishes the values of the column, as in ``keys``.
     """
     names = [f"g{index}" for index in range(len(group))]
     values = ", ".join(f"{part} AS {name}" for part, name in zip(group, names, strict=True))

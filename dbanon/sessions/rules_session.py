@@ -32,7 +32,7 @@ class RuledSession(SessionInterface):
         InsufficientRights : the owner may not.
         """
 
-    def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+    def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         """Change a table's rules with the ledger owner's rights; False if not supported.
 
         Parameters

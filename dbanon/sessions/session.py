@@ -110,17 +110,20 @@ class PersonsSession(SessionInterface):
         )
 
     def joint_histories(
-        self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
+        self,
+        releases: Sequence[str],
+        k: int,
+        in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
         """Count joint histories over releases in the database if it can; else None.
 
         Parameters
         ----------
-        proof : id, written table and source of the release whose persons are staged.
+        in_progress : id, written table and source of the release whose persons are staged.
         """
         return None
 
-    def have_persons_recorded(self, release_id: str) -> bool:
+    def record_persons_in_database(self, release_id: str) -> bool:
         """Have the database record the staged persons of a release; False if not supported."""
         return False
 

@@ -44,7 +44,7 @@ def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = 
 def create_key_map(
     source: RelationName,
     keys: Sequence[str],
-    ordered: Sequence[str],
+    sort_keys: Sequence[str],
     suffix: str = "",
     compared: Sequence[str] = (),
 ) -> str:
@@ -59,7 +59,7 @@ def create_key_map(
     )
     return (
         f"CREATE TEMPORARY TABLE {quote(KEY_MAP)}{suffix} AS"
-        f" SELECT row_number() OVER (ORDER BY {', '.join(ordered)}) AS ordinal,"
+        f" SELECT row_number() OVER (ORDER BY {', '.join(sort_keys)}) AS ordinal,"
         f" {values} FROM {source.quoted} AS s"
     )
 
@@ -241,18 +241,18 @@ def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> 
 
     Parameters
     ----------
-    columns : per column its quoted name, SQL that counts its values, and SQL of its text; the last
-        one empty for other types.
+    columns : per column its quoted name, SQL that counts its distinct values, and SQL of its text;
+        the last one empty for other types.
     """
     counts = "".join(
-        f", count(s.{name}), {different}, "
+        f", count(s.{name}), {distinct_count}, "
         + (
             f"avg(length({text})), avg(CASE WHEN replace({text}, ' ', '') <> {text} THEN 1.0"
             f" WHEN {text} IS NOT NULL THEN 0.0 END)"
             if text
             else "0, 0"
         )
-        for name, different, text in columns
+        for name, distinct_count, text in columns
     )
     return f"SELECT count(*){counts} FROM {relation.quoted} AS s"
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.methods import find_method
-from dbanon.partitioning.blocks import first_keys, places_of_classes
+from dbanon.partitioning.blocks import first_keys, means_of_classes
 from dbanon.partitioning.classes import cluster_block, space_of
 from dbanon.partitioning.protect import protect_block, space_of_costs
 from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_block
@@ -311,7 +311,7 @@ class ClusterBlocks:
         keys: NDArray[np.int64],
     ) -> list[Packet]:
         """Pack the rows with their classes, and each class with its coordinates and size."""
-        coordinates = places_of_classes(space, classes)
+        coordinates = means_of_classes(space, classes)
         count, width = coordinates.shape
         columns = {
             BLOCK: pa.array(np.full(count, combine_chunks(piece.rows[BLOCK])[0].as_py(), np.int64)),

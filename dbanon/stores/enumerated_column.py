@@ -67,12 +67,14 @@ def listed_column(session: Session, source: Attribute, labels: Sequence[str]) ->
     ------
     InvalidParameter : this database cannot hold a value of the list.
     """
-    of_type = bool(source.order) and set(source.order) == set(labels)
+    keeps_enum_type = bool(source.order) and set(source.order) == set(labels)
     attribute = replace(
         source,
-        # Never a domain over it, whose checks may refuse a value of the list.
-        sql_type=(source.enum_type or source.sql_type) if of_type else session.type_of(source),
-        enum_type=source.enum_type if of_type else "",
+        # Not a domain over the type: its checks could reject a value of the list.
+        sql_type=(source.enum_type or source.sql_type)
+        if keeps_enum_type
+        else session.type_of(source),
+        enum_type=source.enum_type if keeps_enum_type else "",
         order=(),
         nullable=False,
     )
@@ -97,16 +99,16 @@ def _round_trips(session: Session, labels: Sequence[str]) -> bool:
 
 def stage_lists(session: Session, columns: Sequence[ListedColumn]) -> None:
     """Stage the lists as columns of one table, each value in the row of its index."""
-    most = max(len(column.labels) for column in columns)
+    longest = max(len(column.labels) for column in columns)
     session.load_classes(
         [
             ReleasedColumn(
                 Attribute(column.attribute.name, Kind.CATEGORY),
-                np.array([*column.labels, *[""] * (most - len(column.labels))], object),
+                np.array([*column.labels, *[""] * (longest - len(column.labels))], object),
             )
             for column in columns
         ],
-        most,
+        longest,
     )
 
 

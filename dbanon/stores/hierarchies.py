@@ -207,8 +207,8 @@ def load(session: Session, name: str) -> Hierarchy:
     except ValueError:
         # The tables were edited by hand: report the errors in the tree.
         edges = [
-            (label, None if up == -1 or up >= len(labels) else labels[up], 0)
-            for label, up in zip(labels, parents, strict=True)
+            (label, None if parent == -1 or parent >= len(labels) else labels[parent], 0)
+            for label, parent in zip(labels, parents, strict=True)
         ]
         return Hierarchy(*tree_of(edges, f'The stored hierarchy "{name}"'))
 

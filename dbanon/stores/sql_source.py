@@ -107,11 +107,11 @@ class SqlSource:
         relation = self.session.locate(relation, job.key)
         if job.policy.nulls == "suppress":
             relation = replace(relation, required=job.quasi_identifiers)
-        relation = self.choose(relation, job, names)
+        relation = self.select_rows(relation, job, names)
         self.session.require_equality(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
 
-    def choose(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def select_rows(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Apply the job's condition, after a check that these columns may be read."""
         self.session.require_rights(relation, names)
         return relation if job.where is None else self._where(relation, job, names)
@@ -135,9 +135,10 @@ class SqlSource:
             ) from None
         return replace(relation, filtered=filtered)
 
-    def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
+    def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """Whether a condition uses these columns only, and does not refer to the whole row."""
-        # Under another alias. An error may have ended the transaction.
+        # Another alias than s, so that the condition cannot refer to it. An error may abort the
+        # transaction.
         query = (
             f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
             f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
@@ -185,14 +186,14 @@ class SqlSource:
 
     def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
         """The distinct values of a column except NULL, in the rows to read, in its order."""
-        [counted_columns] = self.session.inspect(relation, [attribute])
+        [inspected] = self.session.inspect(relation, [attribute])
         query = statements.distinct_values(
             relation.relation,
             attribute.name,
-            self.session.text_of(counted_columns),
+            self.session.text_of(inspected),
             relation.and_where,
         )
-        texts = {leaf_text(text, counted_columns) for (text,) in self.session.rows(query)}
+        texts = {leaf_text(text, inspected) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
 
     def count(self, relation: Relation) -> int:
@@ -285,9 +286,9 @@ class SqlSource:
         limit = job.memory_limit
         if self.disk is None or limit is None:
             return limit
-        in_work = worker_threads() * job.policy.records_at_once
+        n_in_progress = worker_threads() * job.policy.records_at_once
         coded = sum(column.kind.is_coded for column in columns)
-        return max(limit // 2 - in_work * bytes_per_record(len(columns), coded), 0)
+        return max(limit // 2 - n_in_progress * bytes_per_record(len(columns), coded), 0)
 
     def exact_totals(
         self,
@@ -348,11 +349,11 @@ class SqlSource:
             [self._original(attribute) for attribute in others],
             few,
         )
-        cells = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
-        cells = cells.reshape(-1, 4 + len(others))
-        require_all_counted(name, int(cells[:, 1] @ cells[:, 2]), int(partition.sizes.sum()))
-        cells = cells[cells[:, 0] == 0]
-        return ValueGroups(cells[:, 1], cells[:, 2], cells[:, 3], cells[:, 4:])
+        groups = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
+        groups = groups.reshape(-1, 4 + len(others))
+        require_all_counted(name, int(groups[:, 1] @ groups[:, 2]), int(partition.sizes.sum()))
+        groups = groups[groups[:, 0] == 0]
+        return ValueGroups(groups[:, 1], groups[:, 2], groups[:, 3], groups[:, 4:])
 
     def _original(self, attribute: Attribute) -> str:
         if attribute.kind.is_coded:
@@ -364,11 +365,13 @@ def _filtered_relation(
     relation: Relation, job: Job, names: Sequence[str], condition: str
 ) -> FilteredRelation:
     """The rows that meet a condition, with the columns to read and the address of each row."""
-    hidden = [e.removeprefix("s.") for e in relation.required_locator.expressions]
-    key_columns = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
+    key_expressions = [e.removeprefix("s.") for e in relation.required_locator.expressions]
+    key_columns = [e[1:-1].replace('""', '"') for e in key_expressions if e.startswith('"')]
     columns = dict.fromkeys([*names, *job.key, *relation.required_locator.mapped, *key_columns])
     addresses = (
-        () if relation.required_locator.mapped else tuple(e for e in hidden if e.isidentifier())
+        ()
+        if relation.required_locator.mapped
+        else tuple(e for e in key_expressions if e.isidentifier())
     )
     name = relation.name
     return FilteredRelation(

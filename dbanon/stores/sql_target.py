@@ -303,9 +303,9 @@ class SqlTarget:
         missing = tuple(release.output for release in earlier if release not in recorded)
         if not recorded:
             return JointHistories(0, k, 0, 0, 0, missing)
-        proof = (draft.output.release_id, written.relation, draft.relation.name)
-        ids = [release.release_id for release in recorded[-person_record.MOST :]]
-        counts = person_record.measure(self.session, ids, k, proof)
+        in_progress = (draft.output.release_id, written.relation, draft.relation.name)
+        ids = [release.release_id for release in recorded[-person_record.MOST_RELEASES :]]
+        counts = person_record.measure(self.session, ids, k, in_progress)
         return replace(counts, missing=missing, older=len(recorded) - len(ids))
 
     def digest(self, written: StagedSqlRelease) -> str | None:

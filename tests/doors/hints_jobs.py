@@ -209,14 +209,14 @@ def on_used_port(world: World) -> object:
         return world.cli(f"workbench {{url}} --table people --port {port}")
 
 
-def serve(*, parts_by_class: bool) -> Act:
+def serve(*, choose_port: bool) -> Act:
     """Start a workbench on a free port, and end it as soon as it answers."""
     commands = JobFileCommands(fails(AssertionError()), fails(AssertionError()))
 
     def act(world: World) -> object:
         with closing(socket.socket()) as other:
             other.bind(("127.0.0.1", 0))
-            port = int(other.getsockname()[1]) if parts_by_class else 0
+            port = int(other.getsockname()[1]) if choose_port else 0
         start = Start(world.url, "people", commands, directory=world.path)
         return run_workbench(start, port=port, ready=fails(KeyboardInterrupt()))
 
@@ -512,7 +512,7 @@ COMMANDS = (
     Steps("Name what the error names", run_job("a", accept_counts="rows"),
           [run_job("a", accept_counts=["rows"])]),
     Steps("Another program uses it. Leave out --port", on_used_port, [
-          serve(parts_by_class=False), serve(parts_by_class=True)]),
+          serve(choose_port=False), serve(choose_port=True)]),
     Steps("Change to its folder first: cd {}", open_file(2, "."), [open_file(2)]),
     Steps("Run it with dbanon run {}, and change it", open_file(3), [open_file(2),
           lambda w: w.cli(f"run {kept_views(w, 3)}")]),

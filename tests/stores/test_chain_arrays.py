@@ -131,7 +131,7 @@ def test_a_year_is_the_same(
     chain_row, by_arrays = _year(postgresql, tmp_path / "one", table, RULES[rules], None, n)
     assert bool(fetched) == (table != "a key of text")
     fetched.clear()
-    monkeypatch.setattr(PsycopgSession, "brings_arrays", False)
+    monkeypatch.setattr(PsycopgSession, "supports_arrays", False)
     _, by_statements = _year(postgresql, tmp_path / "other", table, RULES[rules], chain_row, n)
     assert not fetched
     for month, (from_arrays, other) in enumerate(zip(by_arrays, by_statements, strict=True), 1):
@@ -175,7 +175,7 @@ def test_refusals_are_the_same(
     arrays: bool,
 ) -> None:
     load(postgresql, Months(n=20).now)
-    monkeypatch.setattr(PsycopgSession, "brings_arrays", arrays)
+    monkeypatch.setattr(PsycopgSession, "supports_arrays", arrays)
     chained = Chained.create(postgresql, tmp_path)
     if later:
         chained.release()
@@ -219,7 +219,7 @@ def test_a_view_with_a_key_that_is_stated(
     key: str,
     arrays: bool,
 ) -> None:
-    monkeypatch.setattr(PsycopgSession, "brings_arrays", arrays)
+    monkeypatch.setattr(PsycopgSession, "supports_arrays", arrays)
     months, chained = Months(seed=4, leave=0, change=0.3), None
     places = "id, CASE WHEN id > 3 THEN 1000 - id END AS place"
 

@@ -190,7 +190,7 @@ def test_a_source_elsewhere_is_not_measured(
 def test_a_report_counts_so_many_and_the_command_all(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(person_record, "MOST", 2)
+    monkeypatch.setattr(person_record, "MOST_RELEASES", 2)
     load_people(database)
     options = OPTIONS | {"keep": [], "if_exists": "replace", "output": "release.people"}
     for number in range(5):

@@ -101,11 +101,11 @@ def test_text_keys_sort_by_code_point(database: Database) -> None:
         database.anonymize(
             table=table, quasi_identifiers=["x"], keep=["k"], output=f"release.{table}"
         )
-    by_text, parts_by_class = (
+    by_text, by_integer = (
         Counter(database.rows(f"SELECT x, k FROM {database.relation(f'release.{table}')}"))
         for table in ("people", "reference")
     )
-    assert Counter((x, order.index(k)) for x, k in by_text.elements()) == parts_by_class
+    assert Counter((x, order.index(k)) for x, k in by_text.elements()) == by_integer
 
 
 def test_tables_without_a_key(database: Database, expected: Counter[tuple[str, ...]]) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import dbanon
-from dbanon.data.memory import LEAST_OF_DATABASE, available_bytes, half_of_memory
+from dbanon.data.memory import MIN_DATABASE_BYTES, available_bytes, half_of_memory
 from dbanon.doors.cli.main import main
 from dbanon.errors import MemoryLimit
 from dbanon.run.open import open_store
@@ -125,7 +125,7 @@ def test_every_database_that_is_opened_keeps_to_it(limit: int, tmp_path: Path) -
     for url in (f"duckdb:///{path}", f"file:{few}"):
         with open_store(url, memory=limit).session(write=False) as session:
             limit_set, threads = settings_of(session._connection)  # type: ignore[attr-defined]
-        expected = max(limit, LEAST_OF_DATABASE)
+        expected = max(limit, MIN_DATABASE_BYTES)
         assert abs(limit_set - expected) <= expected // 100
         assert 1 <= threads <= max(1, expected // (64 * MIB))
 

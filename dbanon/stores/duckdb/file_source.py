@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import duckdb
 
-from dbanon.data.memory import LEAST_OF_DATABASE, half_of_memory
+from dbanon.data.memory import MIN_DATABASE_BYTES, half_of_memory
 from dbanon.errors import ChainsNotHere, DbanonError, InvalidParameter, MemoryLimit
 from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import ColumnReading, OnSql, Relation
@@ -137,7 +137,7 @@ class FileStore(DuckdbStore):
         except OutOfMemory:
             raise MemoryLimit.over(
                 f"The rows of {self._location} need",
-                max(memory, LEAST_OF_DATABASE),
+                max(memory, MIN_DATABASE_BYTES),
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"
                 " whose rows stay on its disk: CREATE TABLE people AS FROM 'data/*.parquet'.",
             ) from None

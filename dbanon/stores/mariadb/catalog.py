@@ -359,7 +359,7 @@ class MariadbCatalog(Session):
         self.run(statements.create_staging(statements.SALT, columns, self.staging_suffix))
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
-    def have_persons_recorded(self, release_id: str) -> bool:
+    def record_persons_in_database(self, release_id: str) -> bool:
         # Done on the server, since everything that a client sends is in the general log.
         self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
         self.run(

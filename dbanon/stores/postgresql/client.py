@@ -67,7 +67,7 @@ class PsycopgSession(PassthroughSession):
         "bytes": "bytea",
         "amount": "numeric",
     }
-    brings_arrays = True
+    supports_arrays = True
     absent_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
@@ -343,7 +343,7 @@ class PsycopgSession(PassthroughSession):
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary)"
         self.copy_bytes(copy, packed_rows.copy_binary(columns))
 
-    def bring_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
+    def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None
         if self._staged is not partition:
             self._arrays = self._arrays_of(source, microdata, partition, [])

@@ -110,7 +110,7 @@ class PostgresqlRules(RuledSession):
                 " `quasi_identifiers`, `hierarchies` and all other roles in the call.",
             )
 
-    def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+    def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         owners = self.rows(_OWNER, (source.schema, source.name))
         if not owners or not self.rows(ledger.RULES_WRITER):
             return False

@@ -89,15 +89,18 @@ class PostgresqlPersons(Session):
         return f"substr(sha256({salted}), 1, 8)"
 
     def joint_histories(
-        self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
+        self,
+        releases: Sequence[str],
+        k: int,
+        in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
-        if proof is None and self.look_up(_READABLE) == [(True,)]:
+        if in_progress is None and self.look_up(_READABLE) == [(True,)]:
             # The caller then reads the records once, and counts after each release.
             return None
         request: dict[str, Any] = {"releases": list(releases), "k": k}
-        persons = "NULL::bytea[]" if proof is None else _STAGED
-        if proof is not None:
-            release_id, relation, source = proof
+        persons = "NULL::bytea[]" if in_progress is None else _STAGED
+        if in_progress is not None:
+            release_id, relation, source = in_progress
             request |= {
                 "release_id": release_id,
                 "relation_oid": self._number(relation),
@@ -114,7 +117,7 @@ class PostgresqlPersons(Session):
         counts = json.loads(rows[0][0])
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
-    def have_persons_recorded(self, release_id: str) -> bool:
+    def record_persons_in_database(self, release_id: str) -> bool:
         # Entries without the oid of their source have no salt.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(PERSONS_WRITER):

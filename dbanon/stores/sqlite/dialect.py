@@ -40,7 +40,7 @@ _CONSTRAINTS = frozenset(
         "UNIQUE",
     ]
 )
-_SMALLEST = -(2**63)
+_MIN_INTEGER = -(2**63)
 # The storage classes, as typeof() names them, that a column of each kind may hold.
 STORED_AS = {
     Kind.INTEGER: ("integer",),
@@ -77,7 +77,10 @@ def is_well_formed(attribute: Attribute) -> str:
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
-    """SQL for a value as a number; NULL if the stored value does not match the column's type."""
+    """SQL for a value as a number; NULL if the stored value does not match the column's type.
+
+    ``low`` and ``high`` are ignored, because REAL holds every number and date.
+    """
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.DATE:
         condition, number = is_well_formed(attribute), f"julianday({column}) - 2440587.5"
@@ -95,7 +98,9 @@ def extent(attribute: Attribute) -> str:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
         # abs() of the smallest integer is an error.
-        amount = f"CASE WHEN {column} = {_SMALLEST} THEN CAST({column} AS REAL) ELSE {column} END"
+        amount = (
+            f"CASE WHEN {column} = {_MIN_INTEGER} THEN CAST({column} AS REAL) ELSE {column} END"
+        )
         return f"max(abs({amount}))"
     return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
 
@@ -213,7 +218,10 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     else:
         stored = values.tolist()
     if column.missing is not None:
-        stored = [None if no else value for value, no in zip(stored, column.missing, strict=True)]
+        stored = [
+            None if is_missing else value
+            for value, is_missing in zip(stored, column.missing, strict=True)
+        ]
     return stored
 
 
@@ -236,7 +244,7 @@ def storable(value: Any) -> Any:
 
 
 def _is_integer(value: int) -> bool:
-    return _SMALLEST <= value < -_SMALLEST
+    return _MIN_INTEGER <= value < -_MIN_INTEGER
 
 
 def _integer(value: int) -> int | float:
@@ -257,6 +265,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 
 
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
+    """SQL for quotient and remainder of a value by ``n.size``, in integers; for exact sums."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         # Split whole seconds from the fraction, because SQLite rounds timestamps to milliseconds.
@@ -284,7 +293,7 @@ def type_of(attribute: Attribute) -> str:
 
 
 DIGEST_WAY = "sqlite1"
-BITS = 128
+_DIGEST_BITS = 128
 
 # The serialized bytes of a row. This marshal version has been stable since Python 2.5. Texts are
 # wrapped in a tuple of their bytes so that they differ from BLOBs and need not be valid UTF-8.
@@ -305,7 +314,7 @@ def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tu
 def hash_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
     """Return the row count and the sum of the row hashes."""
     # Hoist the lookups out of the loop over rows.
-    start = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=BITS // 8)
+    start = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=_DIGEST_BITS // 8)
     copy, dumps, number = start.copy, marshal.dumps, int.from_bytes
     count = total = 0
     for row in rows:
@@ -313,7 +322,7 @@ def hash_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
         row_hash.update(dumps(row, _FORMAT))
         total += number(row_hash.digest(), "little")
         count += 1
-    return count, total % 2**BITS
+    return count, total % 2**_DIGEST_BITS
 
 
 def digest_probe() -> str:
@@ -344,7 +353,7 @@ class SqliteStagingSession(FileSession):
     def __init__(self, driver: sqlite3.Connection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._driver = driver
-        self._tags = False
+        self._has_tag_function = False
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
         def tag(text: str | None) -> bytes | None:
@@ -354,11 +363,11 @@ class SqliteStagingSession(FileSession):
             return (hashlib.sha256(outer + inner_hash).digest() if outer else inner_hash)[:16]
 
         self._driver.create_function(_TAG, 1, tag, deterministic=True)
-        self._tags = True
+        self._has_tag_function = True
 
     def drop_staging(self) -> None:
         super().drop_staging()
-        if self._tags:
+        if self._has_tag_function:
             # Otherwise the caller's connection would retain the key.
             self._driver.create_function(_TAG, 1, None)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Count
-from dbanon.advice.singling import ENOUGH, MOST_COLUMNS, describe_set, singling, sizes_of
+from dbanon.advice.singling import ENOUGH_UNIQUE, MOST_COLUMNS, describe_set, singling, sizes_of
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 
@@ -64,7 +64,7 @@ def test_sets_grow_until_nearly_all_are_alone(rows: list[tuple[int | None, ...]]
         places
         for places in unique_counts
         if all(
-            unique_counts[part] <= ENOUGH * len(rows)
+            unique_counts[part] <= ENOUGH_UNIQUE * len(rows)
             for count in range(1, len(places))
             for part in combinations(places, count)
         )

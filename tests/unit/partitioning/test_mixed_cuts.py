@@ -14,7 +14,7 @@ import dbanon
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.cuts import Cuts
-from dbanon.partitioning.mixed_cuts import LEAST, MOST, MixedCuts, levels_of
+from dbanon.partitioning.mixed_cuts import LEAST_OF_MEAN, MOST_OF_MEAN, MixedCuts, levels_of
 from dbanon.spaces.mixed import Axis
 from tests.reference import cuts as reference
 
@@ -52,8 +52,8 @@ def test_records_go_where_a_plain_loop_sends_them_and_blocks_have_a_good_size(ta
     assert counts.min() >= 1
     between = (cuts.keys == np.iinfo(np.int64).min).all()
     if between and parts > 1:
-        assert counts.max() <= MOST * len(points) / parts
-        assert counts.min() >= LEAST * len(points) / parts
+        assert counts.max() <= MOST_OF_MEAN * len(points) / parts
+        assert counts.min() >= LEAST_OF_MEAN * len(points) / parts
 
 
 @given(tables())
@@ -74,7 +74,9 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
             low, high = below.sum(), (~below).sum()
             blocks = min(max(round(n_parts * low / len(points)), 1), n_parts - 1)
             sizes = [low / blocks, high / (n_parts - blocks)]
-            if max(sizes) > MOST * mixed.size or min(sizes) < max(LEAST * mixed.size, 1):
+            if max(sizes) > MOST_OF_MEAN * mixed.size or min(sizes) < max(
+                LEAST_OF_MEAN * mixed.size, 1
+            ):
                 continue
             share = low / len(points)
             bits = -share * np.log2(share) - (1 - share) * np.log2(1 - share)
