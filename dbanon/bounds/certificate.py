@@ -67,13 +67,13 @@ def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats
     while not kernel.step():
         tick(kernel.progress)
     others = kernel.ids().reshape(n, -1)
-    ties = np.stack([np.repeat(np.arange(n), others.shape[1]), others.ravel()], axis=1)
+    candidate_pairs = np.stack([np.repeat(np.arange(n), others.shape[1]), others.ravel()], axis=1)
     program = Program(n, k - 1, math.inf)
     program_pairs = np.zeros(0, np.int64)
     prices = np.zeros(n)
     for _ in range(_ROUNDS):
-        ties.sort(axis=1)
-        new = np.setdiff1d(ties[:, 0] * n + ties[:, 1], program_pairs)
+        candidate_pairs.sort(axis=1)
+        new = np.setdiff1d(candidate_pairs[:, 0] * n + candidate_pairs[:, 1], program_pairs)
         if not len(new):
             return prices, True
         program_pairs = np.union1d(program_pairs, new)
@@ -84,7 +84,7 @@ def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats
         solved = program.solve(ends)
         if solved is None:
             return prices, False
-        certified, ties = _repair_prices(points, k, solved[0], tick)
+        certified, candidate_pairs = _repair_prices(points, k, solved[0], tick)
         if certified.sum() > prices.sum():
             prices = certified
         if solved[1] - prices.sum() <= NEAR_ENOUGH * abs(solved[1]):
@@ -101,11 +101,11 @@ def _repair_prices(
     n, p = points.shape
     error = SLACK + relative_error(p)
     total_excess, violated = np.zeros(n), []
-    for rows, apart in _distance_rows(points):
+    for rows, distances in _distance_rows(points):
         pair_prices = duals[rows, None] + duals[None, :]
         # An upper bound of the exact excess: the last term exceeds the rounding error of the
         # others.
-        excess = pair_prices - apart * ((1 - error) / k)
+        excess = pair_prices - distances * ((1 - error) / k)
         excess += error * (np.abs(duals[rows, None]) + np.abs(duals[None, :]))
         excess[np.arange(len(rows)), rows] = 0.0
         np.maximum(excess, 0.0, out=excess)

@@ -28,7 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds.program import NEAR_ENOUGH, Program
-from dbanon.bounds.tolls import MOST, SIZE, SubsetRowDuals, TripleSearch, no_duals, violated_triples
+from dbanon.bounds.tolls import (
+    K_WITH_TOLLS,
+    MAX_CACHED_DISTANCES,
+    SubsetRowDuals,
+    TripleSearch,
+    no_duals,
+    violated_triples,
+)
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
@@ -67,7 +74,7 @@ class Pool:
         self._classes: list[tuple[int, ...]] = []
         self._class_keys: set[tuple[int, ...]] = set()
         self._triples: set[tuple[int, ...]] = set()
-        self._cuts_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        self._cut_rows_by_pair: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
 
     def add(self, classes: Iterable[Iterable[int]]) -> int:
         """Add the classes, of any size, that are new; returns their number."""
@@ -80,16 +87,16 @@ class Pool:
         if not new:
             return 0
         self._classes += new
-        rows = [(*members, *self._rows_of(members)) for members in new]
-        starts = np.cumsum([0, *(len(members) for members in rows[:-1])]).astype(np.int32)
+        rows_by_class = [(*members, *self._cut_rows_of(members)) for members in new]
+        starts = np.cumsum([0, *map(len, rows_by_class[:-1])]).astype(np.int32)
         costs = np.array([self._cost(members) for members in new])
-        flat = np.fromiter((row for members in rows for row in members), np.int32)
-        self.program.add(flat, starts, costs, math.inf)
+        flat_rows = np.fromiter((row for rows in rows_by_class for row in rows), np.int32)
+        self.program.add(flat_rows, starts, costs, math.inf)
         return len(new)
 
     def cut(self) -> int:
         """Add subset-row cuts that the last solution violates; returns their number."""
-        if len(self._triples) * len(self._points) >= MOST:
+        if len(self._triples) * len(self._points) >= MAX_CACHED_DISTANCES:
             return 0
         new_triples = violated_triples(self._classes, self.program.column_use(), self._triples)
         if not new_triples:
@@ -99,7 +106,7 @@ class Pool:
         for triple in new_triples:
             for pair in combinations(triple, 2):
                 triples_of_pair[pair].append(triple)
-                self._cuts_of[pair].append(len(self._points) + len(self._triples))
+                self._cut_rows_by_pair[pair].append(len(self._points) + len(self._triples))
             self._triples.add(triple)
         for column, members in enumerate(self._classes):
             held_triples = {
@@ -110,16 +117,18 @@ class Pool:
             for triple in held_triples:
                 columns[triple].append(column)
         column_lists = list(columns.values())
-        starts = np.cumsum([0, *(len(members) for members in column_lists[:-1])]).astype(np.int32)
+        starts = np.cumsum([0, *map(len, column_lists[:-1])]).astype(np.int32)
         self.program.limit(np.concatenate(column_lists).astype(np.int32), starts)
         self.triples = np.concatenate([self.triples, np.array(new_triples, np.int32)])
         return len(new_triples)
 
-    def _rows_of(self, members: tuple[int, ...]) -> set[int]:
+    def _cut_rows_of(self, members: tuple[int, ...]) -> set[int]:
         """The rows of the cuts whose triple shares two or three records with a class."""
-        if not self._cuts_of:
+        if not self._cut_rows_by_pair:
             return set()
-        return {row for pair in combinations(members, 2) for row in self._cuts_of.get(pair, ())}
+        return {
+            row for pair in combinations(members, 2) for row in self._cut_rows_by_pair.get(pair, ())
+        }
 
     def _cost(self, members: tuple[int, ...]) -> float:
         member_points = self._points[list(members)]
@@ -137,7 +146,7 @@ _CLASSES_PER_SEED = 3
 _EFFORT, _MOST_EFFORT = 2**22, 2**27
 # Cuts are added once the relative gap between program and certificate is this small.
 _NEAR_CUTS = 1e-3
-# Larger classes with more subclasses of k records are covered by a cyclic selection of them.
+# If a class has more subclasses of k records, only a cyclic selection of them is added.
 _MOST_PARTS = 300
 
 
@@ -164,7 +173,7 @@ def class_prices(
             return *search.best, False
         duals, value = solved
         gap = (value - search.bound) / abs(value) if value else 0.0
-        if k == SIZE and gap <= _NEAR_CUTS and search.pool.cut():
+        if k == K_WITH_TOLLS and gap <= _NEAR_CUTS and search.pool.cut():
             continue
         if gap <= NEAR_ENOUGH:
             return *search.best, True
@@ -188,11 +197,11 @@ class _Search:
         for partition in start:
             for classes in _subclasses(partition, k):
                 self.pool.add(classes)
-            if k == SIZE:
+            if k == K_WITH_TOLLS:
                 self.pool.add(np.split(partition.members, partition.starts[1:]))
-        near, self._bars = _near_classes(points, k, tick)
+        near, self._near_sums = _near_classes(points, k, tick)
         self.pool.add(near)
-        self._no_inner = np.zeros((0, len(points)))
+        self._no_subclass_bounds = np.zeros((0, len(points)))
         self._triple_search = TripleSearch(points)
         self._prices, self._tolls = prices, np.zeros(0)
         self.bound = math.fsum(prices)
@@ -215,8 +224,8 @@ class _Search:
             self._points,
             self._k,
             prices,
-            self._bars,
-            self._no_inner,
+            self._near_sums,
+            self._no_subclass_bounds,
             threshold,
             _CLASSES_PER_SEED,
             self._effort,
@@ -226,7 +235,7 @@ class _Search:
             self._tick(kernel.progress)
             if time.monotonic() > ends:
                 return False
-        # Far above the rounding error of five records and their distances.
+        # Far above the rounding error of the reduced cost of a class of five records.
         error = SLACK * (np.abs(prices).max() - threshold)
         least_around_triples, triple_classes = self._triple_search.find_violations(
             prices, tolls, error
@@ -264,12 +273,12 @@ def _near_classes(points: Floats, k: int, tick: Tick) -> tuple[Classes, Floats]:
     kernel = Neighbours(points, count, keep=True)
     while not kernel.step():
         tick(kernel.progress)
-    around = np.column_stack([np.arange(n), kernel.ids().reshape(n, count)])
+    neighbourhoods = np.column_stack([np.arange(n), kernel.ids().reshape(n, count)])
     if count < k:
-        classes = around
+        classes = neighbourhoods
     else:
         classes = np.concatenate(
-            [np.delete(around, position, axis=1) for position in range(1, k + 1)]
+            [np.delete(neighbourhoods, position, axis=1) for position in range(1, k + 1)]
         )
-    apart = points[around[:, 1 : k - 1]] - points[:, None, :]
-    return classes.astype(np.int32), np.square(apart).sum(axis=(1, 2))
+    offsets = points[neighbourhoods[:, 1 : k - 1]] - points[:, None, :]
+    return classes.astype(np.int32), np.square(offsets).sum(axis=(1, 2))

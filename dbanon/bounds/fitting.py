@@ -42,6 +42,7 @@ _FINAL_SPREADS, _EARLY_SPREADS, _PRICING_SPREADS = (
     (0.05,),
     (0.01, 0.005, 0.0025),
 )
+# Passes of proportional fitting over all records.
 _SWEEPS = 80
 # The program hardly uses classes that cost this many spreads more than their prices: drop them from
 # the pool, or do not search around them.
@@ -115,7 +116,7 @@ class _SizeSearch:
         self._points, self._k, self._ends, self._tick = points, k, ends, tick
         n = len(points)
         self._neighbours, self._distances = np.zeros((n, 1), np.int32), np.zeros((n, 0))
-        self._inner = np.zeros((0, n))
+        self._subclass_bounds = np.zeros((0, n))
         self.prices, self.size = np.zeros(n), 2
 
     def search_sizes(self) -> bool:
@@ -135,7 +136,9 @@ class _SizeSearch:
                 scaled_bound = math.fsum(self.prices)
                 if self._search_size(size) < _LEAST_PROGRESS * scaled_bound:
                     break
-                self._inner = np.concatenate([self._inner, round_down(size * self.prices, 1)[None]])
+                self._subclass_bounds = np.concatenate(
+                    [self._subclass_bounds, round_down(size * self.prices, 1)[None]]
+                )
         except _OutOfTimeError:
             return False
         return True
@@ -147,15 +150,15 @@ class _SizeSearch:
         if not cost > 0:
             return 0.0  # Nearest neighbours coincide.
         pool, prices = self._gather(size, prices, cost)
-        best, bar = -math.inf, np.zeros(len(prices))
+        best, no_near_sums = -math.inf, np.zeros(len(prices))
         for spread in _PRICING_SPREADS if self._may_be_final(size) else _PRICING_SPREADS[:1]:
             prices, excess = self._fit(pool, prices, spread * cost)
             kernel = Pricing(
                 self._points,
                 size,
                 prices,
-                bar,
-                self._inner,
+                no_near_sums,
+                self._subclass_bounds,
                 -_THRESHOLD * cost,
                 _CLASSES_PER_SEED,
                 _EFFORT,
@@ -175,7 +178,9 @@ class _SizeSearch:
 
     def _may_be_final(self, size: int) -> bool:
         """Whether the prices of this size may be the result rather than help the next size."""
-        return size == self._k or self._k > _LARGEST_SEARCHED <= size + 1
+        if size == self._k:
+            return True
+        return self._k > _LARGEST_SEARCHED and size + 1 >= _LARGEST_SEARCHED
 
     def _gather(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
         """Initial classes, and prices close to their costs."""
@@ -210,6 +215,7 @@ class _SizeSearch:
         return means
 
     def _fit(self, pool: _Pool, prices: Floats, spread: float) -> tuple[Floats, Floats]:
+        """Improved prices, and by how much the prices of each class in the pool exceed its cost."""
         kernel = Fitting(self._points, pool.classes, prices, spread, _SWEEPS)
         self._run(kernel)
         return kernel.prices(), kernel.excess()

@@ -1,7 +1,7 @@
-"""Linear programs solved by HiGHS, the extra ``bound``, column by column.
+"""Linear programs that grow by columns, solved by HiGHS (installed by the extra ``bound``).
 
 Q. Huangfu and J. A. J. Hall, "Parallelizing the dual revised simplex method", Mathematical
-Programming Computation 10 (2018). Its prices are approximate: callers make them feasible.
+Programming Computation 10 (2018). The solver's prices are approximate: callers make them feasible.
 """
 
 from __future__ import annotations

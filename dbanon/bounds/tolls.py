@@ -31,11 +31,11 @@ Ints = NDArray[np.int64]
 Triples = NDArray[np.int32]  # (c, 3), rows in ascending order
 
 # The only k with tolls.
-SIZE = 3
+K_WITH_TOLLS = 3
 # Violation above which a triple gets a cut; cuts per round, and per record in a round.
 _TOLERANCE, _TRIPLES_PER_ROUND, _TRIPLES_PER_RECORD = 0.03, 300, 5
 # Limit of triples times records, whose distances are cached.
-MOST = 2**24
+MAX_CACHED_DISTANCES = 2**24
 # Smaller shares of a class in the solution are ignored.
 _LEAST_USE = 1e-9
 
@@ -47,7 +47,7 @@ class SubsetRowDuals:
     Parameters
     ----------
     triples : int32 (c, 3), distinct rows in ascending order.
-    tolls : float64 (c,), 0 or more.
+    duals : float64 (c,), the tolls, 0 or more.
     """
 
     triples: Triples
@@ -88,7 +88,7 @@ class SubsetRowDuals:
 
 def no_duals() -> SubsetRowDuals:
     """An empty set of tolls."""
-    return SubsetRowDuals(np.zeros((0, SIZE), np.int32), np.zeros(0))
+    return SubsetRowDuals(np.zeros((0, K_WITH_TOLLS), np.int32), np.zeros(0))
 
 
 def _codes(groups: Ints, n: int) -> Ints:
@@ -106,8 +106,8 @@ def violated_triples(
     Parameters
     ----------
     classes : records in ascending order.
-    taken : float64, how often the solution uses each class.
-    known : triples that already have a cut.
+    uses : float64, how often the solution uses each class.
+    existing : triples that already have a cut.
     """
     shared_use: defaultdict[tuple[int, ...], float] = defaultdict(float)
     later_partners: dict[int, set[int]] = defaultdict(set)
@@ -119,9 +119,9 @@ def violated_triples(
         for triple in combinations(classes[column], 3):
             shared_use[triple] -= 2 * share
     overused: list[tuple[float, tuple[int, ...]]] = []
-    for first, seconds in later_partners.items():
-        for second in seconds:
-            for third in seconds & later_partners.get(second, set()):
+    for first, partners in later_partners.items():
+        for second in partners:
+            for third in partners & later_partners.get(second, set()):
                 triple = (first, second, third)
                 use = (
                     shared_use[first, second]
@@ -182,20 +182,20 @@ class TripleSearch:
         base_costs = tolls.payments(tolls.triples, n) - prices[triples].sum(axis=1) - error
         for triple, base in zip(triples, base_costs, strict=True):
             inside, distances = self._distances(tuple(map(int, triple)))
-            four = base + inside / 4 + distances / 4 - prices
-            four[triple] = np.inf
-            fours.append(_extend_triple(triple, np.flatnonzero(four < 0)[:, None]))
-            five = distances / 5 - prices
-            five[triple] = np.inf
+            cost_with_fourth = base + inside / 4 + distances / 4 - prices
+            cost_with_fourth[triple] = np.inf
+            fours.append(_extend_triple(triple, np.flatnonzero(cost_with_fourth < 0)[:, None]))
+            added_cost = distances / 5 - prices
+            added_cost[triple] = np.inf
             base += inside / 5
-            near = np.flatnonzero(base + five + five.min() < 0)
+            near = np.flatnonzero(base + added_cost + added_cost.min() < 0)
             first, second = np.triu_indices(len(near), 1)
             pairs = np.stack([near[first], near[second]], axis=1)
-            pairs = pairs[base + five[pairs].sum(axis=1) < 0]
+            pairs = pairs[base + added_cost[pairs].sum(axis=1) < 0]
             pair_distances = np.square(self._points[pairs[:, 0]] - self._points[pairs[:, 1]]).sum(
                 axis=1
             )
-            pairs = pairs[base + five[pairs].sum(axis=1) + pair_distances / 5 < 0]
+            pairs = pairs[base + added_cost[pairs].sum(axis=1) + pair_distances / 5 < 0]
             fives.append(_extend_triple(triple, pairs))
         return [triples, np.concatenate(fours), np.concatenate(fives)]
 

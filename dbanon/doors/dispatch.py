@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.run.rules import with_table_rules
-from dbanon.run.run_with_ledger import Runner, run_between, run_with_ledger
+from dbanon.run.run_with_ledger import Runner, run_in_transactions, run_with_ledger
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
@@ -41,7 +41,7 @@ def run_classes(
     job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
     """Run a job that makes classes, as the next release of its chain where it has one."""
-    runner: Runner = run_between
+    runner: Runner = run_in_transactions
     if job.chain is not None:
         from dbanon.chain.run import run_chained
 

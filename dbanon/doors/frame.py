@@ -25,7 +25,7 @@ from dbanon.run.run import run
 from dbanon.stores.frame.conversion import alignment_of, frame_of
 from dbanon.stores.frame.source import NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
-from dbanon.stores.ports import IN_FRAME
+from dbanon.stores.ports import PLACE_OF_FRAMES
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -168,7 +168,7 @@ def anonymize_frame(
     }
     job = make(Job, {"policy": policy, "hierarchies": trees, **_NAMES, **keyed, **columns})
     target = FrameTarget(rows)
-    with progress_callback(progress) as callback, hints_without_views(IN_FRAME):
+    with progress_callback(progress) as callback, hints_without_views(PLACE_OF_FRAMES):
         report = run(job, FrameSource(table), target, callback)
     if rows == INPUT:
         report = _in_input_order(report)

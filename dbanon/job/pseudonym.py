@@ -25,7 +25,7 @@ _KEY_ITSELF = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*
 _KEY_FORM = "file:PATH or env:NAME"
 _SEE = "guarantees.md#pseudonyms"
 # Texts from which the key of pseudonyms and its fingerprint are derived.
-_OF_PSEUDONYMS, _CHECKED = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
+_KEY_LABEL, _FINGERPRINT_LABEL = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
 _BLOCK, _DIGITS = 64, 32
 
 
@@ -94,7 +94,7 @@ class Pseudonymized:
 
         Raises
         ------
-        InvalidParameter : one of both is missing.
+        InvalidParameter : one of the two is missing.
         """
         if self.pseudonyms and self.pseudonym_key is None:
             raise InvalidParameter(
@@ -142,9 +142,9 @@ class PseudonymKey:
         import hmac
 
         self._new = partial(hmac.new, digestmod=hashlib.sha256)
-        self._derived: bytes = self._new(key, _OF_PSEUDONYMS).digest()
+        self._derived: bytes = self._new(key, _KEY_LABEL).digest()
         # Identifies the key; reveals nothing about a random one.
-        self.check: str = self._new(key, _CHECKED).hexdigest()[:_DIGITS]
+        self.check: str = self._new(key, _FINGERPRINT_LABEL).hexdigest()[:_DIGITS]
 
     def __repr__(self) -> str:
         return "PseudonymKey()"
@@ -203,13 +203,13 @@ def require_pseudonymous(attribute: Attribute) -> None:
 def caution_of(columns: Collection[str], entity: str | None) -> Caution:
     """The caution about a release with pseudonyms."""
     rows = (
-        "all rows of one value can be put together, in whichever classes they are, and also those"
-        " of other releases under the same key"
+        "all rows with the same value can be linked, whatever their classes, as can those of other"
+        " releases under the same key"
     )
     if entity in columns:
         rows = (
-            "a person's rows can be put together: here they are in one class, unless strata or"
-            " NULLs part them, and in other releases under the same key they are in others"
+            "a person's rows can be linked: here they are in one class, unless strata or NULLs"
+            " separate them, but in different classes in other releases under the same key"
         )
     return Caution(
         f"pseudonyms link rows ({', '.join(columns)})",

@@ -19,7 +19,7 @@ UTF_8 = "utf-8"
 ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
 REFUSE_NAMES, RENAME = "refuse", "rename"
 # A date format has day, month and year, optionally followed by a time.
-_DAY = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
+_DATE_FORMAT = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
 TYPES = (
     "text",
     "integer",
@@ -31,7 +31,7 @@ TYPES = (
     "timestamptz",
     "boolean",
 )
-_TYPE = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_DAY})"
+_TYPE = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_DATE_FORMAT})"
 _SEE = "jobs.md#how-csv-is-read"
 
 
@@ -66,7 +66,7 @@ class Reading:
         Option(
             "Date format of a CSV file: dmy for 31.12.2025, mdy for 12/31/2025, ymd for"
             " 2025/12/31, or a pattern such as %d.%m.%y. 2025-12-31 is always read as a date.",
-            pattern=rf"{DMY}|{MDY}|{YMD}|{_DAY}",
+            pattern=rf"{DMY}|{MDY}|{YMD}|{_DATE_FORMAT}",
             expected="dmy, mdy, ymd or a pattern such as %d.%m.%y",
             sql=False,
             see=_SEE,
@@ -205,9 +205,9 @@ class Reading:
         for option, argument in decided:
             options.setdefault(option, set()).add(argument)
         stated: dict[str, Any] = {
-            option: argument
-            for option, [argument] in ((o, a) for o, a in options.items() if len(a) == 1)
-            if getattr(self, option) is None
+            option: next(iter(arguments))
+            for option, arguments in options.items()
+            if len(arguments) == 1 and getattr(self, option) is None
         }
         decimal, thousands = (
             stated.get(name, getattr(self, name)) for name in ("decimal", "thousands")

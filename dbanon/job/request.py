@@ -16,7 +16,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
-from dbanon.job.rules import BY_RULES, OF_COLUMNS
+from dbanon.job.rules import BY_RULES, COLUMN_OPTIONS
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
@@ -44,7 +44,7 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     job_fields = {param.name for param in parameters(Job)}
     for param in all_parameters(Job):
         name = param.name
-        if name in _RUN_OPTIONS or name == "chain" or (job.declared and name in OF_COLUMNS):
+        if name in _RUN_OPTIONS or name == "chain" or (job.declared and name in COLUMN_OPTIONS):
             continue
         if name == "pseudonym_key":
             # The caller says where the key is each time the release is repeated.

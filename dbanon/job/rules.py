@@ -36,7 +36,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 _SHORT = {"l_diversity": "distinct_l"}
 _COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
 # Options of a job that describe columns, and that rules replace.
-OF_COLUMNS = (
+COLUMN_OPTIONS = (
     "quasi_identifiers",
     "sensitive",
     "keep",
@@ -186,7 +186,7 @@ def require_no_columns(*objects: Any) -> None:
     ------
     InvalidParameter : it does.
     """
-    for name in OF_COLUMNS:
+    for name in COLUMN_OPTIONS:
         if any(getattr(item, name, None) for item in objects):
             raise InvalidParameter(
                 f"{name} cannot be combined with rules, which already give each column its role.",

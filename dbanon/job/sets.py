@@ -1,4 +1,4 @@
-"""Further sets of columns whose combinations of values at least k rows must share."""
+"""Further sets of columns: at least k rows must share each combination of their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.measures import Model
 
-_AS_IN = 'Write {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].'
+_FORM_HINT = 'Write {"columns": ["age", "illness"], "k": 20}, or ["age", "illness"].'
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class ColumnSet:
     def __post_init__(self) -> None:
         names: Any = self.columns
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise InvalidParameter("The columns of a set must be a list of names.", hint=_AS_IN)
+            raise InvalidParameter("The columns of a set must be a list of names.", hint=_FORM_HINT)
         object.__setattr__(self, "columns", tuple(names))
         if not names or len(set(names)) < len(names):
             raise InvalidParameter(
-                "A set of `also_k` must name at least one column, and each once.", hint=_AS_IN
+                "A set of `also_k` must name at least one column, and each once.", hint=_FORM_HINT
             )
         k: Any = self.k
         if k is not None and (not isinstance(k, int) or isinstance(k, bool) or k < 2):
             raise InvalidParameter(
-                "The k of a set of columns must be a whole number, 2 or more.", hint=_AS_IN
+                "The k of a set of columns must be a whole number, 2 or more.", hint=_FORM_HINT
             )
 
     @classmethod
@@ -58,29 +58,31 @@ class ColumnSet:
         if not isinstance(plain, Mapping):
             return cls(tuple(plain))
         if not {"columns"} <= set(plain) <= {"columns", "k"}:
-            raise InvalidParameter("A set of columns has the keys columns and k.", hint=_AS_IN)
+            raise InvalidParameter("A set of columns has the keys columns and k.", hint=_FORM_HINT)
         columns = plain["columns"]
         if not isinstance(columns, (list, tuple)):
-            raise InvalidParameter("The columns of a set must be a list of names.", hint=_AS_IN)
+            raise InvalidParameter("The columns of a set must be a list of names.", hint=_FORM_HINT)
         return cls(tuple(columns), plain.get("k"))
 
     def of_release(self, k: int) -> ColumnSet:
         """The set with an explicit k, by default the k of the release."""
         return ColumnSet(self.columns, int(k if self.k is None else self.k))
 
-    def released(self, quasi_identifiers: Collection[str], columns: Collection[str]) -> ColumnSet:
+    def released(
+        self, quasi_identifiers: Collection[str], released_names: Collection[str]
+    ) -> ColumnSet:
         """The set with released names; a range has two, for its bounds.
 
         Parameters
         ----------
         quasi_identifiers : those of the job. A copied column is never a range, even if other
             columns have the names that its bounds would have.
-        columns : the released quasi-identifiers.
+        released_names : the names of the released quasi-identifiers.
         """
         names: list[str] = []
         for name in self.columns:
-            ranged = name in quasi_identifiers and name not in columns
-            names += (f"{name}_low", f"{name}_high") if ranged else (name,)
+            is_range = name in quasi_identifiers and name not in released_names
+            names += (f"{name}_low", f"{name}_high") if is_range else (name,)
         return ColumnSet(tuple(names), self.k)
 
     def plain(self) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def require_equality(attribute: Attribute) -> None:
 
     Raises
     ------
-    UnsupportedType : its type has no equality that all databases have.
+    UnsupportedType : databases do not all compare values of its type in the same way.
     """
     if attribute.kind is Kind.OTHER:
         raise UnsupportedType(

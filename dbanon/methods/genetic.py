@@ -1,11 +1,12 @@
 """Microaggregation by a genetic algorithm, for small sets, and the two-step method built on it.
 
-A chromosome has one gene per record, the number of its class. Children come from two parents drawn
-in proportion to fitness, 1 / (1 + SSE): with probability ``crossover`` the genes from a drawn
-point on are the other parent's; each gene is drawn anew with probability ``mutation``. A child
-whose classes break the bounds is mended: classes below k are filled with drawn records of larger
-ones, or dissolved when there are none; k drawn records leave a class of 2k or more. (The source
-weeds such children out, which leaves few at larger k.) The best of a generation stays.
+A chromosome has one gene per record, the number of its class. Two parents are drawn with
+probability proportional to fitness, 1 / (1 + SSE). With probability ``crossover`` a child takes the
+genes after a random point from the second parent. Each gene is replaced by a random one with
+probability ``mutation``. A child whose classes are too small or too large is repaired: classes
+below k are filled with random records of larger ones, or dissolved if there are none, and k random
+records of a class of 2k or more become a class of their own. (The source discards such children,
+which leaves few for larger k.) The best chromosome of a generation is kept.
 
 ``two_step`` first groups the records into large classes with MDAV, then runs the genetic algorithm
 inside each of them.
@@ -15,8 +16,8 @@ microaggregation based on genetic algorithms", IEEE IS 2006; A. Martínez-Balles
 Domingo-Ferrer and J. M. Mateo-Sanz, "A genetic approach to multivariate microaggregation for
 database privacy", ICDE Workshops 2007.
 Classes: k to 2k-1.
-Cost: O(population generations n p). The search space grows so fast that more than some 50 records
-are hopeless for genetic; two_step takes any number.
+Cost: O(population generations n p). The search space grows so fast that ``genetic`` is of no use
+for more than about 50 records; ``two_step`` takes any number.
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ def two_step(
     size = min(max(macro, k), space.n_records)
     large = mdav(space, size, tick=lambda share: tick(_FIRST_STEP * share), rng=rng)
     parts = [
-        large.members[first : first + size]
-        for first, size in zip(large.starts, large.sizes, strict=True)
+        large.members[first : first + count]
+        for first, count in zip(large.starts, large.sizes, strict=True)
     ]
 
-    def inside(part: Space, advance: Tick) -> Partition:
+    def genetic_on_part(part: Space, part_tick: Tick) -> Partition:
         return genetic(
             part,
             k,
-            tick=advance,
+            tick=part_tick,
             rng=rng,
             population=population,
             generations=generations,
@@ -84,7 +85,7 @@ def two_step(
         )
 
     return on_parts(
-        space, parts, inside, lambda share: tick(_FIRST_STEP + (1 - _FIRST_STEP) * share)
+        space, parts, genetic_on_part, lambda share: tick(_FIRST_STEP + (1 - _FIRST_STEP) * share)
     )
 
 

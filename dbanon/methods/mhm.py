@@ -1,18 +1,18 @@
-"""MHM: the optimal cut of a path through all records, and the paths it is used on.
+"""MHM: the optimal cut of a path through all records, and the paths to which it is applied.
 
-``npn_mhm`` follows nearest point next: from the record farthest from the centroid always on to the
-nearest record not yet visited. The others take the classes of a fixed-size method and visit one
-after the other: first the one that holds the record farthest from the centroid of all, then always
-the one whose centroid is nearest to that of the class just left; a class is entered at its record
-nearest to that centroid, and inside it goes on to the nearest record not yet visited. The source
-says in one sentence that groups and their records are ordered; this is the reading chosen. Since
-the classes of the base method are pieces of the path, the result never loses more than that
-method.
+The path of ``npn_mhm`` (nearest point next) starts at the record farthest from the centroid and
+always continues with the nearest record not yet visited. The other methods visit the classes of a
+fixed-size method one after the other. They start with the class that contains the record farthest
+from the overall centroid, and continue with the class whose centroid is nearest to that of the
+class just visited. Within a class the path starts at the record nearest to that previous centroid,
+and continues with the nearest record not yet visited. The source only says that groups and their
+records are ordered; this is our interpretation. Since the classes of the base method are pieces of
+the path, the loss is never larger than that of the base method.
 
 Source: J. Domingo-Ferrer, A. Martínez-Ballesté, J. M. Mateo-Sanz and F. Sebé, "Efficient
 multivariate data-oriented microaggregation", VLDB Journal 15 (2006).
 Classes: k to 2k-1.
-Cost: the base method's, plus O(k n p) for the cut; the path by a spatial index.
+Cost: that of the base method, plus O(k n p) for the cut; a spatial index finds the path.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ _BASE, _PATH = 0.6, 0.9
 
 
 def _cut(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None) -> Partition:
-    position = drive(
+    """The optimal cut of the path through all records, or through one group after the other."""
+    # Each record is labelled with its position on the path.
+    path = drive(
         NearestPath(space.points, groups), lambda share: tick(_BASE + (_PATH - _BASE) * share)
     )
-    order = np.argsort(position.labels).astype(np.int32)
+    order = np.argsort(path.labels).astype(np.int32)
     return drive(PathCut(space.points, k, order), lambda share: tick(_PATH + (1 - _PATH) * share))
 
 
@@ -45,7 +47,11 @@ def npn_mhm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Pa
     return _cut(space, k, tick, None)
 
 
-def _after(base: Callable[[NDArray[np.float64], int], Kernel]) -> Callable[..., Partition]:
+def _after_base_method(
+    base: Callable[[NDArray[np.float64], int], Kernel],
+) -> Callable[..., Partition]:
+    """A method that cuts the path through the classes of a base method."""
+
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
         groups = drive(base(space.points, k), lambda share: tick(_BASE * share))
         return _cut(space, k, tick, groups.labels)
@@ -75,20 +81,20 @@ NPN = _method(
 )
 MDAV = _method(
     "mdav_mhm",
-    _after(Mdav),
+    _after_base_method(Mdav),
     "through MDAV's classes; never loses more than mdav",
     "that of mdav, and O(k n)",
 )
 CBFS = _method(
     "cbfs_mhm",
-    _after(Cbfs),
+    _after_base_method(Cbfs),
     "through CBFS' classes; never loses more than CBFS",
     "that of CBFS, and O(k n)",
     MethodForecast(numbers=PowerLaw(0.52, 1.29, 1.45, 0.29)),
 )
 MD = _method(
     "md_mhm",
-    _after(Md),
+    _after_base_method(Md),
     "through MD's classes; never loses more than MD",
     "that of MD, and O(k n)",
 )

@@ -1,8 +1,8 @@
 """Mondrian: multidimensional cuts.
 
-A class is cut in two along the attribute that is widest in it, in units of the attribute's weight;
-where that gives no two sides of k records, along the next widest; where none does, it is a class of
-the result. Cuts, by ``cut``:
+A class is cut in two along its widest attribute, in units of the attribute's weight. If no cut of
+that attribute leaves k records on both sides, the next widest is tried. A class that no attribute
+can cut is a class of the result. Cuts, by ``cut``:
 
 - ``strict`` (default): between two different values, nearest to the median; categories in the
   order of their hierarchy.
@@ -12,8 +12,8 @@ the result. Cuts, by ``cut``:
 
 Source: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional k-anonymity", ICDE
 2006. Ties go to the attribute named first and to the lower cut. The paper cuts at the median or not
-at all; here the nearest cut with k records on both sides is used.
-Classes: k and more; relaxed k to 2k-1, larger ones hold equal records.
+at all; here the cut nearest to it that leaves k records on both sides is used.
+Classes: k or more; with ``relaxed`` k to 2k-1, or more if all records of a class are equal.
 Cost: O(n log n) for each attribute.
 """
 
@@ -32,7 +32,7 @@ from dbanon.spaces.mixed import MixedSpace
 def mondrian(
     space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, cut: str
 ) -> Partition:
-    """Partition the records of ``space`` into classes of k and more records."""
+    """Partition the records of ``space`` into classes of k or more records."""
     labels = np.empty(space.n_records, np.int32)
     waiting = [np.arange(space.n_records)]
     label = done = 0
@@ -52,9 +52,9 @@ def mondrian(
 def _sides(
     space: MixedSpace, records: NDArray[np.int64], k: int, cut: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The two sides of the best cut, each in record order; None when there is none."""
-    inside = space.codes[records]
-    low, high = inside.min(axis=0), inside.max(axis=0)
+    """The two sides of the best cut, each in record order; None if there is none."""
+    class_codes = space.codes[records]
+    low, high = class_codes.min(axis=0), class_codes.max(axis=0)
     widths = [
         _width(tree, int(unit), int(first), int(last))
         for tree, unit, first, last in zip(space.trees, space.units, low, high, strict=True)
@@ -62,10 +62,10 @@ def _sides(
     for attribute in np.argsort(-np.array(widths), kind="stable"):
         if low[attribute] == high[attribute]:
             continue
-        codes = inside[:, attribute]
+        codes = class_codes[:, attribute]
         order = np.argsort(codes, kind="stable")
         if cut == "relaxed":
-            at = len(records) // 2
+            n_lower = len(records) // 2
         else:
             ordered = codes[order]
             borders = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
@@ -77,13 +77,13 @@ def _sides(
             borders = borders[(borders >= k) & (borders <= len(records) - k)]
             if not len(borders):
                 continue
-            at = int(borders[np.abs(2 * borders - len(records)).argmin()])
-        return records[np.sort(order[:at])], records[np.sort(order[at:])]
+            n_lower = int(borders[np.abs(2 * borders - len(records)).argmin()])
+        return records[np.sort(order[:n_lower])], records[np.sort(order[n_lower:])]
     return None
 
 
 def _width(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
-    """What a record of a class from ``low`` to ``high`` loses in this attribute."""
+    """The loss in this attribute of each record in a class whose codes span ``low`` to ``high``."""
     if tree is None or low == high:
         return float(high - low) if tree is None else 0.0
     first, last = int(tree.leaves[low]), int(tree.leaves[high])

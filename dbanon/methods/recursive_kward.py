@@ -1,11 +1,11 @@
-"""Recursive k-Ward: the sorted records are cut into parts as long as that pays, then k-Ward.
+"""Recursive k-Ward: cuts the sorted records into parts while that pays, then applies k-Ward.
 
-A set is cut into J parts of equal length along the axis. When theta is greater than the sum of the
-variances of the parts over the variance of the set, k-Ward is called on the whole set, else the
-same is done with each part. Of several attributes the variance is the sum over the attributes, and
-the sums of classes are k-Ward's on all of them. A set under 2k records, or whose parts would be
-under k, is not cut. The slide leaves open how parts are cut: here the first (n mod J) are one
-record longer.
+A set is cut into J parts of equal size along the axis. If the sum of the variances of the parts,
+divided by the variance of the set, is less than theta, k-Ward is applied to the whole set;
+otherwise the same procedure is applied to each part. The variance of several attributes is the sum
+of their variances, and k-Ward uses all attributes. A set of fewer than 2k records, or whose parts
+would have fewer than k, is not cut. If J does not divide n, the first (n mod J) parts have one
+record more; the source does not specify this.
 
 Source: E. Fayyoumi and B. J. Oommen, "On optimizing the k-Ward micro-aggregation technique for
 secure statistical databases", ACISP 2006, LNCS 4058.
@@ -37,25 +37,31 @@ def recursive_kward(
     parts: int,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    sets = leaves(space.points, order_of(positions(space, axis)), k, theta, parts)
-    return on_parts(space, sets, lambda inside, part: kward(inside, k, tick=part, rng=rng), tick)
+    sets = sets_for_kward(space.points, order_of(positions(space, axis)), k, theta, parts)
+    return on_parts(
+        space, sets, lambda part, part_tick: kward(part, k, tick=part_tick, rng=rng), tick
+    )
 
 
-def leaves(
+def sets_for_kward(
     points: NDArray[np.float64], order: NDArray[np.int64], k: int, theta: float, parts: int
 ) -> list[NDArray[np.int64]]:
-    """The sets left to k-Ward, each in record order so that its ties go to the smaller index."""
+    """The sets that k-Ward partitions, in record order, so that ties go to the smaller index."""
     if len(order) >= 2 * k and len(order) // parts >= k:
         pieces = np.array_split(order, parts)
         total_variance = _variance(points[order])
-        inside = sum(_variance(points[piece]) for piece in pieces)
-        if total_variance > 0 and inside >= theta * total_variance:
-            return [leaf for piece in pieces for leaf in leaves(points, piece, k, theta, parts)]
+        within_variance = sum(_variance(points[piece]) for piece in pieces)
+        if total_variance > 0 and within_variance >= theta * total_variance:
+            return [
+                kward_set
+                for piece in pieces
+                for kward_set in sets_for_kward(points, piece, k, theta, parts)
+            ]
     return [np.sort(order)]
 
 
 def _variance(points: NDArray[np.float64]) -> float:
-    # Attribute by attribute: over rows, rounding would depend on how many attributes there are.
+    # Sum each attribute separately: over rows, rounding would depend on the number of attributes.
     return float(np.ascontiguousarray(points.T).var(axis=1).sum())
 
 

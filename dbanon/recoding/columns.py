@@ -257,7 +257,7 @@ def recode_attributes(
     exact_totals : returns exact sums for each such set of rows; they are added up by class.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    rows, class_of_row = classes.rows()
+    row_sets, class_of_row = classes.rows()
     columns: list[ReleasedColumn] = []
     for (column_names, partition), row_classes in zip(
         classes.by_columns(names), class_of_row.T, strict=True
@@ -280,7 +280,7 @@ def recode_attributes(
             microdata if len(column_names) == len(names) else microdata.of_attributes(column_names)
         )
         columns += [
-            _expand_to_rows(column, partition, rows, row_classes)
+            _expand_to_rows(column, partition, row_sets, row_classes)
             for column in run(subset, partition, totals)
         ]
     columns.sort(key=lambda column: names.index(column.source))
@@ -288,16 +288,20 @@ def recode_attributes(
 
 
 def _expand_to_rows(
-    column: ReleasedColumn, partition: Partition, rows: Partition, row_classes: NDArray[np.int32]
+    column: ReleasedColumn,
+    partition: Partition,
+    row_sets: Partition,
+    row_classes: NDArray[np.int32],
 ) -> ReleasedColumn:
     """Expand a column from its classes to sets of rows.
 
     Parameters
     ----------
-    row_classes : int32 (n_rows,), the class of each set of rows.
+    row_sets : the rows that have the same class in every partition, as one class each.
+    row_classes : int32 (n_sets,), the class of each set of rows.
     """
     expanded = column.take(row_classes.astype(np.int64))
-    if column.losses is None or partition.n_classes == rows.n_classes:
+    if column.losses is None or partition.n_classes == row_sets.n_classes:
         return expanded
     # All rows of a class share its value, and so its loss per row.
-    return replace(expanded, losses=(column.losses / partition.sizes)[row_classes] * rows.sizes)
+    return replace(expanded, losses=(column.losses / partition.sizes)[row_classes] * row_sets.sizes)

@@ -62,8 +62,8 @@ def round_half_even(total: int, size: int) -> int:
 
 
 def _exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[np.object_]:
-    sums = zip(totals, partition.sizes, strict=True)
-    return np.array([round_half_even(int(total), int(size)) for total, size in sums], object)
+    pairs = zip(totals, partition.sizes, strict=True)
+    return np.array([round_half_even(int(total), int(size)) for total, size in pairs], object)
 
 
 def _to_instants(attribute: Attribute, micros: NDArray[np.object_]) -> NDArray[np.int64]:
@@ -96,8 +96,8 @@ def mean(
     totals = exact_totals(partition, wide) if wide else {}
     exact = {name: _exact_means(sums, partition) for name, sums in totals.items()}
 
-    def released(column: tuple[int, Attribute]) -> ReleasedColumn:
-        return _release_column(microdata, partition, *column, exact)
+    def released(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
+        return _release_column(microdata, partition, *numbered_attribute, exact)
 
     # Compute the cached members before threads share them.
     _ = partition.members

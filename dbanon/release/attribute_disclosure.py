@@ -307,7 +307,7 @@ class Originals:
         return int(partition.sizes[hides].sum())
 
 
-def telling(
+def disclosures_of_column(
     name: str, groups: ValueGroups, originals: ReleasedOriginals, k: int
 ) -> list[DisclosiveColumn]:
     """The findings on a column, if any."""

@@ -37,7 +37,7 @@ from dbanon.release.recode import Release, recode
 from dbanon.run.history import create_command
 from dbanon.run.nulls import choose_nulls, release_of, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import Tried, parted_loss, sweep
+from dbanon.run.sweep import OnTried, parted_loss, sweep
 from dbanon.run.totals import totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
@@ -54,7 +54,7 @@ def advise(
     source: Source,
     progress: AdviceProgress | None = None,
     *,
-    tried: Tried = lambda point, policy: None,
+    tried: OnTried = lambda point, policy: None,
 ) -> Advice:
     """Look at a table and advise on its release. Changes nothing and records no run.
 

@@ -46,7 +46,7 @@ from dbanon.release.attribute_disclosure import (
     ReleasedOriginals,
     RetainedIdentifier,
     ValueGroups,
-    telling,
+    disclosures_of_column,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.recode import combinations
@@ -80,9 +80,10 @@ def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
 
 
 def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
-    """Warn with ``DaysAsNumbers`` of columns of days that are written as whole numbers.
+    """Warn with ``DaysAsNumbers`` of columns that write days as whole numbers.
 
-    Recodings that release values of records make no day that is none, and nor do hierarchies.
+    Only for recodings that compute values, which may not be valid days; columns with hierarchies
+    are not affected.
     """
     if policy.recoding not in _COMPUTED:
         return ()
@@ -125,17 +126,17 @@ class SpellingCounter(Protocol):
 
 
 def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpellings, ...]:
-    """The entity, if its texts differ in white space or capitals alone.
+    """The finding on the entity if some of its texts differ only in white space or case.
 
     Warns with ``EntitySpellings``.
 
     Raises
     ------
-    EntitySpellingsRefused : they do, and the policy is strict.
-    InvalidParameter : the column's collation compares more values alike than its normalization.
+    EntitySpellingsRefused : there is one, and the policy is strict.
+    InvalidParameter : the column's collation equates values that its normalization tells apart.
     """
     findings = []
-    for name in filter(None, (planned.job.entity,)):
+    for name in [planned.job.entity] if planned.job.entity else []:
         attribute = planned.relation.attribute(name)
         person = as_identifier(attribute, planned.job.entity_normalize)
         if attribute.kind is not Kind.CATEGORY:
@@ -172,7 +173,7 @@ def find_disclosive_columns(
     proved: Mapping[str, DisclosiveColumn],
     only_unique: bool = False,
 ) -> tuple[DisclosiveColumn, ...]:
-    """The findings on what the values of columns disclose that are released as they are.
+    """The findings on what columns that are released unchanged disclose by their values.
 
     Warns with ``KeptColumnTells``.
 
@@ -193,7 +194,7 @@ def find_disclosive_columns(
         if name in proved:
             findings.append(proved[name])
             continue
-        for finding in telling(name, groups(name), originals, k):
+        for finding in disclosures_of_column(name, groups(name), originals, k):
             if finding.determines is None or not only_unique:
                 findings.append(finding)
     refused = partial(
@@ -214,7 +215,7 @@ def require_pseudonyms(
 
     Raises
     ------
-    RecountFailed : other rows have one, or there are more or fewer of them than of values.
+    RecountFailed : the number of pseudonyms differs from the number of values.
     """
     for name in draft.job.pseudonyms:
         if target.different(written, name) != source.different(draft, name):
@@ -275,10 +276,10 @@ def _warn_or_refuse(
     refused: Callable[..., DbanonError],
 ) -> None:
     """Warn of each finding; a strict policy raises one error for all of them instead."""
-    words = [column.describe(int(policy.k)) for column in findings]
-    if policy.strict and words:
-        raise refused(detail="Column " + "; column ".join(words) + ".")
-    for text in words:
+    descriptions = [column.describe(int(policy.k)) for column in findings]
+    if policy.strict and descriptions:
+        raise refused(detail="Column " + "; column ".join(descriptions) + ".")
+    for text in descriptions:
         warn_caller(warning(f"Column {text}."))
 
 
@@ -293,7 +294,7 @@ def homogeneity_of(
     released: Sequence[str],
     count: Callable[[Sequence[str], str], ClassHomogeneity],
 ) -> tuple[ClassHomogeneity, ...]:
-    """Of each sensitive column, the classes of rows in which all share one value of it.
+    """For each sensitive column, the classes of rows whose members all share one value.
 
     Nothing is counted for releases per attribute, which have no classes of rows.
 
@@ -315,11 +316,13 @@ def warn_of_homogeneity(report: Report) -> None:
 
 
 def findings_of(counted: RecountResult) -> dict[str, Any]:
-    """The findings on a release as its report's arguments keep them, by their key."""
-    spelled = bool(counted.few_persons) and isinstance(counted.few_persons[0], PersonSpellings)
+    """The findings on a release by key, as stored in the arguments of its report."""
+    has_spellings = bool(counted.few_persons) and isinstance(
+        counted.few_persons[0], PersonSpellings
+    )
     findings = {
         **both_keys("disclosive_columns", counted.disclosive_columns),
-        "entity_spellings" if spelled else "few_persons": counted.few_persons,
+        "entity_spellings" if has_spellings else "few_persons": counted.few_persons,
         "linking": counted.linking,
         "kept_identifiers": counted.identifiers,
         "homogeneity": counted.homogeneity,

@@ -1,4 +1,4 @@
-"""Counts of a source against what its job expects, before any row is read."""
+"""Compares the counts of a source with those its job expects, before any row is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def require_expected(
 
     Parameters
     ----------
-    output : of the job: the last release of the same source, job and output is compared.
+    output : of the job. Counts are compared with its last release from this source by this job.
 
     Returns
     -------
@@ -35,8 +35,9 @@ def require_expected(
     expected = job.expect
     if expected is None:
         return {}, {}
-    normalize, person_names = job.entity_normalize, filter(None, (job.entity,))
-    persons = [as_identifier(relation.attribute(name), normalize) for name in person_names]
+    persons = []
+    if job.entity:
+        persons = [as_identifier(relation.attribute(job.entity), job.entity_normalize)]
     # A job file that expects persons names its entity.
     assert persons or PERSONS not in expected.counts
     counts = source.totals(relation, persons, tuple(expected.share_null))

@@ -67,7 +67,7 @@ class Spender:
     transaction: Callable[[PrivatePlan], tuple[RecordedBudget, Session]]
     budget: RecordedBudget | None = None
     session: Session | None = None
-    _read: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
+    _cached_figures: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
         default=None, repr=False
     )
 
@@ -81,10 +81,10 @@ class Spender:
         """Spend, and verify the spending in another transaction."""
         self.budget, self.session = self.transaction(self.planned)
         budgets.require_spent(self.session, self.planned.release_id)
-        before = self.planned.relation
-        if self.session.find_source(before.name).schema != before.schema:
+        relation = self.planned.relation
+        if self.session.find_source(relation.name).schema != relation.schema:
             raise SourceChanged(
-                f"{before.name} has other columns than before epsilon was spent; nothing was"
+                f"The columns of {relation.name} have changed since epsilon was spent; nothing was"
                 " published, and it stays spent.",
                 hint="Release it again while nobody changes the table. That spends again.",
             )
@@ -99,7 +99,7 @@ class Spender:
 
     def _figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
         """All columns at once; raises SourceChanged if the number of units has changed."""
-        if self._read is None:
+        if self._cached_figures is None:
             assert self.session is not None
             planned, job = self.planned, self.planned.job
             figures, persons = read_figures(
@@ -112,8 +112,8 @@ class Spender:
                     f" {units}; nothing was published, and it stays spent.",
                     hint="Release it again while nobody changes the table. That spends again.",
                 )
-            self._read = figures, persons
-        return self._read
+            self._cached_figures = figures, persons
+        return self._cached_figures
 
     def _column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         column = self._figures()[0][j]
@@ -156,7 +156,7 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
     require_recount(
         session, output.written, [ColumnDomain.of(column) for column in planned.columns], planned.n
     )
-    report = _report(spender, output, rows, digest.take(session, output.written))
+    report = _report(spender, output, rows, digest.of_relation(session, output.written))
     return _publish_rows(session, planned, output, report, time.perf_counter() - started)
 
 
@@ -242,7 +242,7 @@ def _publish_rows(
     return report.with_provenance(created_at=recorded_at)
 
 
-# -- in a database of a client --------------------------------------------------------------------
+# -- as a client of a database --------------------------------------------------------------------
 
 
 def run_private(
@@ -263,7 +263,7 @@ def run_private(
             hint="Load the rows into a table of a database, create a budget for it, and release the"
             " table.",
         )
-    # A run asked to stop has little time left, which must include writing this row.
+    # Once a run is asked to stop, little time is left, and its failure must still be recorded.
     with ending().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
@@ -282,7 +282,7 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
     with ExitStack() as stack:
 
         def transaction(planned: PrivatePlan) -> tuple[RecordedBudget, Session]:
-            budget = _spent(store, planned)
+            budget = _spend_with_retries(store, planned)
             tick("read", 0.5)
             return budget, stack.enter_context(store.session(write=True))
 
@@ -298,7 +298,7 @@ def spend(session: Session, planned: PrivatePlan) -> RecordedBudget:
     return budgets.spend(session, job.budget, job.private_options.cost, planned.release_id)
 
 
-def _spent(store: Store, planned: PrivatePlan) -> RecordedBudget:
+def _spend_with_retries(store: Store, planned: PrivatePlan) -> RecordedBudget:
     """Spend in a separate transaction; retry if others spent at the same moment."""
     for attempt in range(ATTEMPTS):
         try:

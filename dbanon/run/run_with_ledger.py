@@ -1,4 +1,4 @@
-"""Runs of jobs by clients; a failed run leaves a row in the ledger of its target."""
+"""Runs of jobs by clients; failed runs are recorded in the ledger of their target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dbanon.run.time_limit import limit_time
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
-from dbanon.stores.postgresql.summary import target_beside
+from dbanon.stores.postgresql.summary import target_with_summary
 from dbanon.stores.scratch import scratch_in
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import run_of
@@ -58,8 +58,14 @@ def spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
 
 Runner = Callable[[Job, Store, "Store | None", "PhaseProgress | None"], Report]
 
-# After these errors no row is written: the database is unreachable, or the run may have succeeded.
-NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
+# These errors are not recorded: the database is unreachable, or the run may have succeeded.
+UNRECORDED_ERRORS = (
+    AccessRefused,
+    DatabaseNotFound,
+    DatabaseUnreachable,
+    OutcomeUnknown,
+    TlsFailed,
+)
 
 
 def run_with_ledger(
@@ -67,43 +73,45 @@ def run_with_ledger(
     source: Store,
     target: Store | None = None,
     progress: PhaseProgress | None = None,
-    between: Runner | None = None,
+    runner: Runner | None = None,
 ) -> Report:
-    """Run a job; when it fails, leave a row in the ledger of its target.
+    """Run a job; if it fails, record that in the ledger of its target, in a separate transaction.
 
-    The row has a transaction of its own. Inside a database a call that fails takes all with it.
+    SQL calls cannot do this: when they fail, their own transaction is rolled back.
 
     Parameters
     ----------
-    between : what runs it; ``run_between`` when None.
+    runner : runs the job; None for ``run_in_transactions``.
 
     Raises
     ------
-    DbanonError : what the run raised, whether or not the row could be written.
+    DbanonError : what the run raised, whether or not the failure could be recorded.
     """
     started = time.perf_counter()
     for name in (job.table, job.output):
         parse_relation(name)
-    # A run asked to stop has little time left, which must include writing this row.
+    # Once a run is asked to stop, little time is left, and its failure must still be recorded.
     with ending().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
-                return _within_memory(between or run_between, job, source, target, timed_progress)
+                return _within_memory(
+                    runner or run_in_transactions, job, source, target, timed_progress
+                )
         except (Exception, KeyboardInterrupt) as error:
-            if not isinstance(error, NOT_ASKED):
+            if not isinstance(error, UNRECORDED_ERRORS):
                 failed = run_of(job, time.perf_counter() - started, error_code(error))
                 entries.note_failure(target or source, failed)
             raise
 
 
-def run_between(
+def run_in_transactions(
     job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
 ) -> Report:
-    """Run a job in one transaction, or in one on each of two databases.
+    """Run a job in one transaction; between two databases, in one transaction on each.
 
     Parameters
     ----------
-    target : the database that is written to; the same one when None.
+    target : the database that is written to; None for that of the source.
 
     Raises
     ------
@@ -117,16 +125,22 @@ def run_between(
         ExitStack() as stack,
     ):
         if target is None or target.same_database(source):
-            writes = stack.enter_context(source.session(write=True))
-            reads = writes
+            write_session = stack.enter_context(source.session(write=True))
+            read_session = write_session
         else:
             # Sessions end in reverse order, so the target's commit is the last step that can fail.
-            writes = stack.enter_context(target.session(write=True, create=True))
-            reads = stack.enter_context(source.session(write=False))
+            write_session = stack.enter_context(target.session(write=True, create=True))
+            read_session = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
         if exporter is not None:
-            exporter.require_places(writes)
-        report = run(job, SqlSource(reads, disk), target_beside(writes, job), progress, exporter)
+            exporter.require_places(write_session)
+        report = run(
+            job,
+            SqlSource(read_session, disk),
+            target_with_summary(write_session, job),
+            progress,
+            exporter,
+        )
         before_commit = time.perf_counter()
         if exporter is not None:
             exporter.committing = True
@@ -137,10 +151,10 @@ def run_between(
 
 
 def _within_memory(
-    between: Runner, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
+    runner: Runner, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
     try:
-        return between(job, source, target, progress)
+        return runner(job, source, target, progress)
     except (MemoryError, ImportError) as error:
         if not lacks_memory(error):
             raise

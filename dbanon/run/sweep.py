@@ -33,15 +33,15 @@ from dbanon.run.nulls import release_of, sample_records, share_withheld
 from dbanon.run.plan import Plan
 from dbanon.run.totals import totals_of
 
-# Records that are linked where columns are not all numbers; of more a draw.
-LINKED = 2_500
-# CPU seconds after which releases that are unlikely to be recommended are not tried.
-SPENT = 4.0
-# Rows per person from which on a table is one of events.
-EVENTS = 3
+# Linkage risk is measured on at most this many random records, unless all columns are numbers.
+MAX_LINKED = 2_500
+# CPU seconds after which no releases are tried that are unlikely to be recommended.
+OPTIONAL_SECONDS = 4.0
+# A table with at least this many rows per person is regarded as a table of events.
+ROWS_PER_PERSON_OF_EVENTS = 3
 
 Tick = Callable[[float], None]
-Tried = Callable[[Point, Policy], None]
+OnTried = Callable[[Point, Policy], None]
 
 
 class _TimeUp(Exception):
@@ -54,7 +54,7 @@ def sweep(
     microdata: Microdata,
     small: int,
     report_progress: Tick,
-    tried: Tried = lambda point, policy: None,
+    tried: OnTried = lambda point, policy: None,
 ) -> Sweep:
     """Try releases with every requested method and k, the cheapest first.
 
@@ -82,17 +82,17 @@ def sweep(
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(request, names, ks)
-    end, untried, ended = time.monotonic() + request.time_limit, 0, False
+    deadline, untried, listener_failed = time.monotonic() + request.time_limit, 0, False
 
     def tick(share: float) -> None:
-        nonlocal ended
+        nonlocal listener_failed
         try:
             report_progress(todo.share(share))
         except BaseException:
             # Do not mistake a DbanonError of the listener for an error of the method.
-            ended = True
+            listener_failed = True
             raise
-        if points and time.monotonic() > end:
+        if points and time.monotonic() > deadline:
             raise _TimeUp
 
     while (release := todo.next(list(points.values()))) is not None:
@@ -105,7 +105,7 @@ def sweep(
             untried = 1 + len(todo.left)
             break
         except DbanonError as error:
-            if ended:
+            if listener_failed:
                 raise
             left_out[release[0]] = error.with_traceback(None)  # It would hold this frame.
             todo.leave_out(release[0])
@@ -117,7 +117,7 @@ def sweep(
         tuple(with_frontier(ordered)),
         trial.microdata.n_records,
         trial.total,
-        LINKED if not numeric and trial.microdata.n_records > LINKED else None,
+        MAX_LINKED if not numeric and trial.microdata.n_records > MAX_LINKED else None,
         untried,
         0 if untried else len(todo.left),
         tuple(SkippedMethod(name, e.code, e.message) for name, e in left_out.items()),
@@ -132,7 +132,7 @@ def parted_loss(
     None if persons have few rows, which makes little difference, or if no such release is possible.
     """
     persons = microdata.entities
-    if persons is None or len(persons) < EVENTS * len(np.unique(persons)):
+    if persons is None or len(persons) < ROWS_PER_PERSON_OF_EVENTS * len(np.unique(persons)):
         return None
     records = _RecordsByK(planned, microdata, request, lambda: tick(0.0))
     numeric = are_numbers(microdata.attributes, records.trees(point.k))
@@ -151,7 +151,12 @@ def _refusal(left_out: dict[str, DbanonError]) -> DbanonError:
 
 
 class _RecordsByK:
-    """The records that releases of each k are tried on, and the hierarchies of all of them."""
+    """The records that releases of each k are tried on, and the hierarchies of all of them.
+
+    Parameters
+    ----------
+    pulse : called repeatedly while hierarchies are built; its exceptions end that.
+    """
 
     def __init__(
         self,
@@ -162,7 +167,7 @@ class _RecordsByK:
     ) -> None:
         self._planned, self._microdata = planned, microdata
         self._request, self._pulse = request, pulse
-        self._known: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
+        self._samples: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
 
     def feasible(self) -> list[int]:
         """The values of k that have enough records; raises as ``release_of``."""
@@ -189,20 +194,21 @@ class _RecordsByK:
         return self._sample_of(k)[2]
 
     def _sample_of(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
-        if k not in self._known:
-            every = self._microdata
-            released = release_of(every, self._planned.policy.nulls, k)
-            before = next(iter(self._known.values()), None)
-            if every.valid is None and before is not None:
-                self._known[k] = before
+        if k not in self._samples:
+            all_records = self._microdata
+            released = release_of(all_records, self._planned.policy.nulls, k)
+            earlier_sample = next(iter(self._samples.values()), None)
+            if all_records.valid is None and earlier_sample is not None:
+                # Without NULLs, all records are released for every k.
+                self._samples[k] = earlier_sample
             else:
                 trees = self._planned.trees(released, self._pulse)
-                self._known[k] = (
+                self._samples[k] = (
                     sample_records(released, self._request.sample, self._request.seed, k),
                     trees,
                     released.n_records,
                 )
-        return self._known[k]
+        return self._samples[k]
 
 
 class _Todo:
@@ -213,10 +219,10 @@ class _Todo:
     """
 
     def __init__(self, request: AdviceRequest, names: Iterable[str], ks: Sequence[int]) -> None:
-        self._wishes = request
+        self._request = request
         by_cost = sorted(names, key=_is_refined)
         self.left = [(name, k) for name in by_cost for k in _in_order(ks)]
-        self._all = len(self.left)
+        self._n_releases = len(self.left)
 
     def next(self, points: Sequence[Point]) -> tuple[str, int] | None:
         """Take the next release out of ``left``; None if the others would take too much time.
@@ -228,21 +234,21 @@ class _Todo:
         if not self.left:
             return None
         release: tuple[str, int] | None = self.left[0]
-        if points and _is_refined(self.left[0][0]) and not self._wishes.methods:
-            limits = self._wishes.max_risk, self._wishes.max_loss
-            release = next_refinement(points, self.left, *limits) or self._cheap(points)
+        if points and _is_refined(self.left[0][0]) and not self._request.methods:
+            limits = self._request.max_risk, self._request.max_loss
+            release = next_refinement(points, self.left, *limits) or self._first_if_cheap(points)
         if release is not None:
             self.left.remove(release)
         return release
 
-    def _cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
+    def _first_if_cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
         """The first release, unless it is expected to exceed the time for optional releases.
 
         Expects it to take as long as the longest of its kind so far.
         """
         spent = sum(point.seconds for point in points)
         longest = max((p.seconds for p in points if p.curve == self.left[0][0]), default=0.0)
-        return self.left[0] if spent + longest < SPENT else None
+        return self.left[0] if spent + longest < OPTIONAL_SECONDS else None
 
     def leave_out(self, name: str) -> None:
         """Try no other release of this method."""
@@ -250,7 +256,7 @@ class _Todo:
 
     def share(self, share: float) -> float:
         """Convert the share done of the current release into the share done of the sweep."""
-        return (self._all - len(self.left) - 1 + share) / self._all
+        return (self._n_releases - len(self.left) - 1 + share) / self._n_releases
 
 
 def _is_refined(name: str) -> bool:
@@ -309,7 +315,7 @@ class _Trial:
         )
         figures = evaluation_of(
             pairs,
-            Parameters(sample=None if self.numeric else LINKED, seed=self.request.seed),
+            Parameters(sample=None if self.numeric else MAX_LINKED, seed=self.request.seed),
             names=["linkage_risk", "class_risk"],
             tick=lambda s: tick(0.6 + 0.4 * s),
         )
@@ -344,7 +350,7 @@ class _Trial:
         """The methods to try if none is named; only one if these would take too long."""
         usual = default_methods(self.numeric)
         first = fastest_method(
-            usual[:1], self.total, self._shape, self.request.max_seconds, self._different
+            usual[:1], self.total, self._shape, self.request.max_seconds, self._share_distinct
         )
         return usual if first in usual else (first,)
 
@@ -353,7 +359,7 @@ class _Trial:
         return Shape.of(self.microdata.attributes, self.records.trees(self.smallest_k))
 
     @cached_property
-    def _different(self) -> float:
+    def _share_distinct(self) -> float:
         """The share of distinct rows among the quasi-identifiers of the tried rows."""
         if self.numeric or not self.microdata.n_records:
             return 1.0
@@ -362,7 +368,7 @@ class _Trial:
 
     def _foreseen(self, policy: Policy) -> ClusteringSeconds | None:
         """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
-        foreseen = forecast(policy, self.total, self._shape, self._different)
+        foreseen = forecast(policy, self.total, self._shape, self._share_distinct)
         if foreseen is not None and foreseen.seconds > self.request.max_seconds:
             raise TimeLimit(
                 f"The classes of all {self.total} rows would take about {foreseen}, more than"

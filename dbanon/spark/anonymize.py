@@ -27,15 +27,15 @@ from dbanon.run.disclosure import (
 )
 from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
-    NAME,
+    FRAME_NAME,
     DataFrameSource,
     SourceRows,
     column,
     lay_out_rows,
     layout_of,
     require_key,
+    require_unique_names,
     type_of,
-    with_unique,
 )
 from dbanon.spark.disclosure import ReleasedRows, SourceFindings, findings_on
 from dbanon.spark.facts import Facts, measures_of, values_of
@@ -45,15 +45,15 @@ from dbanon.spark.refusals import check_context, check_facts, check_job, check_m
 from dbanon.spark.report import count_classes, losses_of, released_columns, report_of
 from dbanon.spark.session import (
     fit_shuffle_partitions,
-    own_shuffle_partitions,
     require_session,
+    restoring_shuffle_partitions,
     warn_unless_private,
 )
 from dbanon.spark.stages import ClusterStages, sample_limit
 from dbanon.spark.tasks import PACKETS, DiskCache, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
 from dbanon.spark.workers import GatherFacts
-from dbanon.stores.ports import IN_FRAME, Source
+from dbanon.stores.ports import PLACE_OF_FRAMES, Source
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -105,8 +105,8 @@ def anonymize(
         Job,
         {
             "policy": policy,
-            "table": NAME,
-            "output": NAME,
+            "table": FRAME_NAME,
+            "output": FRAME_NAME,
             "quasi_identifiers": quasi_identifiers,
             "sensitive": sensitive,
             "keep": keep,
@@ -121,9 +121,9 @@ def anonymize(
     require_session(session)
     warn_unless_private(session)
     with (
-        hints_without_views(IN_FRAME),
+        hints_without_views(PLACE_OF_FRAMES),
         translated("the release was made"),
-        own_shuffle_partitions(session),
+        restoring_shuffle_partitions(session),
     ):
         rows, report, _ = released(job, frame, tasks)
     return rows, report
@@ -156,9 +156,9 @@ def released(
     spellings = warn_of_spellings(planned, source)
     layout = layout_of(planned)
     source_rows = lay_out_rows(frame, job, layout, planned.relation)
-    disks, packed = DiskCache(), DiskCache()
+    disks, packet_disks = DiskCache(), DiskCache()
     try:
-        packets, facts, sample = _gather(source_rows, planned, layout, packed)
+        packets, facts, sample = _gather(source_rows, planned, layout, packet_disks)
         fit_shuffle_partitions(frame.sparkSession, facts.rows)
         require_key(packets, facts)
         check_facts(facts, planned, source_rows.withheld)
@@ -166,7 +166,7 @@ def released(
         check_context(context)
         columns = released_columns(context)
         names = [column.attribute.name for column in columns]
-        with_unique([*names, *layout.retained], frame, columns)
+        require_unique_names([*names, *layout.retained], frame, columns)
         stages = ClusterStages(context, disks, tasks)
         schema = _schema(frame, layout, columns)
         forest = stages.forest(packets, strata, sample)
@@ -206,12 +206,12 @@ def released(
         disks.release()
         raise
     finally:
-        packed.release()
+        packet_disks.release()
         source_rows.disks.release()
 
 
 def _gather(
-    laid: SourceRows, planned: Plan, layout: Layout, disks: DiskCache
+    source_rows: SourceRows, planned: Plan, layout: Layout, disks: DiskCache
 ) -> tuple[DataFrame, Facts, list[pa.Table]]:
     """Read the source once: return its rows as packets, the facts of all pieces, and a sample.
 
@@ -220,10 +220,12 @@ def _gather(
     """
     hierarchies = {**planned.policy.hierarchies, **planned.hierarchies.trees}
     built_trees = frozenset(planned.hierarchies.trees)
-    limit = sample_limit(planned.policy, laid.rows.count()) if laid.is_countable else None
+    limit = (
+        sample_limit(planned.policy, source_rows.rows.count()) if source_rows.is_countable else None
+    )
     work = GatherFacts(layout, frozenset(hierarchies), built_trees, limit)
     at_once = None if layout.persons else AT_ONCE
-    packets = disks.keep(mapped(laid.rows, work, PACKETS, at_once))
+    packets = disks.keep(mapped(source_rows.rows, work, PACKETS, at_once))
     facts, sample = Facts(), []
     for fact in collect_facts(packets):
         if isinstance(fact, Facts):

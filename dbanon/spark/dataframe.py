@@ -35,7 +35,7 @@ from dbanon.spark.profile import find_identifier_columns, identifiers_of
 from dbanon.spark.refusals import check_names
 from dbanon.spark.tasks import DiskCache, mapped
 
-NAME, KIND = "DataFrame", "spark"
+FRAME_NAME, KIND = "DataFrame", "spark"
 
 _BITS: dict[type, int] = {
     types.ByteType: 16,
@@ -103,7 +103,7 @@ class DataFrameSource:
         check_names([*job.read, *job.key], names, is_case_sensitive(self.frame.sparkSession))
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
-        return Relation(RelationName(None, NAME), Schema(attributes), KIND, required=required)
+        return Relation(RelationName(None, FRAME_NAME), Schema(attributes), KIND, required=required)
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Check the types of quasi-identifiers; rows need no locator here.
@@ -355,7 +355,9 @@ def is_case_sensitive(session: SparkSession) -> bool:
     return str(session.conf.get("spark.sql.caseSensitive", "false")) == "true"
 
 
-def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[ReleasedColumn]) -> None:
+def require_unique_names(
+    names: Sequence[str], frame: DataFrame, released: Sequence[ReleasedColumn]
+) -> None:
     """Check that no two columns of a release have one name; raises InvalidParameter."""
     check_names(names, (), is_case_sensitive(frame.sparkSession))
     for released_column in released:

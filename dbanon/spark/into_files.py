@@ -57,12 +57,12 @@ class ParquetTarget:
                 " that would not be atomic.",
                 hint="Leave `if_exists` and `output_kind` out, and name a new directory.",
             )
-        with translated("the place of the release was looked at"):
+        with translated("the output directory was examined"):
             scheme = str(self._system(self.directory).getScheme())
             is_taken = self._exists(self.directory)
         if scheme not in _ATOMIC:
             raise InvalidParameter(
-                f"In a store of files of kind {scheme} renaming a directory is not atomic.",
+                f"Renaming a directory is not atomic on a file system of type {scheme}.",
                 hint="Name a directory of HDFS or of a disk that all workers have, or release into"
                 " PostgreSQL.",
             )
@@ -88,7 +88,7 @@ class ParquetTarget:
             )
             with translated("the report was written"):
                 self._write(f"{staging_path}/{REPORT}", json.dumps(report.to_dict(), indent=1))
-            with translated("the release was given its place"):
+            with translated("the release was moved into place"):
                 self._system(staging_path).setPermission(
                     self._path(staging_path), self._permission(None)
                 )
@@ -100,7 +100,7 @@ class ParquetTarget:
         return report
 
     def _require_same(self, staging_path: str, rows: DataFrame, report: Report) -> None:
-        with translated("the staged release was looked at"):
+        with translated("the staged release was read"):
             staged_rows = self.session.read.parquet(staging_path)
         require_staged(self.job, rows, report, partial(counted_in, staged_rows))
 
@@ -116,7 +116,7 @@ class ParquetTarget:
         options = getattr(java.org.apache.hadoop.fs, "Options$Rename")
         no_options = self.session.sparkContext._gateway.new_array(options, 0)  # type: ignore[union-attr]
         try:
-            with translated("the release was given its place"):
+            with translated("the release was moved into place"):
                 source, destination = self._path(staging_path), self._path(self.directory)
                 system = self._system(staging_path)
                 # FileSystem.rename would move it into an existing directory of the same name.

@@ -23,7 +23,7 @@ from dbanon.run.history import (
     unmeasured_histories,
     warn_of_history,
 )
-from dbanon.run.run_with_ledger import NOT_ASKED
+from dbanon.run.run_with_ledger import UNRECORDED_ERRORS
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
@@ -77,7 +77,7 @@ class PostgresqlTarget:
 
     def failed(self, elapsed: float, error: BaseException) -> None:
         """Record the failed run in the ledger, if there is one."""
-        if not isinstance(error, NOT_ASKED):
+        if not isinstance(error, UNRECORDED_ERRORS):
             run = run_of(self.job, elapsed, error_code(error))
             entries.note_failure(PostgresqlStore(self.url), run)
 
@@ -147,7 +147,7 @@ class PostgresqlTarget:
         report = report.with_earlier_releases(len(history.releases), caution, joint).with_arguments(
             **joint
         )
-        table_digest = digest.take(session, output.written)
+        table_digest = digest.of_relation(session, output.written)
         pieces.drop(session, piece_names)
         run = run_of(job, elapsed(), read=source_attributes)
         report = report.with_provenance(

@@ -90,6 +90,9 @@ class TablePiece:
 def piece_of(rows: pa.Table, layout: Layout, context: TableContext | None = None) -> TablePiece:
     """Build a piece of a table from rows in any order.
 
+    Columns ``q0``, ``q1``, … are the quasi-identifiers, ``e0`` is the person, and ``s0``, ``s1``, …
+    are the sensitive columns.
+
     Parameters
     ----------
     context : of the table; None to build dictionaries from the rows.
@@ -104,13 +107,13 @@ def piece_of(rows: pa.Table, layout: Layout, context: TableContext | None = None
     numbers, codes, categories = [], [], []
     unknown: dict[str, dict[str, int]] = {}
     wide = set() if context is None else set(context.wide)
-    for attribute, column, is_present in zip(attributes, columns, valid.T, strict=True):
+    for attribute, column, present in zip(attributes, columns, valid.T, strict=True):
         if attribute.kind is Kind.ORDINAL:
             ranks, unknown[attribute.name] = _ranks(column, attribute)
             numbers.append(ranks)
         elif attribute.kind.is_numeric:
             values = numbers_of(column, attribute)
-            if context is None and is_wide(values[is_present], attribute):
+            if context is None and is_wide(values[present], attribute):
                 wide.add(attribute.name)
             numbers.append(values)
         else:
@@ -170,7 +173,7 @@ def _strata(
     if not layout.by:
         return None, ((),)
     parts = [codes_of(combine_chunks(rows[name])) for name in layout.strata]
-    combinations, number = np.unique(
+    combinations, combination_of_row = np.unique(
         np.column_stack([codes for codes, _ in parts]), axis=0, return_inverse=True
     )
     by = tuple(
@@ -180,9 +183,9 @@ def _strata(
         for row in combinations.tolist()
     )
     if context is None:
-        return number.reshape(-1).astype(np.int32), by
-    numbers = np.array([context.by[combination] for combination in by], np.int32)
-    return numbers[number.reshape(-1)], tuple(context.by)
+        return combination_of_row.reshape(-1).astype(np.int32), by
+    stratum_of_combination = np.array([context.by[combination] for combination in by], np.int32)
+    return stratum_of_combination[combination_of_row.reshape(-1)], tuple(context.by)
 
 
 def _sensitive(
@@ -200,10 +203,10 @@ def _sensitive(
 def guard_on(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
     """Build the guard that checks the models on records that all have classes."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
-    released, table = released_places(
+    places, frequencies = released_places(
         microdata, partition, context.policy.models, attributes, context.released, None
     )
-    return guard_of(microdata, context.policy, released, table)
+    return guard_of(microdata, context.policy, places, frequencies)
 
 
 def guard_of_table(context: TableContext) -> Guard:

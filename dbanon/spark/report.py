@@ -33,7 +33,7 @@ from dbanon.release.report import Provenance, RecountResult, ReleaseLoss, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import findings_of
 from dbanon.run.plan import Plan
-from dbanon.spark.dataframe import KIND, NAME
+from dbanon.spark.dataframe import FRAME_NAME, KIND
 from dbanon.spark.layout import Layout
 from dbanon.spark.pieces import TableContext
 from dbanon.spark.workers import BlockFacts
@@ -228,7 +228,11 @@ def report_of(
         further_arguments |= both_keys("method_counts", method_counts)
     return Report(
         planned.request(
-            context.policy, counted.verdict, names, (NAME, NAME, KIND), further_arguments
+            context.policy,
+            counted.verdict,
+            names,
+            (FRAME_NAME, FRAME_NAME, KIND),
+            further_arguments,
         ),
         counted,
         public_losses,
@@ -236,7 +240,7 @@ def report_of(
             release_id=planned.release_id,
             created_at=now(),
             dbanon_version=version(),
-            relation=NAME,
+            relation=FRAME_NAME,
             seconds={"total": seconds},
         ),
         internal=OperatorFigures(exact),

@@ -62,12 +62,14 @@ PRIVATE = {
 def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Open a session of a cluster with the required settings, and check its workers.
 
+    The caller stops the session. Spark's own files on disk are encrypted unless ``conf`` disables
+    it. They are in directories that only this account can access, one below each of
+    ``spark.local.dir``.
+
     Parameters
     ----------
     master : in Spark's form: ``spark://host:7077``, ``yarn``, ``k8s://…`` or ``local[4]``.
-    conf : Spark settings by name, which override its files; the caller stops the session. What
-        Spark writes to disk is encrypted unless they say otherwise, in a directory that only this
-        account can access, below each of ``spark.local.dir``.
+    conf : Spark settings by name; they override those of Spark's files.
 
     Raises
     ------
@@ -309,7 +311,7 @@ def differences(
 
 
 @contextmanager
-def own_shuffle_partitions(session: SparkSession) -> Iterator[None]:
+def restoring_shuffle_partitions(session: SparkSession) -> Iterator[None]:
     """Restore the session's number of shuffle partitions at the end of the block."""
     previous = session.conf.get(SHUFFLE_PARTITIONS)
     try:

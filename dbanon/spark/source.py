@@ -31,7 +31,7 @@ from dbanon.run.open import open_postgresql
 from dbanon.run.plan import require_roles
 from dbanon.sessions.base import Relation
 from dbanon.spark.arrow import arrow_schema, spark_schema
-from dbanon.spark.dataframe import NAME, DataFrameSource
+from dbanon.spark.dataframe import FRAME_NAME, DataFrameSource
 from dbanon.spark.disclosure import SourceFindings
 from dbanon.spark.refusals import check_names
 from dbanon.spark.tasks import errors_without_values, translated
@@ -252,7 +252,7 @@ def parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
             "There is no Parquet file in the source directory.",
             hint="Name a directory with files that end in .parquet, as Spark sees it.",
         )
-    with translated("the source's files were looked at"):
+    with translated("the source's files were examined"):
         # Directory names of the form column=value are columns too.
         try:
             frame = session.read.option("basePath", directory).parquet(*files)
@@ -294,7 +294,7 @@ def of_frame(
         )
     arrow_schema([relation.attribute(name) for name in job.read])
     return PinnedSource(
-        name or NAME,
+        name or FRAME_NAME,
         frame,
         job.key,
         relation.schema.attributes,
@@ -341,7 +341,7 @@ def list_files(
                 file_states[name] = (int(status.getLen()), int(status.getModificationTime()))
                 if str(status.getPath().toUri().getScheme()) == "file":
                     local.append(Path(str(status.getPath().toUri().getPath())))
-        # Workers open files by name, so a later exchange is detected by the next check.
+        # Workers open files by name; if one is replaced later, the next check detects that.
         local_root = Path(str(system.getFileStatus(path).getPath().toUri().getPath()))
         for local_file in local:
             with opened(local_file, local_root, policy):

@@ -21,7 +21,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.spark.anonymize import BLOCK_SIZE, released
 from dbanon.spark.into_files import ParquetTarget
 from dbanon.spark.refusals import check_job, check_method
-from dbanon.spark.session import own_shuffle_partitions, require_session, warn_unless_private
+from dbanon.spark.session import require_session, restoring_shuffle_partitions, warn_unless_private
 from dbanon.spark.source import PinnedSource, of_frame, parquet, postgresql
 from dbanon.spark.staging import ReleaseTarget
 from dbanon.spark.tasks import translated
@@ -136,7 +136,7 @@ def run_on_spark(
 
         release_target = PostgresqlTarget(url, job, release_id)
     try:
-        with own_shuffle_partitions(session), _pinned(session, job, source, tasks) as pinned:
+        with restoring_shuffle_partitions(session), _pinned(session, job, source, tasks) as pinned:
             release_target.prepare(pinned.attributes, pinned.relation)
             return _release(job, pinned, release_target, tasks, started)
     except (Exception, KeyboardInterrupt) as error:

@@ -21,7 +21,7 @@ NOT_RECORDED = "not recorded"
 OTHER_VERSION = "recorded by another version of the database"
 
 
-def take(session: Session, relation: RelationName) -> str:
+def of_relation(session: Session, relation: RelationName) -> str:
     """Compute the digest of a relation's current rows under a new salt."""
     return _compute(session, relation, random_salt())
 

@@ -34,7 +34,7 @@ from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName
 
 # What hints about data frames say in place of "in a view".
-IN_FRAME = "in the data frame"
+PLACE_OF_FRAMES = "in the data frame"
 # Called with the completed share of a step.
 Progress = Callable[[float], None]
 

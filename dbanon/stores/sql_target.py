@@ -310,7 +310,7 @@ class SqlTarget:
 
     def digest(self, written: StagedSqlRelease) -> str | None:
         """Compute the digest of the written rows under a new salt."""
-        return digest.take(self.session, written.relation)
+        return digest.of_relation(self.session, written.relation)
 
     def released(
         self, written: StagedSqlRelease, chunk_rows: int

@@ -190,7 +190,7 @@ def _magic(world: World) -> Magic:
 
 @case("Release it again while nobody changes the table.")
 def rows_that_come_meanwhile(world: Runs) -> Acts:
-    magic, spend = _magic(world), private._spent
+    magic, spend = _magic(world), private._spend_with_retries
 
     def write(store: Any, begun: Any) -> Any:
         budget = spend(store, begun)
@@ -198,7 +198,7 @@ def rows_that_come_meanwhile(world: Runs) -> Acts:
         return budget
 
     def interrupted() -> None:
-        with patch.object(private, "_spent", write):
+        with patch.object(private, "_spend_with_retries", write):
             magic.private()
 
     yield interrupted
@@ -208,7 +208,7 @@ def rows_that_come_meanwhile(world: Runs) -> Acts:
 
 @case("Release it again while nobody changes the table.")
 def columns_that_come_meanwhile(world: Runs) -> Acts:
-    magic, spend = _magic(world), private._spent
+    magic, spend = _magic(world), private._spend_with_retries
 
     def write(store: Any, begun: Any) -> Any:
         budget = spend(store, begun)
@@ -216,7 +216,7 @@ def columns_that_come_meanwhile(world: Runs) -> Acts:
         return budget
 
     def interrupted() -> None:
-        with patch.object(private, "_spent", write):
+        with patch.object(private, "_spend_with_retries", write):
             magic.private()
 
     yield interrupted

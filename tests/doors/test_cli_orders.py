@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.options import order, with_files
+from dbanon.doors.cli.options import merge_orders, order
 from dbanon.errors import InvalidParameter
 from tests.stores.databases import DuckdbDatabase
 
@@ -69,13 +69,13 @@ def test_forms(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text(" low\nhigh, or so\n", encoding="utf-8")
     stated = {"a": order('x,"y, z"'), "b": order("")}
-    assert with_files(stated, [f"c={path}"]) == {
+    assert merge_orders(stated, [f"c={path}"]) == {
         "a": ("x", "y, z"),
         "b": (),
         "c": (" low", "high, or so"),
     }
     with pytest.raises(InvalidParameter, match="twice"):
-        with_files({"c": ("x",)}, [f"c={path}"])
+        merge_orders({"c": ("x",)}, [f"c={path}"])
     path.write_text("low\n\nhigh\n", encoding="utf-8")
     with pytest.raises(InvalidParameter, match="empty value"):
-        with_files({}, [f"c={path}"])
+        merge_orders({}, [f"c={path}"])

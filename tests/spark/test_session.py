@@ -24,9 +24,9 @@ from dbanon.spark.session import (
     fit_shuffle_partitions,
     not_private,
     open_session,
-    own_shuffle_partitions,
     own_versions,
     require_session,
+    restoring_shuffle_partitions,
     versions_of_workers,
     warn_unless_private,
 )
@@ -190,7 +190,7 @@ def test_shuffle_partitions_fit_the_rows_unless_the_session_names_them(
 
     def number(text: str) -> int:
         spark.conf.set(name, text)
-        with own_shuffle_partitions(spark):
+        with restoring_shuffle_partitions(spark):
             fit_shuffle_partitions(spark, 1_200_000)
             seen.append(spark.conf.get(name))
         with warnings.catch_warnings():

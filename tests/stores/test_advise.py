@@ -315,7 +315,7 @@ def test_the_sweep_of_50_000_rows_tries_several(monkeypatch: pytest.MonkeyPatch)
 
     With all rows, not even one k would finish within it.
     """
-    monkeypatch.setattr("dbanon.run.sweep.SPENT", 0.4)
+    monkeypatch.setattr("dbanon.run.sweep.OPTIONAL_SECONDS", 0.4)
     values = np.random.default_rng(3).integers(0, 5_000, (50_000, 4))
     frame = pd.DataFrame(values, columns=list("abcd"))
     advice = dbanon.advise(frame, quasi_identifiers=list("abcd"))

@@ -256,7 +256,7 @@ def test_no_value_ends_a_run(database: Database) -> None:
 def test_rows_that_come_between_end_the_run_and_it_stays_spent(
     budgeted: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spending = private._spent
+    spending = private._spend_with_retries
 
     def then_written(store: Any, initial_ledger: Any) -> Any:
         result = spending(store, initial_ledger)
@@ -267,7 +267,7 @@ def test_rows_that_come_between_end_the_run_and_it_stays_spent(
         )
         return result
 
-    monkeypatch.setattr(private, "_spent", then_written)
+    monkeypatch.setattr(private, "_spend_with_retries", then_written)
     with pytest.raises(SourceChanged, match="1000 rows before epsilon was spent"):
         release(budgeted)
     assert spent(budgeted) == 1.0

@@ -262,14 +262,14 @@ def test_the_labels_of_a_type_are_the_list(
     assert dbanon.verify(database.url, "release.people").unchanged
     if database.name == "postgresql":
         # The type changes after the budget is spent, and the run fails.
-        spending = private._spent
+        spending = private._spend_with_retries
 
         def then_altered(store: Any, initial_ledger: Any) -> Any:
             result = spending(store, initial_ledger)
             database.execute("ALTER TYPE job_kind ADD VALUE 'smith'")
             return result
 
-        monkeypatch.setattr(private, "_spent", then_altered)
+        monkeypatch.setattr(private, "_spend_with_retries", then_altered)
         with pytest.raises(SourceChanged, match="stays spent"):
             release(database, **options, epsilon=5.0, if_exists="replace")
         assert spent(database) == 25.0

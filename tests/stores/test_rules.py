@@ -23,7 +23,7 @@ from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, TableRules, checked
 from dbanon.run.open import open_store
 from dbanon.run.rules import with_table_rules
-from dbanon.run.run_with_ledger import run_between
+from dbanon.run.run_with_ledger import run_in_transactions
 from tests.stores.databases import ALL_NAMES, Database
 
 DATABASES = ALL_NAMES
@@ -208,6 +208,6 @@ def test_rules_that_change_before_the_run_reads_stop_it(people: Database) -> Non
     dbanon.declare(people.url, table(people), {"name": {"role": "keep", "reason": "asked for"}})
     before = people.relations()
     with pytest.raises(SourceChanged, match="rules changed meanwhile"):
-        run_between(judged, store)
+        run_in_transactions(judged, store)
     assert people.relations() == before
-    assert run_between(with_table_rules(job, store), store).kept == ("name",)
+    assert run_in_transactions(with_table_rules(job, store), store).kept == ("name",)

@@ -16,7 +16,7 @@ import dbanon
 from dbanon import errors
 from dbanon.doors import install
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.options import with_files
+from dbanon.doors.cli.options import merge_orders
 from dbanon.run.open import open_store
 from dbanon.stores.files import read_url
 from dbanon.stores.postgresql.connecting import redacted_url, unreachable_error
@@ -150,7 +150,7 @@ def test_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert report.rows_out == 40
     assert (tmp_path / "new.db").exists()
     (tmp_path / "order.txt").write_text("a\nb\n")
-    assert with_files({}, ["size=~/order.txt"]) == {"size": ("a", "b")}
+    assert merge_orders({}, ["size=~/order.txt"]) == {"size": ("a", "b")}
     (tmp_path / "tree.csv").write_text("a;*\nb;*\n")
     checked = CliRunner().invoke(main, ["hierarchy", "check", "~/tree.csv"])
     assert checked.exit_code == 0, checked.output

@@ -15,7 +15,7 @@ from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import show_progress, warn_of
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.option_groups import GroupedOptions
-from dbanon.doors.cli.options import Decorator, click_option, values, with_files
+from dbanon.doors.cli.options import Decorator, click_option, merge_orders, values
 from dbanon.doors.cli.releases import needs_evaluation, refused_into, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
@@ -190,7 +190,7 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options = values(OPTIONS, arguments)
     options["quasi_identifiers"] += arguments["single_q"]
     options["sensitive"] += arguments["single_s"]
-    options["orders"] = with_files(options["orders"], arguments["order_files"])
+    options["orders"] = merge_orders(options["orders"], arguments["order_files"])
     if options["memory_limit"] is None:
         options["memory_limit"] = half_of_memory()
     declared = arguments["declared"]
@@ -317,7 +317,7 @@ def bound(url: str, **arguments: Any) -> None:
 
         options = values(_BOUND_OPTIONS, arguments)
         options["quasi_identifiers"] += arguments["single_q"]
-        options["orders"] = with_files(options["orders"], arguments["order_files"])
+        options["orders"] = merge_orders(options["orders"], arguments["order_files"])
         if options["memory_limit"] is None:
             options["memory_limit"] = half_of_memory()
         certificate = api.certificate(

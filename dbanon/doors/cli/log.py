@@ -93,13 +93,13 @@ class Log:
         else:
             write(f"run {self.run_id[:8]}: {phase} {share:.0%}")
 
-    def error(self, error: DbanonError, *, words: bool = True) -> None:
-        """Log an error; with ``words=False`` a text log omits it, since stdout already has it."""
+    def error(self, error: DbanonError, *, in_text_log: bool = True) -> None:
+        """Log an error; a text log omits it if not ``in_text_log``, as stdout has it already."""
         if self.for_machines:
             hint = error.hint_by(on_command_line)
             texts = {"message": error.message, "detail": error.detail, "hint": hint}
             self.event("error", "error", code=error.code, **texts)
-        elif words:
+        elif in_text_log:
             write(f"Error [{error.code}]: {printable(error.message)}")
             # Only a job file's problems span several lines; escape line breaks in other details.
             wrong = isinstance(error, JobFileInvalid)
@@ -147,10 +147,10 @@ def write(line: str) -> None:
     try:
         click.echo(printable(line, lines=True), err=True)
     except (OSError, UnicodeError):
-        give_up(sys.stderr)
+        discard_output(sys.stderr)
 
 
-def give_up(stream: Any) -> None:
+def discard_output(stream: Any) -> None:
     """Redirect a broken stream to the null device; flushing it at exit would fail."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

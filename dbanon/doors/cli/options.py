@@ -53,6 +53,7 @@ def click_option(
     if parameter.default is REQUIRED and parameter.kind is not tuple:
         settings["required"] = True
     if parameter.option.flag and parameter.kind in (tuple, Mapping):
+        # Options with an explicit flag are repeated, once for each value.
         settings |= {"multiple": True, "metavar": parameter.option.form}
         syntax_help = _SYNTAX_HELP.get(parameter.option.form)
         suffix = f" {syntax_help}. Repeatable." if syntax_help else " Repeatable."
@@ -139,10 +140,10 @@ def ends(text: str) -> tuple[Any, Any]:
     )
     if len(parts) % 2 or not low or not high:
         raise InvalidParameter("Write NAME=LOW:HIGH, as in age=0:120.")
-    return _value_of(low), _value_of(high)
+    return _number_or_text(low), _number_or_text(high)
 
 
-def _value_of(text: str) -> Any:
+def _number_or_text(text: str) -> Any:
     """Convert a text to a number if possible."""
     for kind in (int, float):
         try:
@@ -193,7 +194,7 @@ def model(text: str) -> Model:
         raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
 
 
-def with_files(
+def merge_orders(
     stated: Mapping[str, tuple[str, ...]], files: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Merge orders stated as options with those read from NAME=FILE. Errors quote no value.

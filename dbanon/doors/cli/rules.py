@@ -213,7 +213,7 @@ def _show(form: str, title: str, listing: Sequence[Declared]) -> None:
 
     def rows() -> list[list[str]]:
         return [
-            [entry.source, entry.column, entry.role or "", _more(entry), entry.state]
+            [entry.source, entry.column, entry.role or "", _describe_details(entry), entry.state]
             for entry in listing
         ]
 
@@ -221,7 +221,7 @@ def _show(form: str, title: str, listing: Sequence[Declared]) -> None:
     show(form, [asdict(entry) for entry in listing], lambda: rows_table(title, header, rows()))
 
 
-def _more(entry: Declared) -> str:
+def _describe_details(entry: Declared) -> str:
     """Describe a rule apart from its role; for an order, give only its length."""
     details = {key: value for key, value in (entry.rule or {}).items() if key != "role"}
     if "order" in details:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import click
 
-from dbanon.doors.cli.log import current, give_up, log_format, say
+from dbanon.doors.cli.log import current, discard_output, log_format, say
 from dbanon.doors.spelling import bytes_of, on_command_line
 from dbanon.errors import (
     INTERRUPTED,
@@ -178,17 +178,17 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 
 
 def with_recount_options(
-    of_none: str, k: str
+    quasi_identifiers_help: str, k: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of a command that recounts.
 
     Parameters
     ----------
-    of_none : help on quasi-identifiers, for relations without a recorded release.
+    quasi_identifiers_help : for relations without a recorded release.
     k : description of the default k.
     """
     options = (
-        click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
+        click.option("--quasi-identifiers", type=Names(), default=(), help=quasi_identifiers_help),
         short_names("-q", "single_q", "Quasi-identifiers"),
         click.option("--k", type=int, help=f"The expected k. Default: {k}."),
     )
@@ -216,7 +216,7 @@ def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
         return
     from dbanon.doors.cli.render import print_results
 
-    _take_all_characters()
+    _escape_unencodable()
     print_results(table())
 
 
@@ -224,11 +224,11 @@ def show_checks(checks: Sequence[tuple[str, str]]) -> None:
     """Print the results of ``dbanon.check()``."""
     from dbanon.doors.cli.render import print_results, rows_table
 
-    _take_all_characters()
+    _escape_unencodable()
     print_results(rows_table("Installed", ["item", "found"], [list(row) for row in checks]))
 
 
-def _take_all_characters() -> None:
+def _escape_unencodable() -> None:
     """Escape characters that stdout's encoding lacks: names may contain any character."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -253,7 +253,7 @@ def commit_guard() -> Iterator[Callable[[], None]]:
     except BaseException as error:
         if not committed:
             raise
-        give_up(sys.stdout)
+        discard_output(sys.stdout)
         say(
             f"Warning: the command succeeded, but its result could not be shown"
             f" ({type(error).__name__})."
@@ -315,7 +315,7 @@ def errors(form: str) -> Iterator[None]:
     try:
         with _print_failures(form):
             yield
-    except _EndError as end:
+    except _ReportedError as end:
         log.end(end.exit_code, end.error_code)
         sys.exit(end.exit_code)
     except SystemExit as end:
@@ -327,7 +327,7 @@ def errors(form: str) -> Iterator[None]:
     log.end(0)
 
 
-class _EndError(Exception):
+class _ReportedError(Exception):
     """A command failed, and the error has been reported."""
 
     def __init__(self, exit_code: int, error_code: str) -> None:
@@ -347,22 +347,22 @@ def _print_failures(form: str) -> Iterator[None]:
     except DbanonError as error:
         _say_error(form, error)
         _clear_frames(error)
-        raise _EndError(error.exit_code, error.code) from None
+        raise _ReportedError(error.exit_code, error.code) from None
     except KeyboardInterrupt as error:
         say("Interrupted: an unfinished run is rolled back.")
         _clear_frames(error)
-        raise _EndError(INTERRUPTED, "interrupted") from None
+        raise _ReportedError(INTERRUPTED, "interrupted") from None
     except TerminatedError as error:
         say("Terminated: an unfinished run is rolled back.")
         _clear_frames(error)
-        raise _EndError(TERMINATED, "terminated") from None
+        raise _ReportedError(TERMINATED, "terminated") from None
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
         translated = _error_of_system(error) or missing_extra(error)
         if translated is not None:
             _say_error(form, translated)
-            raise _EndError(translated.exit_code, translated.code) from None
+            raise _ReportedError(translated.exit_code, translated.code) from None
         # A foreign exception's text may quote a value, so report only the location.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         location = f"{Path(frame.filename).name}:{frame.lineno}"
@@ -372,7 +372,7 @@ def _print_failures(form: str) -> Iterator[None]:
             "error",
         )
         _clear_frames(error)
-        raise _EndError(UNEXPECTED, "unexpected") from None
+        raise _ReportedError(UNEXPECTED, "unexpected") from None
 
 
 def _error_of_system(error: Exception) -> DbanonError | None:
@@ -388,8 +388,8 @@ def _error_of_system(error: Exception) -> DbanonError | None:
 def _clear_frames(error: BaseException) -> None:
     """Release the local variables of a reported error's frames.
 
-    Libraries keep errors in reference cycles, and commands end without a garbage collection
-    (``start``). Kernels in such a cycle would be reported as leaked.
+    Libraries keep errors in reference cycles, and commands end without a garbage collection, since
+    ``start`` turns it off. Kernels in such a cycle would be reported as leaked.
     """
     link: BaseException | None = error
     while link is not None:
@@ -405,5 +405,5 @@ def _say_error(form: str, error: DbanonError) -> None:
             printed = True
         except OSError:
             # Stdout is broken, but the exit code must be right and stderr may still be read.
-            give_up(sys.stdout)
-    current().error(error, words=not printed)
+            discard_output(sys.stdout)
+    current().error(error, in_text_log=not printed)

@@ -1,4 +1,4 @@
-"""Checks of a job's cron schedule, which is only informative: nothing here runs by it."""
+"""Checks of a job's cron schedule, which is only informative: dbanon starts no job by it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def require_schedule(value: str) -> None:
     fields = [field for field in fields if field]
     if len(fields) != len(_FIELDS) or value != value.strip():
         raise refused('must be five fields as in cron: "0 3 1 * *"')
-    numbers = [_numbers(field, *kind) for field, kind in zip(fields, _FIELDS, strict=True)]
+    numbers = [_numbers(field, *limits) for field, limits in zip(fields, _FIELDS, strict=True)]
     days, months = numbers[2], numbers[3]
     is_any_week_day = fields[4].startswith("*")
     if is_any_week_day and all(_MONTH_LENGTHS[month - 1] < min(days) for month in months):
@@ -66,6 +66,7 @@ def _numbers(field: str, name: str, least: int, largest: int, names: tuple[str, 
         # A step without an end continues to the largest number.
         if not match["first"] or (match["step"] and not match["last"]):
             last = largest
+        # At the end of a range, Sunday follows Saturday.
         if names == _DAYS and last == 0:
             last = 7 if match["last"] else last
         if last < first:

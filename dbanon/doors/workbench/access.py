@@ -94,7 +94,7 @@ class Access:
             return RefusedRequest(404, "There is no such page.")
         return None
 
-    def knows(self, headers: Mapping[str, Sequence[str]]) -> bool:
+    def has_cookie(self, headers: Mapping[str, Sequence[str]]) -> bool:
         """Whether the request brings the cookie."""
         sent: SimpleCookie = SimpleCookie()
         try:

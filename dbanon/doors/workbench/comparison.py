@@ -35,7 +35,7 @@ def compare(bench: Workbench, first: str, second: str) -> Row:
     sides = [
         _tried(tried[name])
         if name in tried
-        else _released(bench.looks.get(name.partition("/")[2]), pictures)
+        else _released(bench.inspections.get(name.partition("/")[2]), pictures)
         for name in (first, second)
         if name
     ]

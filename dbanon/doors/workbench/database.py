@@ -142,7 +142,7 @@ def count_again(bench: Workbench, task: BackgroundTask) -> None:
     """
     with source_of(bench.start) as source:
         relation = source.session.find_source(parse_relation(bench.start.table))
-        names, k = bench.outgrown, bench.k
+        names, k = bench.trees_to_recount, bench.k
         for index, name in enumerate(names):
             task.tell("trees", index / len(names))
             tree = bench.trees[name].tree
@@ -230,7 +230,7 @@ def look_at(bench: Workbench, outputs: list[str], task: BackgroundTask) -> None:
         if url is not None:
             release = look(open_store(url), parse_relation(output))
             with bench.lock:
-                bench.looks[output] = release
+                bench.inspections[output] = release
 
 
 def save(bench: Workbench, choice: JobChoice, task: BackgroundTask, *, replace_file: bool) -> None:
@@ -358,7 +358,7 @@ def _read(bench: Workbench, report: Report, url: str) -> None:
         bench.made = PublishedRelease(
             report.output, report.release_id, headline, text, report.warned
         )
-        bench.listed, bench.looks = None, {report.output: release}
+        bench.listed, bench.inspections = None, {report.output: release}
 
 
 def _saved(bench: Workbench) -> SavedJobFile:

@@ -30,9 +30,13 @@ _FILES = {
     "workbench.css": (lambda: (FOLDER / "workbench.css").read_text("utf-8"), "text/css"),
     "workbench.js": (lambda: (FOLDER / "workbench.js").read_text("utf-8"), "text/javascript"),
 }
-# Characters of the name of a page.
-_LONGEST_PAGE = 32
-_NAMES = tuple(step for step, _, _ in view.STEPS)
+# Most characters of the random identifier that a page sends with its forms.
+_LONGEST_PAGE_ID = 32
+_STEP_NAMES = tuple(step for step, _, _ in view.STEPS)
+
+
+# In the query of the page of comparisons, the names of releases in the ledger begin with this.
+_RELEASE_PREFIX = "r/"
 
 
 # The part of the pages that a form replaces or acts on. If another page changed it since, the form
@@ -46,7 +50,7 @@ _REPLACED = {
     "run": "saved",
 }
 # Forms whose values stay on the page when they are refused.
-_FORMS = ("columns", "trees", "sweep", "job")
+_RETAINED_FORMS = ("columns", "trees", "sweep", "job")
 
 
 class _ConflictError(Exception):
@@ -95,9 +99,9 @@ class Routes:
         name = path[len(self.access.path) + 1 :]
         if request.method != "POST" and KEY in query:
             if name == "" and self.access.opens(query[KEY][0]):
-                return self._see("columns", {"Set-Cookie": self.access.set_cookie})
+                return self._redirect("columns", {"Set-Cookie": self.access.set_cookie})
             return _key_required()
-        if not self.access.knows(request.headers):
+        if not self.access.has_cookie(request.headers):
             return _key_required()
         return (
             self._handle_post(name, request)
@@ -107,7 +111,7 @@ class Routes:
 
     def _handle_get(self, name: str, query: Fields) -> HttpResponse:
         if name == "":
-            return self._see("columns")
+            return self._redirect("columns")
         if name in _FILES:
             text_of, kind = _FILES[name]
             return HttpResponse(200, text_of(), kind)
@@ -116,7 +120,7 @@ class Routes:
             return HttpResponse(
                 200, self.bench.made.page, "text/html", {"Content-Security-Policy": policy}
             )
-        if name not in _NAMES:
+        if name not in _STEP_NAMES:
             return HttpResponse(404, "There is no such page.")
         return self._page(name, query)
 
@@ -130,7 +134,7 @@ class Routes:
         """A page; with ``state`` the one that answers a form which was refused."""
         bench = self.bench
         if bench.proposed is None and step != "columns":
-            return self._see("columns")
+            return self._redirect("columns")
         if step == "compare" and state is None:
             self._look_at_releases(query)
         if step == "trees" and state is None:
@@ -150,7 +154,7 @@ class Routes:
                 content=content,
                 step=step,
                 steps=view.STEPS,
-                index=_NAMES.index(step),
+                index=_STEP_NAMES.index(step),
                 table=bench.start.table,
                 form_key=self.access.form,
                 form_name=FORM_KEY,
@@ -184,9 +188,9 @@ class Routes:
             return HttpResponse(refusal.status, refusal.why)
         if name not in self._posts:
             return HttpResponse(404, "There is no such form.")
-        form = FormRequest(name, first_value(fields, "page")[:_LONGEST_PAGE], fields)
+        form = FormRequest(name, first_value(fields, "page")[:_LONGEST_PAGE_ID], fields)
         try:
-            return self._see(self._posts[name](form))
+            return self._redirect(self._posts[name](form))
         except FormError as error:
             return self._page(step, {}, FormState(form, error.errors), 422)
         except _ConflictError:
@@ -216,7 +220,7 @@ class Routes:
         if part is not None and self.bench.is_changed_elsewhere(part, since, request.page):
             raise _ConflictError
 
-    def _see(self, where: str, headers: dict[str, str] | None = None) -> HttpResponse:
+    def _redirect(self, where: str, headers: dict[str, str] | None = None) -> HttpResponse:
         location = {"Location": f"{self.access.path}/{where}"}
         return HttpResponse(303, "", "text/plain", location | (headers or {}))
 
@@ -236,7 +240,7 @@ class Routes:
     # --- forms -----------------------------------------------------------------------------------
 
     def look(self, request: FormRequest = NO_FORM) -> None:
-        """Begin to look at the table."""
+        """Start the task that examines the columns of the table."""
         self._begin("Examine the columns", "columns", database.propose, request=request)
 
     def _look(self, request: FormRequest) -> str:
@@ -321,7 +325,7 @@ class Routes:
 
     def _list(self, request: FormRequest) -> str:
         self._require_current(request)
-        self.bench.looks.clear()
+        self.bench.inspections.clear()
         self._begin("List the releases", "compare", database.list_releases)
         return "compare"
 
@@ -334,19 +338,19 @@ class Routes:
         return task.step
 
     def _count_trees_again(self) -> None:
-        """Begin to count the trees for a larger k, unless something else runs or it failed."""
+        """Count the trees again for a larger k, unless a task is running or the last one failed."""
         tasks = self.bench.tasks
         has_failed = (
             tasks.current is not None
             and tasks.current.step == "trees"
             and (tasks.current.state != "done")
         )
-        if self.bench.outgrown and not tasks.busy and not has_failed:
+        if self.bench.trees_to_recount and not tasks.busy and not has_failed:
             with contextlib.suppress(BusyError):
                 self._begin("Count the trees", "trees", database.count_again)
 
     def _look_at_releases(self, query: Fields) -> None:
-        """Begin to read the releases to be compared, unless that was done or a task runs."""
+        """Start reading the releases to compare, unless they were read or a task is running."""
         bench = self.bench
         last = bench.tasks.current
         has_failed = last is not None and last.step == "compare" and last.state != "done"
@@ -357,8 +361,12 @@ class Routes:
                 self._begin("List the releases", "compare", database.list_releases)
             names = [first_value(query, side) for side in ("a", "b")]
             listed = [listed.output for listed in bench.listed or ()]
-            outputs = [name[2:] for name in names if name.startswith("r/") and name[2:] in listed]
-            outputs = [name for name in outputs if name not in bench.looks]
+            outputs = [
+                name.removeprefix(_RELEASE_PREFIX)
+                for name in names
+                if name.startswith(_RELEASE_PREFIX) and name.removeprefix(_RELEASE_PREFIX) in listed
+            ]
+            outputs = [name for name in outputs if name not in bench.inspections]
             if outputs:
                 self._begin("Look at releases", "compare", database.look_at, outputs)
         except BusyError:
@@ -367,7 +375,7 @@ class Routes:
 
 def _task_form(task: BackgroundTask | None) -> FormState:
     """The form of a task that is not done, with the error of the task."""
-    if task is None or task.state == "done" or task.request.name not in _FORMS:
+    if task is None or task.state == "done" or task.request.name not in _RETAINED_FORMS:
         return FormState()
     if task.state == "failed" and task.error is not None and task.field_name:
         return FormState(task.request, {task.field_name: task.error})
@@ -376,7 +384,7 @@ def _task_form(task: BackgroundTask | None) -> FormState:
 
 def _conflict(request: FormRequest) -> FormState:
     """The answer to a form that would replace another page's change."""
-    is_shown = request.name in _FORMS
+    is_shown = request.name in _RETAINED_FORMS
     error = InvalidParameter(
         "Your settings have changed since this page was shown, perhaps in another tab.",
         hint="Your values are still below, with the saved ones beside them where they differ."

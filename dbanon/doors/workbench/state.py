@@ -290,7 +290,7 @@ class Workbench:
         # Its options apply until the next decision.
         self.opened: JobDecisions | None = None
         self.listed: list[Listed] | None = None
-        self.looks: dict[str, ReleaseInspection] = {}
+        self.inspections: dict[str, ReleaseInspection] = {}
         self.job: JobChoice | None = None
         self.saved: SavedJobFile | None = None
         self.made: PublishedRelease | None = None
@@ -386,7 +386,7 @@ class Workbench:
             return False
 
     @property
-    def outgrown(self) -> tuple[str, ...]:
+    def trees_to_recount(self) -> tuple[str, ...]:
         """The quasi-identifiers whose trees are to be counted again for the k that was chosen."""
         return tuple(name for name in self.hierarchies if self.trees[name].is_outgrown(self.k))
 

@@ -156,7 +156,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
     )
 
 
-def target_beside(session: Session, job: Job) -> SqlTarget:
+def target_with_summary(session: Session, job: Job) -> SqlTarget:
     """Return the target of a job, with a summary if it replaces a release that has one.
 
     Releases by SQL functions have summaries, whose figures must match the new rows.

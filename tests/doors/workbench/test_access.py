@@ -215,7 +215,7 @@ def test_an_internal_error_reports_only_its_location(
     def broken(*arguments: Any) -> None:
         raise ValueError("zyxomma")
 
-    monkeypatch.setattr(client.routes.__class__, "_got", broken)
+    monkeypatch.setattr(client.routes.__class__, "_handle_get", broken)
     answer = client.routes.answer(
         HttpRequest("GET", f"{client.access.path}/columns", client.headers)
     )

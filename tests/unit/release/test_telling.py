@@ -17,10 +17,10 @@ from dbanon.release.attribute_disclosure import (
     Originals,
     ValueGroups,
     all_different,
+    disclosures_of_column,
     floor_share,
     groups_of,
     sample_size,
-    telling,
 )
 from dbanon.release.report import DisclosiveColumn
 
@@ -45,7 +45,7 @@ def tells(
     partition = Partition(np.arange(len(age)) // k if labels is None else labels)
     originals = Originals(data, partition, ())
     codes = originals.codes("age")
-    return telling("kept", groups_of(column_values, [codes], k), originals, k)
+    return disclosures_of_column("kept", groups_of(column_values, [codes], k), originals, k)
 
 
 def test_groups_are_those_counted_by_hand() -> None:

@@ -36,7 +36,7 @@ def test_what_is_passed_over_would_not_be_recommended(
     everything = dbanon.advise(people(), methods=CURVES, **USUAL, **limits)
     assert everything.sweep.passed_over == 0
     assert len(everything.sweep.points) == 2 * len(USUAL["k"])
-    monkeypatch.setattr(sweep, "SPENT", 0.0)
+    monkeypatch.setattr(sweep, "OPTIONAL_SECONDS", 0.0)
     advice = dbanon.advise(people(), **USUAL, **limits)
     assert advice.sweep.passed_over > 0
     assert advice.sweep.passed_over + len(advice.sweep.points) == len(everything.sweep.points)
@@ -49,7 +49,7 @@ def test_what_is_passed_over_would_not_be_recommended(
 
 
 def test_the_others_are_tried_where_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "SPENT", np.inf)
+    monkeypatch.setattr(sweep, "OPTIONAL_SECONDS", np.inf)
     assert dbanon.advise(people(100), k=[3, 4, 5], time_limit=3600.0).sweep.passed_over == 0
 
 
