@@ -226,17 +226,7 @@ def forms() -> tuple[IdentifierForm, ...]:
         ),
         _national("756[0-9]{10}", Check.weighted(_EAN, 10)),
         _national("[0-9]{7,8}[0-9K]", Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last=_K)),
-        _national(
-            "[0-9XYZ][0-9]{7}[A-Z]",
-            Check(
-                (
-                    {c: v * _SPANISH[0] % 23 for c, v in _FIRST_OF_NIE.items()},
-                    *({c: v * weight % 23 for c, v in _VALUES.items()} for weight in _SPANISH[1:]),
-                    {c: -index % 23 for index, c in enumerate(_DNI)},
-                ),
-                23,
-            ),
-        ),
+        _national("[0-9XYZ][0-9]{7}[A-Z]", _spanish_check()),
         _national(
             "[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]",
             Check((*_TAX_CODE, {c: -index % 26 for index, c in enumerate(_LETTERS)}), 26),
@@ -248,6 +238,13 @@ def forms() -> tuple[IdentifierForm, ...]:
             "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0",
         ),
     )
+
+
+def _spanish_check() -> Check:
+    """The check letter of a Spanish DNI or NIE."""
+    first = {c: value * _SPANISH[0] % 23 for c, value in _FIRST_OF_NIE.items()}
+    others = ({c: v * weight % 23 for c, v in _VALUES.items()} for weight in _SPANISH[1:])
+    return Check((first, *others, {c: -index % 23 for index, c in enumerate(_DNI)}), 23)
 
 
 def form_of(values: int, fitting: Mapping[int, int]) -> str:

@@ -85,9 +85,8 @@ def recode(
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
     released, _ = classes.rows()
     before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
-    separate_classes = (
-        len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
-    )
+    names = [attribute.name for attribute in microdata.attributes]
+    separate_classes = len(classes.by_columns(names)) > 1
     made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured = [

@@ -32,7 +32,10 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="link"), scratch_in(str(tmp_path / "spill")):
         pass
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InvalidParameter, match="not a directory"), scratch_in(str(tmp_path / "file")):
+    with (
+        pytest.raises(InvalidParameter, match="not a directory"),
+        scratch_in(str(tmp_path / "file")),
+    ):
         pass
     assert (tmp_path / "file").read_text() == "mine"
 
