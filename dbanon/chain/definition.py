@@ -197,7 +197,7 @@ def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Re
     words = {word.lower() for word in re.findall(r"\w+", job.where)}
     others = [a.name for a in relation.schema.attributes if a.name not in retained]
     reads_kept = any(set(re.findall(r"\w+", name.lower())) <= words for name in retained)
-    if not reads_kept and source.takes(relation, others, job.where):
+    if not reads_kept and source.accepts_condition(relation, others, job.where):
         return
     raise InvalidParameter(
         "In a chain, where may not read a column that is released as it is: a person who"

@@ -205,12 +205,12 @@ class StagedRows:
     ----------
     relation : located, under the name that the files have as a source.
     columns : the names of the columns that are staged; the files may have others.
-    takes : whether a condition on the files needs no more than these columns.
+    accepts_condition : whether a condition on the files needs no more than these columns.
     """
 
     relation: Relation
     columns: tuple[str, ...]
-    takes: Callable[[Sequence[str], str], bool]
+    accepts_condition: Callable[[Sequence[str], str], bool]
 
 
 @dataclass(frozen=True)

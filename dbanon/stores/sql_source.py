@@ -135,7 +135,7 @@ class SqlSource:
             ) from None
         return replace(relation, filtered=filtered)
 
-    def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
+    def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """Whether a condition uses these columns only, and does not refer to the whole row."""
         # Under another alias. An error may have ended the transaction.
         query = (
