@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbanon.chain.membership import PARTED, CellState
 from dbanon.chain.reference import References, find_failing_cells
 from dbanon.chain.returns import hold_returned
-from dbanon.chain.rows_per_person import OF_ROWS, Part
+from dbanon.chain.rows_per_person import LEADING_COLUMNS, Part
 from dbanon.chain.rows_shown import stage_renewed_rows
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import FREEZE, HOLD
@@ -126,7 +126,7 @@ def _cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
 
 def row_columns(state: CellState, n_retained: int) -> list[str]:
     """The columns of a row of the state, with ``n_retained`` retained columns."""
-    row_keys = OF_ROWS if state.several else ()
+    row_keys = LEADING_COLUMNS if state.several else ()
     return ["cell", *row_keys, *map(statements.kept_column, range(n_retained))]
 
 

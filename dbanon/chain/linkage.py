@@ -1,10 +1,11 @@
 """Find retained columns that undo the cells of a chain, using only the displayed rows.
 
 Elsewhere the originals show whether a column is another coding of a quasi-identifier. A chain may
-not use them: no message, not even a refusal, may depend on who of a cell has which value. So the
-released values are used instead. Rows that share a value of such a column have released values of
-the quasi-identifier that lie closer together than those of random rows. This is measured by their
-variance if they are numbers, and by the share of row pairs that agree, from 0 (chance) to 1.
+not use them: no message, not even a refusal, may depend on which person of a cell has which value.
+So the released values are used instead. Rows that share a value of such a column have released
+values of the quasi-identifier that lie closer together than those of random rows. This is measured
+by their variance if they are numbers, and by the share of row pairs that agree, from 0 (chance) to
+1.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from dbanon.data.schema import Kind
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.linkage import (
-    COMPARABLE,
     DEVIATIONS,
-    MEMBERS,
-    WARNED,
+    LEAST_COMPARABLE_SHARE,
+    LEAST_WARNED_SHARE,
+    MOST_MEMBERS,
     LinkingColumn,
     is_coding,
     may_number_groups,
@@ -54,10 +55,12 @@ class DisplayedColumns:
 
     Parameters
     ----------
-    draft : of the table's release; its relation has the types of the columns.
-    columns : of the release: name, state column, source column.
+    draft : the prepared release of the table; its relation has the types of the columns.
+    columns : the columns of the release, each as its name, its column in the chain's state and its
+        source column. State columns ``v…`` hold the values of cells, others those of rows.
     part : the number of the table.
     bounds_cells : whether each cell has k rows of this table; codings are searched only then.
+    bounds_rows : whether there are classes that a column could undo; else none is searched.
     """
 
     state: CellState
@@ -75,7 +78,7 @@ class DisplayedColumns:
     @property
     def _released(self) -> list[tuple[str, str]]:
         """The released columns of cells: state column and source column."""
-        return [(column, of) for _, column, of in self.columns if column.startswith("v")]
+        return [(column, source) for _, column, source in self.columns if column.startswith("v")]
 
     def _state_column(self, name: str) -> str:
         [column] = [column for released_name, column, _ in self.columns if released_name == name]
@@ -85,12 +88,14 @@ class DisplayedColumns:
     def _row_query(self) -> SubqueryRelation:
         """The rows on display."""
         columns = [column for _, column, _ in self.columns]
-        listed = ", ".join(f"{'v' if p.startswith('v') else 'r'}.{p}" for p in columns)
+        listed = ", ".join(
+            f"{'v' if column.startswith('v') else 'r'}.{column}" for column in columns
+        )
         person_column = f", r.{PERSON}" if self.state.several else ""
-        of = f" WHERE r.{PART} = {int(self.part)}" if self.state.several else ""
+        in_part = f" WHERE r.{PART} = {int(self.part)}" if self.state.several else ""
         query = (
             f"SELECT r.cell{person_column}, {listed} FROM {self.state.rows} AS r"
-            f" JOIN {self.state.values} AS v ON v.cell = r.cell{of}"
+            f" JOIN {self.state.values} AS v ON v.cell = r.cell{in_part}"
         )
         name = self.state.chain.table(self.state.session, "row")
         return SubqueryRelation(name.schema, name.name, query)
@@ -109,16 +114,19 @@ class DisplayedColumns:
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
             strengths[name] = {}
-            for column, of in self._released if self.bounds_cells else ():
+            for column, source in self._released if self.bounds_cells else ():
                 strength = max(
                     self._agreement(name, column, both=name in self.draft.job.keep),
-                    self._variance(name, column, of),
+                    self._variance(name, column, source),
                 )
-                strengths[name][of] = max(strength, strengths[name].get(of, 0.0))
+                strengths[name][source] = max(strength, strengths[name].get(source, 0.0))
         return strengths
 
     def _agreement(self, name: str, column: str, *, both: bool) -> float:
-        """Dependence by pairs of rows that agree on the label, or with ``both`` on either."""
+        """Dependence by how often rows with the same value have the same label.
+
+        With ``both`` also by how often rows with the same label have the same value.
+        """
         [value], [label] = self._keys([self._state_column(name)]), self._keys([column])
         parts = [f"{part} AS g{i}" for i, part in enumerate(value)]
         parts += [f"{part} AS l{i}" for i, part in enumerate(label)]
@@ -146,7 +154,7 @@ class DisplayedColumns:
         strength = _excess(n, same_label / pairs, *sums[:3])
         return max(strength, _excess(n, same_value / pairs, *sums[3:])) if both else strength
 
-    def _variance(self, name: str, column: str, of: str) -> float:
+    def _variance(self, name: str, column: str, source: str) -> float:
         """Dependence by explained variance of released numbers, or of midpoints of labels."""
         session = self.state.session
         relation = session.find_source(self.state.chain.table(session, "value"))
@@ -154,7 +162,7 @@ class DisplayedColumns:
         rows = f"FROM {self._row_query.quoted} AS s"
         rows += f" WHERE {value[0]} IS NOT NULL AND s.{column} IS NOT NULL"
         if relation.attribute(column).kind not in _NUMBERS:
-            if self.draft.relation.attribute(of).kind not in _LABELLED:
+            if self.draft.relation.attribute(source).kind not in _LABELLED:
                 return 0.0
             # Released values are labels; values of the column are numbered.
             counted = session.rows(
@@ -197,7 +205,7 @@ class DisplayedColumns:
             f"SELECT sum(n), sum(CASE WHEN persons < {k} THEN n ELSE 0 END) FROM ({query}) AS c"
         )
         share = share_in_hundredths(int(below or 0), int(rows or 0))
-        if int(below or 0) < k or share < WARNED:
+        if int(below or 0) < k or share < LEAST_WARNED_SHARE:
             return None
         return LinkingColumn(name, strongest, share)
 
@@ -219,10 +227,10 @@ class DisplayedColumns:
         if not may_number_groups(ValueGroups(sizes[:, 0], sizes[:, 1], sizes[:, 1], no_matches)):
             return None
         profile = self._keys([column for column, _ in self._released])
-        query = recount_statements.unique_profiles(self._row_query, profile, group, MEMBERS)
-        [(several, unique)] = self.state.session.rows(query)
-        share = share_in_hundredths(int(unique), int(several))
-        return LinkingColumn(name, None, share) if share >= WARNED else None
+        query = recount_statements.unique_profiles(self._row_query, profile, group, MOST_MEMBERS)
+        [(n_in_groups, n_unique)] = self.state.session.rows(query)
+        share = share_in_hundredths(int(n_unique), int(n_in_groups))
+        return LinkingColumn(name, None, share) if share >= LEAST_WARNED_SHARE else None
 
 
 def _excess(n: int, chance: float, together: float, rows: float, pairs: float) -> float:
@@ -233,9 +241,10 @@ def _excess(n: int, chance: float, together: float, rows: float, pairs: float) -
     n : all rows.
     chance : the probability that two of them agree.
     together : the sum over rows of the share of other rows in their group that agree.
-    rows, pairs : rows in groups of two or more; the sum of n / (n - 1) over these groups of n.
+    rows : the number of rows in groups of two or more.
+    pairs : the sum of size / (size - 1) over these groups.
     """
-    if rows * (1.0 - chance) < COMPARABLE * n:
+    if rows * (1.0 - chance) < LEAST_COMPARABLE_SHARE * n:
         return 0.0
     excess = together - chance * rows
     if excess < DEVIATIONS * sqrt(2.0 * chance * (1.0 - chance) * pairs):
@@ -244,7 +253,12 @@ def _excess(n: int, chance: float, together: float, rows: float, pairs: float) -
 
 
 def _explained_by_codes(counted: Sequence[Sequence[Any]]) -> float:
-    """The same for labels: rows of a code, a label and how often they occur together."""
+    """The strength of codes that explain the midpoints of labels.
+
+    Parameters
+    ----------
+    counted : codes, labels and how often they occur together.
+    """
     middles = np.array([_middle(str(label)) for _, label, _ in counted], np.float64)
     sizes = np.array([int(n) for *_, n in counted], np.float64)
     has_ends = np.isfinite(middles)
@@ -267,7 +281,7 @@ def _strength(n: int, groups: int, between: float, total: float) -> float:
     ----------
     between, total : sums of squares.
     """
-    if groups < 2 or n - groups < COMPARABLE * n or total <= 0.0:
+    if groups < 2 or n - groups < LEAST_COMPARABLE_SHARE * n or total <= 0.0:
         return 0.0
     residual = max(1.0 - between / total, 0.0)
     explained = 1.0 - residual * (n - 1) / (n - groups)

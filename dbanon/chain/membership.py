@@ -148,21 +148,21 @@ class CellState:
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def decide(self, sealed_cells: str, batches: bool, n_staged: int = 0) -> None:
+    def decide(self, sealed_cells: str, batches_may_leave: bool, n_staged: int = 0) -> None:
         """Stage the state of each cell, by who is present, and whether its rows are unchanged.
 
         Parameters
         ----------
-        whole_cells : SQL of distinct cells that k persons may not leave, from ``returns``.
-        batches : whether k persons may leave a cell in which k stay; False with privacy models,
-            which can no longer be checked against the values of those who left.
+        sealed_cells : SQL of distinct cells that k persons may not leave, from ``returns``.
+        batches_may_leave : whether k persons may leave a cell in which k stay; False with privacy
+            models, which can no longer be checked against the values of those who left.
         n_staged : how many columns are staged with the persons.
         """
         rules, k = self.chain.rules, int(self.k)
         left = "(c.members - c.present)"
         cases = ["WHEN c.present = c.members THEN 'live'", "WHEN c.present = 0 THEN 'gone'"]
         joined = ""
-        if rules.changes == SHOW and batches:
+        if rules.changes == SHOW and batches_may_leave:
             # If fewer than k could leave, frozen and new rows together would reveal who left.
             cases.append(f"WHEN {left} >= {k} AND c.present >= {k} AND w.cell IS NULL THEN 'live'")
             joined = f" LEFT JOIN ({sealed_cells}) AS w ON w.cell = c.cell"
@@ -205,14 +205,14 @@ class CellState:
             " ON p.cell = m.cell"
         )
 
-    def verdicts(self, sealed_cells: str, batches: bool) -> dict[str, int]:
+    def verdicts(self, sealed_cells: str, batches_may_leave: bool) -> dict[str, int]:
         """Count the displayed cells by the state that ``decide`` would give them.
 
         Stages what ``decide`` stages and writes nothing.
         """
         if self.chain.definition is None:
             return {}
-        self.decide(sealed_cells, batches)
+        self.decide(sealed_cells, batches_may_leave)
         counts = dict(
             self.session.rows(f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state")
         )

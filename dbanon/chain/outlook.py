@@ -18,7 +18,7 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import is_due
 from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import sealed_cells
-from dbanon.chain.rows_per_person import Part, require_several, stage_source
+from dbanon.chain.rows_per_person import Part, refuse_models_with_several_rows, stage_source
 from dbanon.chain.staging import stage_job
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import describe_tables, parts_of, source_of
@@ -41,8 +41,9 @@ class NextRelease:
     returned : persons who came back after their departure was published; they stay out.
     waited : releases that the longest-waiting newcomer has waited; 0 if none waits.
     due : whether newcomers can be admitted with this release.
-    cells : classes by the state they would have, judged by presence only; values may freeze more.
-        Empty before the first release and for chains that measure.
+    cells : the number of classes by the state they would have, judged only by who is present;
+        changed values may freeze more classes. Empty before the first release and in mode
+        ``measure``.
     """
 
     sequence: int
@@ -81,12 +82,12 @@ class PlannedChain(ChainShown):
         return [*super().pairs(), *(self.coming.pairs() if self.coming is not None else [])]
 
 
-def chain_source(job: Job, reads: SqlSource, session: Session) -> SqlSource:
+def chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource:
     """The source that the next release of a job's chain reads.
 
     Parameters
     ----------
-    reads : the source of the job; rows of files are staged in the chain's database.
+    job_source : the source of the job; rows of files are staged in the chain's database.
     session : on the database that the release goes to.
 
     Raises
@@ -95,10 +96,10 @@ def chain_source(job: Job, reads: SqlSource, session: Session) -> SqlSource:
     InvalidParameter : the source is a file, and no database keeps its chain.
     """
     assert job.chain is not None
-    if not reads.session.is_persistent:
-        stage_job(session, reads, job, lambda: nullcontext(reads.session))
+    if not job_source.session.is_persistent:
+        stage_job(session, job_source, job, lambda: nullcontext(job_source.session))
     else:
-        session = reads.session
+        session = job_source.session
     return source_of(session, chain_state.find(session, job.chain.name).rules)
 
 
@@ -111,7 +112,8 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
 
     Raises
     ------
-    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : the chain cannot go on.
+    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : the chain cannot be
+        continued.
     NullInEntity, ChainEntityRows, ChainTurnover : the persons in the source prevent it.
     """
     assert job.chain is not None
@@ -120,7 +122,7 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
     chain_state.require_request(session, chain, job.chain, secret)
     source = source_of(session, chain.rules)
     definition.require_source(chain, job, source, planned.relation)
-    require_several(chain, job)
+    refuse_models_with_several_rows(chain, job)
     parts = parts_of(session, job, planned.relation, chain.rules)
     if chain.definition is not None and chain.rules.mode != MEASURE:
         definition.require_same(
@@ -129,7 +131,7 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
     history = chain_state.history(session, chain)
     summary = summarize_chain(chain, history)
     values: dict[str, Any] = {
-        attribute.name: getattr(summary, attribute.name) for attribute in fields(ChainShown)
+        field_shown.name: getattr(summary, field_shown.name) for field_shown in fields(ChainShown)
     }
     return PlannedChain(
         **values, coming=_count_next_release(job, planned, session, chain, secret, parts)
@@ -146,8 +148,8 @@ def _count_next_release(
 ) -> NextRelease:
     assert job.chain is not None
     state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-    blocks = chain.blocks(secret)
-    presence = stage_source(state, parts, blocks, rows=False)
+    key_blocks = chain.blocks(secret)
+    presence = stage_source(state, parts, key_blocks, rows=False)
     if not job.chain.accept_turnover:
         require_turnover(state, presence, chain_state.absent_before(session, chain))
     measures = chain.rules.mode == MEASURE
@@ -158,5 +160,7 @@ def _count_next_release(
         presence.returned,
         0 if measures else longest_wait(state),
         measures or is_due(state),
-        {} if measures else state.verdicts(sealed_cells(state), batches=not planned.policy.models),
+        {}
+        if measures
+        else state.verdicts(sealed_cells(state), batches_may_leave=not planned.policy.models),
     )

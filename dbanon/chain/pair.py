@@ -88,7 +88,7 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
             f" (SELECT s.{quote(entity.name)} AS person, {tag} AS tag FROM"
             f" (SELECT p.person AS {quote(entity.name)} FROM {quote(PRESENT)} AS p) AS s"
-            f"{session.computed_once}) AS t ON t.tag = m.tag"
+            f"{session.compute_once_clause}) AS t ON t.tag = m.tag"
             f" WHERE m.{of_earlier}",
         )
     # Persons of the later chain, and persons of the earlier chain only.

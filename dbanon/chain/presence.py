@@ -16,8 +16,9 @@ from dbanon.sessions.pseudonym_session import MISSING, PRESENT
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
 
-# If more than this share of members leave and at least half as many come, ids may have changed.
-_TURNOVER = 0.2
+# If more than this share of members leave, and at least half as many newcomers arrive, identifiers
+# may have changed form.
+_MOST_LEAVING = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,16 @@ class Presence:
 
 
 def stage_persons(
-    state: CellState, relation: Relation, blocks: tuple[bytes, bytes], retained: Sequence[Attribute]
+    state: CellState,
+    relation: Relation,
+    key_blocks: tuple[bytes, bytes],
+    retained: Sequence[Attribute],
 ) -> Presence:
     """Tag all persons in the source, and look up their cells.
 
     Parameters
     ----------
+    key_blocks : the key as ``ChainRecord.blocks`` gives it.
     retained : retained columns to stage with the persons.
 
     Raises
@@ -54,7 +59,7 @@ def stage_persons(
     NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     session, entity = state.session, relation.attribute(state.chain.entity)
-    session.stage_key(*blocks)
+    session.stage_key(*key_blocks)
     column = f"s.{quote(entity.name)}"
     tag = session.keyed_tag(session.text_of(entity))
     names = [statements.kept_column(i) for i in range(len(retained))]
@@ -79,8 +84,10 @@ def stage_tagged(state: CellState, persons: str, names: Sequence[str]) -> None:
         f" FROM {state.name('chain_member')} WHERE {state.of_chain}"
     )
     with session.tagging():
-        for kind, name, query in session.tagged(persons + session.computed_once, names, members):
-            state.make(name, query, kind)
+        for kind_of_table, name, query in session.tagged(
+            persons + session.compute_once_clause, names, members
+        ):
+            state.make(name, query, kind_of_table)
 
 
 def count_presence(state: CellState, relation: Relation) -> Presence:
@@ -98,18 +105,18 @@ def count_presence(state: CellState, relation: Relation) -> Presence:
         f" WHERE {state.of_chain} AND left_at_release IS NULL"
     )
     [(missing,)] = session.rows(f"SELECT count(*) FROM {quote(MISSING)}")
-    others = "CASE WHEN cell IS NULL OR left_at IS NOT NULL THEN tag END"
+    other_tags = "CASE WHEN cell IS NULL OR left_at IS NOT NULL THEN tag END"
     rows, n_identified, tags, newcomers, left = session.rows(
-        f"SELECT count(*), count(person), count(DISTINCT {others}), count(*) - count(cell),"
+        f"SELECT count(*), count(person), count(DISTINCT {other_tags}), count(*) - count(cell),"
         f" count(left_at) FROM {present}"
     )[0]
     tags += members - missing
     require_one_row(
         state, relation, rows, rows - n_identified, tags, lambda: _rows_per_person(state)
     )
-    back = count_returned(state) if left else 0
+    n_returned = count_returned(state) if left else 0
     n_displayed = int(rows) - int(newcomers) - int(left)
-    return Presence(int(rows), int(newcomers), back, int(members), int(members) - n_displayed)
+    return Presence(int(rows), int(newcomers), n_returned, int(members), int(members) - n_displayed)
 
 
 def count_returned(state: CellState) -> int:
@@ -128,14 +135,15 @@ def require_one_row(
     rows: int,
     n_unidentified: int,
     tags: int,
-    rows_a_person: Callable[[], Sequence[tuple[int, int]]],
+    count_rows_per_person: Callable[[], Sequence[tuple[int, int]]],
 ) -> None:
     """Check that each row belongs to a different person.
 
     Parameters
     ----------
     n_unidentified, tags : the number of rows without a person, and of distinct persons.
-    rows_a_person : returns pairs, ascending: a number of rows, and how many persons have it.
+    count_rows_per_person : returns, in ascending order, numbers of rows, each with the number of
+        persons who have that many.
 
     Raises
     ------
@@ -149,7 +157,7 @@ def require_one_row(
         raise ChainEntityRows(
             f'The {rows} rows of {relation.name} are of {tags} values of "{entity}": in this chain'
             " every person has one row.",
-            detail=_describe_row_counts(rows_a_person()),
+            detail=_describe_row_counts(count_rows_per_person()),
             hint="Merge the rows of each person in the source. Or close the chain, and create"
             " another one with max_rows_per_person.",
         )
@@ -172,10 +180,10 @@ def _rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
 
 
 def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
-    """Describe how many rows 99 % of persons have at most."""
-    persons, cumulative, most = sum(int(many) for _, many in row_counts), 0, 0
-    for n, many in row_counts:
-        cumulative, most = cumulative + int(many), int(n)
+    """State the number of rows that 99 % of persons do not exceed."""
+    persons, cumulative, most = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
+    for n, n_persons in row_counts:
+        cumulative, most = cumulative + int(n_persons), int(n)
         if 100 * cumulative >= 99 * persons:
             break
     return f"99 of 100 persons have at most {most}."
@@ -189,7 +197,7 @@ def require_turnover(state: CellState, presence: Presence, absent_before: int) -
     ChainTurnover : many members left, and at least half as many newcomers came.
     """
     left = max(presence.absent - absent_before, 0)
-    if left > _TURNOVER * presence.members and 2 * presence.newcomers >= left:
+    if left > _MOST_LEAVING * presence.members and 2 * presence.newcomers >= left:
         raise ChainTurnover(
             f"{left} of {presence.members} members of chain {state.chain.name} have left since the"
             f" last release, and {presence.newcomers} newcomers have joined: their identifiers may"

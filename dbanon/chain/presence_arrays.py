@@ -81,7 +81,7 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
 def match_persons(
     state: CellState,
     relation: Relation,
-    blocks: tuple[bytes, bytes],
+    key_blocks: tuple[bytes, bytes],
     retained: Sequence[Attribute],
     memory_limit: int | None,
 ) -> tuple[MatchedPersons, Presence] | None:
@@ -112,7 +112,7 @@ def match_persons(
         most = max(session.rows(f"SELECT count(*) FROM {rows}")[0][0] for rows in counted)
         if int(most) * _BYTES > memory_limit:
             return None
-    session.stage_key(*blocks)
+    session.stage_key(*key_blocks)
     entity = relation.attribute(state.chain.entity)
     # A NULL key has the tag for "no person", which is refused before the key is used.
     key_expressions = [
@@ -160,8 +160,8 @@ def _require_one_row(state: CellState, relation: Relation, tags: NDArray[np.uint
     n_unidentified = int((tags[:1] == 0).all(axis=1).sum())
     n_unidentified = n_unidentified and int((tags == 0).all(axis=1).sum())
     sizes, many = np.unique(np.diff(begins, append=len(tags)), return_counts=True)
-    rows_a_person = list(zip(sizes.tolist(), many.tolist(), strict=True))
-    require_one_row(state, relation, len(tags), n_unidentified, len(begins), lambda: rows_a_person)
+    row_counts = list(zip(sizes.tolist(), many.tolist(), strict=True))
+    require_one_row(state, relation, len(tags), n_unidentified, len(begins), lambda: row_counts)
 
 
 def _with_members(

@@ -1,8 +1,8 @@
 """Chains with several rows per person, in one table or several.
 
-A chain follows persons. It stores a multiset of rows for each person, and decides about cells by
-these multisets, as it does by rows if each person has one. So rows are staged with their persons
-here, and a digest of a person's rows takes the place of a single row.
+A chain follows persons. It stores a multiset of rows for each person, and compares these multisets
+where other chains compare the one row of each person. So rows are staged with their persons here,
+and a digest of all rows of a person takes the place of a single row.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 # Leading columns of a cell's row: a number for the person within the cell, the number of the table,
 # and how many further rows of the person were withheld from that table.
 PERSON, PART, BEYOND = "whose", "part", "beyond"
-OF_ROWS = (PERSON, PART, BEYOND)
-_ORDINAL = "dbanon_ordinal"
+LEADING_COLUMNS = (PERSON, PART, BEYOND)
 
 
 @dataclass(frozen=True)
@@ -65,13 +64,13 @@ class Part:
     identifiers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def places(self) -> list[str]:
+    def state_columns(self) -> list[str]:
         """The state columns of this table."""
         return [statements.kept_column(self.first + i) for i in range(len(self.retained))]
 
 
-def require_several(chain: ChainRecord, job: Job) -> None:
-    """Check that a job has no options that conflict with several rows per person.
+def refuse_models_with_several_rows(chain: ChainRecord, job: Job) -> None:
+    """Check that a job of a chain with several rows per person has no privacy models.
 
     Raises
     ------
@@ -87,7 +86,7 @@ def require_several(chain: ChainRecord, job: Job) -> None:
 
 
 def stage_source(
-    state: CellState, parts: Sequence[Part], blocks: tuple[bytes, bytes], *, rows: bool
+    state: CellState, parts: Sequence[Part], key_blocks: tuple[bytes, bytes], *, rows: bool
 ) -> Presence:
     """Tag all persons in the source, and look up their cells.
 
@@ -101,21 +100,21 @@ def stage_source(
     """
     relation = parts[0].relation
     if state.several:
-        _stage_several(state, parts, blocks, rows)
+        _stage_several(state, parts, key_blocks, rows)
         return count_presence(state, relation)
     retained = staged_columns(state.chain.rules, parts) if rows else ()
-    return stage_persons(state, relation, blocks, retained)
+    return stage_persons(state, relation, key_blocks, retained)
 
 
 def staged_columns(rules: ChainRules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
     """The retained columns to stage with persons who have one row."""
     # None are needed if rows never change, or are written without the state.
-    still = rules.mode == MEASURE or rules.changes == FREEZE
-    return () if still else parts[0].retained
+    are_unneeded = rules.mode == MEASURE or rules.changes == FREEZE
+    return () if are_unneeded else parts[0].retained
 
 
 def _stage_several(
-    state: CellState, parts: Sequence[Part], blocks: tuple[bytes, bytes], rows: bool
+    state: CellState, parts: Sequence[Part], key_blocks: tuple[bytes, bytes], rows: bool
 ) -> None:
     """Stage all persons in the source with their cells, one row per person.
 
@@ -128,7 +127,7 @@ def _stage_several(
     NullInEntity : a row has no person.
     """
     session, entity = state.session, quote(state.chain.entity)
-    session.stage_key(*blocks)
+    session.stage_key(*key_blocks)
     if rows:
         _stage_entries(state, parts)
         persons_query = f"SELECT e.person FROM {quote(ENTRIES)} AS e"
@@ -181,9 +180,9 @@ def _stage_entries(state: CellState, parts: Sequence[Part]) -> None:
     retained = [(part, attribute) for part in parts for attribute in part.retained]
     for part in parts:
         values = []
-        for index, (of, attribute) in enumerate(retained):
+        for index, (owner, attribute) in enumerate(retained):
             value = session.kept_value(attribute)
-            if of.number != part.number:
+            if owner.number != part.number:
                 value = f"CAST(NULL AS {session.declared(attribute.sql_type)})"
             values.append(f"{value} AS {statements.kept_column(index)}")
         select_list = [f"s.{quote(state.chain.entity)} AS person", f"{part.number} AS {PART}"]
@@ -194,7 +193,7 @@ def _stage_entries(state: CellState, parts: Sequence[Part]) -> None:
 
 def columns_of(parts: Sequence[Part]) -> list[str]:
     """The retained state columns of all tables."""
-    return [column for part in parts for column in part.places]
+    return [column for part in parts for column in part.state_columns]
 
 
 def _digest(state: CellState, parts: Sequence[Part]) -> str:
@@ -208,42 +207,42 @@ def _limit(state: CellState, parts: Sequence[Part]) -> None:
     The hash covers the row's contents and its repetition number but not the person, so exchanging
     the histories of two persons leaves the same rows.
     """
-    session, most = state.session, int(state.chain.rules.max_rows_per_person or 0)
+    session, limit = state.session, int(state.chain.rules.max_rows_per_person or 0)
     entries = quote(ENTRIES)
-    many = (
+    over_limit = (
         f"SELECT e.person, e.{PART}, count(*) AS n FROM {entries} AS e"
-        f" GROUP BY e.person, e.{PART} HAVING count(*) > {most}"
+        f" GROUP BY e.person, e.{PART} HAVING count(*) > {limit}"
     )
-    [(persons,)] = session.rows(f"SELECT count(*) FROM ({many}) AS m")
+    [(persons,)] = session.rows(f"SELECT count(*) FROM ({over_limit}) AS m")
     if not persons:
         return
     columns, texts = columns_of(parts), [f"CAST(s.{PART} AS VARCHAR)"]
     for part in parts:
-        for attribute, column in zip(part.retained, part.places, strict=True):
+        for attribute, column in zip(part.retained, part.state_columns, strict=True):
             text = session.text_of(replace(attribute, name=column))
             # Prefix each text with its length, so that different rows have different texts.
             prefixed = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"
             texts.append(f"coalesce({prefixed}, '-')")
     of = f"s.person, s.{PART}"
     text_rows = (
-        f"SELECT s.*, m.n, {' || '.join(texts)} AS told FROM {entries} AS s"
-        f" JOIN ({many}) AS m ON m.person = s.person AND m.{PART} = s.{PART}"
+        f"SELECT s.*, m.n, {' || '.join(texts)} AS row_text FROM {entries} AS s"
+        f" JOIN ({over_limit}) AS m ON m.person = s.person AND m.{PART} = s.{PART}"
     )
-    again = (
-        f"SELECT s.*, row_number() OVER (PARTITION BY {of}, s.told ORDER BY s.told) AS again"
-        f" FROM ({text_rows}) AS s"
+    repeated = (
+        f"SELECT s.*, row_number() OVER (PARTITION BY {of}, s.row_text ORDER BY s.row_text)"
+        f" AS repetition FROM ({text_rows}) AS s"
     )
-    turn = session.keyed_tag("s.told || '#' || CAST(s.again AS VARCHAR)")
-    tagged = f"SELECT s.*, {turn} AS turn FROM ({again}) AS s"
-    in_turn = (
-        f"SELECT s.*, row_number() OVER (PARTITION BY {of} ORDER BY s.turn) AS place"
+    hashed = session.keyed_tag("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
+    tagged = f"SELECT s.*, {hashed} AS row_hash FROM ({repeated}) AS s"
+    ordered = (
+        f"SELECT s.*, row_number() OVER (PARTITION BY {of} ORDER BY s.row_hash) AS place"
         f" FROM ({tagged}) AS s"
     )
     listed = ", ".join(["person", PART, BEYOND, *columns])
     chosen = ", ".join(
-        ["c.person", f"c.{PART}", f"c.n - {most} AS {BEYOND}", *(f"c.{name}" for name in columns)]
+        ["c.person", f"c.{PART}", f"c.n - {limit} AS {BEYOND}", *(f"c.{name}" for name in columns)]
     )
-    state.make(CHOSEN, f"SELECT {chosen} FROM ({in_turn}) AS c WHERE c.place <= {most}")
+    state.make(CHOSEN, f"SELECT {chosen} FROM ({ordered}) AS c WHERE c.place <= {limit}")
     session.run(
         f"DELETE FROM {entries} WHERE EXISTS (SELECT 1 FROM {quote(CHOSEN)} AS c"
         f" WHERE c.person = {entries}.person AND c.{PART} = {entries}.{PART})"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbanon.chain.rows_per_person import BEYOND, OF_ROWS, PART, PERSON, Part, columns_of
+from dbanon.chain.rows_per_person import BEYOND, LEADING_COLUMNS, PART, PERSON, Part, columns_of
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import CURRENT, ENTRIES, NUMBERED, PRESENT, RENEWED
@@ -41,7 +41,7 @@ def stage_renewed_rows(
             f" WHERE m.{state.of_chain} AND m.cell >= {int(first)}"
         )
     columns = columns_of(parts)
-    listed = ", ".join(["cell", *OF_ROWS, *columns])
+    listed = ", ".join(["cell", *LEADING_COLUMNS, *columns])
     if not members:
         state.make(CURRENT, f"SELECT {listed} FROM {state.rows} WHERE 1 = 0")
         return

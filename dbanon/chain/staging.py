@@ -26,7 +26,7 @@ from dbanon.stores.sql_source import SqlSource
 
 # For rows that are read once and never looked up by key.
 _UNADDRESSED = Locator(("0",), ("bigint",))
-Reopened = Callable[[], AbstractContextManager[Session]]
+OpenSession = Callable[[], AbstractContextManager[Session]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class FileSource(SqlSource):
         return relation
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
-        """As ``SqlSource``, of the columns that were staged."""
+        """As ``SqlSource``, but only for the staged columns."""
         staged = tuple(relation.attribute(name) for name in self._staged.columns)
         return super().find_identifier_columns(replace(relation, schema=Schema(staged)))
 
@@ -92,17 +92,17 @@ def chain_session(
         return
     with database.session(write=True, create=True) as session:
         # Close the file's session before the commit: nothing may fail after it.
-        with file.session(write=False) as reads:
-            stage_job(session, SqlSource(reads), job, partial(file.session, write=False))
+        with file.session(write=False) as file_session:
+            stage_job(session, SqlSource(file_session), job, partial(file.session, write=False))
         yield session
 
 
-def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -> None:
+def stage_job(session: Session, file: SqlSource, job: Job, open_again: OpenSession) -> None:
     """Stage the rows and columns of a file that a job reads.
 
     Parameters
     ----------
-    reopened : opens another session on the file later.
+    open_again : opens another session on the file, later.
 
     Raises
     ------
@@ -119,11 +119,11 @@ def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -
     staged = _stage(session, file, chosen, names, _types_of(chain), job.chunk_rows)
 
     def accepts_condition(columns: Sequence[str], condition: str) -> bool:
-        is_taken = False
+        is_accepted = False
         # A refused condition would abort the chain's transaction, so ask in another session.
-        with suppress(DbanonError), reopened() as reads:
-            is_taken = SqlSource(reads).accepts_condition(chosen, columns, condition)
-        return is_taken
+        with suppress(DbanonError), open_again() as file_session:
+            is_accepted = SqlSource(file_session).accepts_condition(chosen, columns, condition)
+        return is_accepted
 
     session.staged_rows = StagedRows(staged, tuple(names), accepts_condition)
 
@@ -136,11 +136,11 @@ def stage_entity(session: Session, file: Store, table: str, entity: str) -> Rela
     ColumnNotFound, UnsupportedType : the column cannot be staged.
     DbanonError : reading the file failed.
     """
-    with file.session(write=False) as reads:
-        source = SqlSource(reads)
-        relation = reads.find_source(parse_relation(table))
+    with file.session(write=False) as file_session:
+        source = SqlSource(file_session)
+        relation = file_session.find_source(parse_relation(table))
         relation.attribute(entity)
-        reads.require_typed([entity])
+        file_session.require_typed([entity])
         relation = replace(relation, locator=_UNADDRESSED)
         return _stage(session, source, relation, [entity], {}, DEFAULT_CHUNK_ROWS)
 
@@ -213,10 +213,10 @@ def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
 
 
 def _type_error(
-    relation: Relation, changed: Sequence[Attribute], staged: Relation, how: str
+    relation: Relation, changed: Sequence[Attribute], staged: Relation, verb: str
 ) -> ChainChanged:
     differences = "; ".join(
-        f'"{a.name}" of {a.sql_type} {how} {staged.attribute(a.name).sql_type}' for a in changed
+        f'"{a.name}" of {a.sql_type} {verb} {staged.attribute(a.name).sql_type}' for a in changed
     )
     return ChainChanged(
         f"Columns of {relation.name} have different types than at the first release of the chain.",

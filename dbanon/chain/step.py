@@ -22,7 +22,12 @@ from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
 from dbanon.chain.returns import record_absences, sealed_cells
-from dbanon.chain.rows_per_person import Part, require_several, stage_source, staged_columns
+from dbanon.chain.rows_per_person import (
+    Part,
+    refuse_models_with_several_rows,
+    stage_source,
+    staged_columns,
+)
 from dbanon.chain.rows_shown import DisplayedRowCounts, DisplayedSource, count_displayed_rows
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import columns_of, describe_tables, parts_of, plan_table, source_of
@@ -128,7 +133,7 @@ def begin(
         if target_session is not None:
             planned = _with_target(job, planned, source, SqlTarget(target_session), chain)
         measures = chain.rules.mode == MEASURE
-        require_several(chain, job)
+        refuse_models_with_several_rows(chain, job)
         parts = [
             replace(
                 part, identifiers=source.identifiers(part.relation, [a.name for a in part.retained])
@@ -386,7 +391,7 @@ def _write_state(
     models = planned.policy.models
     n_compared = 1 if state.several else len(retained)
     staged = 0 if chain.rules.changes == FREEZE else n_compared
-    state.decide(sealed_cells(state), batches=not models, n_staged=staged)
+    state.decide(sealed_cells(state), batches_may_leave=not models, n_staged=staged)
     references = reference.of_plain(chain.definition, models, planned.sensitive)
     counts = cell_rows.compare(state, retained, models, references)
     record_absences(state)

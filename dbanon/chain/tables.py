@@ -202,7 +202,7 @@ def columns_of(
     shared = [column for column in columns if column[1].startswith("v")]
     retained = [
         (a.name, state_column, a.name)
-        for a, state_column in zip(part.retained, part.places, strict=True)
+        for a, state_column in zip(part.retained, part.state_columns, strict=True)
     ]
     return (*shared, *retained)
 

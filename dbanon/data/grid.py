@@ -202,7 +202,7 @@ def unit_of(attribute: Attribute, scale: Scale) -> float:
     return units.get(attribute.kind, 0.0)
 
 
-def around(
+def ends_around(
     attribute: Attribute, grid: Grid, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The released borders of classes; for ranks, both ends are inclusive."""
@@ -218,7 +218,7 @@ def released_ends(
     return low, high
 
 
-def held_width(
+def width_share(
     low: NDArray[np.float64], high: NDArray[np.float64], scale: Scale, unit: float
 ) -> NDArray[np.float64]:
     """The width of intervals from smallest to largest value, as a share of the range, at most 1.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import GridCells, grid_for, held_width, released_ends, unit_of
+from dbanon.data.grid import GridCells, grid_for, released_ends, unit_of, width_share
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 
@@ -120,7 +120,7 @@ class NumberLevels:
     def loss(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
         """The loss of each value's label, 0 to 1."""
         low, high = self.around(values, level)
-        return held_width(low, high, self.scale, unit_of(self.attribute, self.scale))
+        return width_share(low, high, self.scale, unit_of(self.attribute, self.scale))
 
     def climb(
         self, low: NDArray[np.float64], high: NDArray[np.float64], level: int

@@ -21,9 +21,9 @@ Notation = Callable[[str, Any], str]
 _MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 
 
-# The words in hints for sources with views.
 # Stands in a hint for a backtick of SQL, since backticks mark options there.
 _SQL_BACKTICK = "\0"
+# The words in hints that hold only for sources with views.
 _IN_A_VIEW = re.compile(r"\bin a view\b(, and anonymize the view)?")
 
 
@@ -72,14 +72,14 @@ class DbanonError(Exception):
         """The hint with options in the notation of an interface, or of the error's own ``way``."""
         writer = self.way or write_option
 
-        def written(match: re.Match[str]) -> str:
+        def write_match(match: re.Match[str]) -> str:
             try:
                 return writer(match[1], None if match[2] is None else json.loads(match[2]))
             except ValueError:
                 # A user's name that looks like an option.
                 return match[0]
 
-        text = self._hint and _MARKED.sub(written, self._hint).replace(_SQL_BACKTICK, "`")
+        text = self._hint and _MARKED.sub(write_match, self._hint).replace(_SQL_BACKTICK, "`")
         if text and self.instead_of_view:
             return _IN_A_VIEW.sub(self.instead_of_view, text)
         return text

@@ -1,4 +1,4 @@
-"""Database errors: failures, exit code 4, to retry; rights, 5; unknown outcome, 10."""
+"""Database errors: failures (exit code 4, worth a retry), rights (5), unknown outcomes (10)."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class DiskFull(DatabaseFailure):
 
     @classmethod
     def in_directory(
-        cls, directory: object, error: OSError, then: str = " Nothing was published."
+        cls, directory: object, error: OSError, consequence: str = " Nothing was published."
     ) -> DiskFull:
         """Build the error for a file that could not be written in a directory."""
         return cls(
             f"A file in {directory} cannot be written: the disk is full, or a quota or a limit of"
-            f" file sizes is reached.{then}",
+            f" file sizes is reached.{consequence}",
             detail=error.strerror,
             hint="Make room there, or name a directory on another disk, and run it again."
             " df -h and ulimit -f show the limits.",

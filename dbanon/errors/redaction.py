@@ -11,7 +11,7 @@ from urllib.parse import unquote
 HIDDEN = "***"
 
 # Parts of names whose values are secrets, as S3, Google Cloud Storage, Azure, DuckDB, libpq,
-# PyMySQL, ODBC and web services spell them; compared without case, _, - and points.
+# PyMySQL, ODBC and web services spell them; compared without regard to case, _, - and dots.
 _SECRET_PARTS = re.compile(
     "pass(?!through|ed)|pwd|secret|token|signature|credential|accesskey|accountkey|sharedkey"
     "|apikey|privatekey|encryptionkey|keyid|connectionstring|authorization|odbcconnect|assertion"

@@ -188,7 +188,7 @@ class RangeUnsuitable(UsageError):
 
 
 class _WithProblems(UsageError):
-    """Something that people wrote is wrong, maybe in several places."""
+    """Something that a user wrote is wrong, possibly in several places."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class PythonNotUsable(InstallRefused):
     """The server's Python cannot use dbanon."""
 
     code = "python_not_usable"
-    # The checkout that dbanon is installed from, where it is editable.
+    # The checkout that dbanon is installed from, if the installation is editable.
     checkout: str | None = None
 
 
@@ -299,7 +299,7 @@ class JobFileInvalid(_WithProblems):
 
     Attributes
     ----------
-    problems : all that is wrong in it, as ``dbanon.doors.jobfile`` has them.
+    problems : every problem found, as ``dbanon.doors.jobfile`` reports it.
     """
 
     code = "job_file"
@@ -354,7 +354,7 @@ class EngineUnsuitable(UsageError):
 
 
 class ViewsNotHere(UsageError):
-    """This database does not release views: it has no statement that swaps a marked one."""
+    """This database does not release views: no statement replaces a marked view there."""
 
     code = "views_not_here"
     sqlstate = "0A000"

@@ -236,7 +236,7 @@ def suggestion(values: Sequence[str]) -> Suggestion:
             return _suggest_intervals(distinct)
     codes = codes_of(distinct)
     if codes is None:
-        why = "neither dates, nor codes, nor numbers: all right below the root"
+        why = "neither dates, nor codes, nor numbers: all directly below the root"
         return Suggestion(flat(distinct, ROOT), why)
     why = (
         f"codes: letters and digits, most of them as {codes.shape}; a star stands for what follows"
@@ -251,7 +251,7 @@ def _suggest_intervals(distinct: Sequence[str]) -> Suggestion:
     numbers = _numbers(distinct).values()
     width = max(numbers, default=Decimal(0)) - min(numbers, default=Decimal(0))
     if width == 0:
-        return Suggestion(flat(distinct, ROOT), "no two numbers: all right below the root")
+        return Suggestion(flat(distinct, ROOT), "no two numbers: all directly below the root")
     step = Decimal(1).scaleb((width / 20).adjusted())
     step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= width)
     widths = [str(step), str(step * 5)]
@@ -298,8 +298,8 @@ _DAY = re.compile(
     f"(?:{_DAY_OR_MONTH}[./-])?{_DAY_OR_MONTH}[./-](?:1[89]|2[01])[0-9]{{2}}"
     f"|{_DAY_OR_MONTH}[./-]{_DAY_OR_MONTH}[./-][0-9]{{2}}"
 )
-# With this many joints in every value, parts are cut as units, as in version numbers.
-_JOINTS_OF_PARTED = 3
+# With this many joints in every value, only whole parts are cut off, as in version numbers.
+_JOINTS_TO_CUT_WHOLE_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -332,8 +332,10 @@ def codes_of(values: Sequence[str]) -> Codes | None:
         return None
     if _are_ranges(codes) or all(_DAY.fullmatch(code) for code in codes):
         return None
-    is_parted = all(sum(map(code.count, _JOINTS)) >= _JOINTS_OF_PARTED for code in codes)
-    stems = {code: _stems(code, is_parted) for code in codes}
+    cuts_whole_parts = all(
+        sum(map(code.count, _JOINTS)) >= _JOINTS_TO_CUT_WHOLE_PARTS for code in codes
+    )
+    stems = {code: _stems(code, cuts_whole_parts) for code in codes}
     value_set = set(values)
     # Apply one rule to the whole column: a star on one label would reveal that value.
     starred = any(
@@ -375,7 +377,7 @@ def _code_values(values: Sequence[str]) -> list[str]:
     ]
 
 
-def _stems(code: str, is_parted: bool) -> list[tuple[str, bool]]:
+def _stems(code: str, cuts_whole_parts: bool) -> list[tuple[str, bool]]:
     """The prefixes of a code, longest first, and whether each ends at a joint."""
     letters = re.match("[A-Za-z]*", code)
     # Two leading letters belong together, as those of a country or town.
@@ -384,7 +386,7 @@ def _stems(code: str, is_parted: bool) -> list[tuple[str, bool]]:
     for end in range(len(code) - 1, shortest - 1, -1):
         stem = code[:end].rstrip(_JOINTS)
         at_joint = code[len(stem)] in _JOINTS
-        if (not stems or stem != stems[-1][0]) and (at_joint or not is_parted):
+        if (not stems or stem != stems[-1][0]) and (at_joint or not cuts_whole_parts):
             stems.append((stem, at_joint))
     return stems
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 from dbanon.data.frozen import dataclass
 from dbanon.errors import HierarchyBroken
 
-_MOST_NAMED = 100
+_MOST_LISTED_PROBLEMS = 100
 _ITEMS_PER_PULSE = 10_000
 
 T = TypeVar("T")
@@ -63,13 +63,13 @@ def broken(
     hint: str = "Correct the hierarchy; for its labels see `problems()`.",
 ) -> HierarchyBroken:
     """An error that lists all problems, without labels."""
-    located_texts = [problem.located for problem in problems[:_MOST_NAMED]]
+    located_texts = [problem.located for problem in problems[:_MOST_LISTED_PROBLEMS]]
     counts = {text: located_texts.count(text) for text in located_texts}
     problem_texts = [
         text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()
     ]
-    if len(problems) > _MOST_NAMED:
-        problem_texts.append(f"and {len(problems) - _MOST_NAMED} more")
+    if len(problems) > _MOST_LISTED_PROBLEMS:
+        problem_texts.append(f"and {len(problems) - _MOST_LISTED_PROBLEMS} more")
     return HierarchyBroken(
         f"{subject}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
         detail="; ".join(problem_texts),

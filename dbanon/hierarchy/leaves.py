@@ -130,7 +130,7 @@ def leaf_text(text: str, attribute: Attribute) -> str:
 
 
 def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
-    """Values, spelled as leaves, in the order of the type, numeric, or by code point."""
+    """Sort values, spelled as leaves: by the attribute's order, by number, or by code point."""
     if set(texts) <= set(attribute.order):
         return [text for text in attribute.order if text in texts]
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
@@ -154,11 +154,11 @@ def _by_number(text: str) -> tuple[bool, Decimal]:
 
 
 # Builds hierarchies by column, using only the values of the microdata passed.
-Trees: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
+TreeBuilder: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 
 
 def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """A part of microdata that reveals nothing about other records: int64 (m,), in their order.
+    """Take records, int64 (m,), in the order given; the result reveals nothing about others.
 
     Dictionaries hold only values of these records, and only these decide which columns are wide.
     """

@@ -24,7 +24,7 @@ from dbanon.hierarchy.tree import Hierarchy
 
 TABLE, NAME, ENUM = "table", "name", "enum"
 IN_DATABASES = (TABLE, NAME, ENUM)
-_IN_TEXT = (TABLE, NAME)
+_WITH_SHORT_FORM = (TABLE, NAME)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ KINDS: dict[str, _KindRule] = {
     "mask": _KindRule(
         _KeyRule(
             lambda value: value is True or _list_of(_is_whole)(value),
-            "true, or a list of how many leading characters stay, falling",
+            "true, or a list of numbers of leading characters that stay, decreasing",
         ),
         {"character": _KeyRule(lambda value: _is_text(value) and len(value) == 1, "one character")},
     ),
@@ -147,7 +147,7 @@ def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
         return source
     if isinstance(source, str):
         kind, colon, name = source.partition(":")
-        if colon and kind in _IN_TEXT:
+        if colon and kind in _WITH_SHORT_FORM:
             return parse({kind: name}, files=files)
         if source.lstrip().startswith("{"):
             return parse(_load_json(source), files=files)
@@ -203,7 +203,7 @@ def build_all(
     return trees
 
 
-def require_own_ranges(
+def refuse_labels_with_values(
     hierarchies: Mapping[str, Hierarchy | HierarchySpec], local_range: bool
 ) -> None:
     """Refuse builders whose labels contain column values, unless ``local_range`` allows them.

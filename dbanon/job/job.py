@@ -12,7 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check
 from dbanon.data.schema import NORMALIZE
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
+from dbanon.hierarchy.spec import HierarchySpec, refuse_labels_with_values
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
 from dbanon.job.expectations import Expectations, require_accepted
@@ -324,7 +324,7 @@ class Job:
                     f'The hierarchy of "{column}" does not name a quasi-identifier.',
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
-        require_own_ranges(self.hierarchies, self.policy.local_range)
+        refuse_labels_with_values(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
         check_normalize(
             self.entity_normalize,

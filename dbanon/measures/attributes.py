@@ -65,12 +65,12 @@ class ColumnPair(ABC):
 
     @property
     @abstractmethod
-    def kinds(self) -> NDArray[np.int64]:
+    def value_ids(self) -> NDArray[np.int64]:
         """int64 (n,), an id of each distinct original value; arbitrary for NULL."""
 
     @property
     @abstractmethod
-    def released_kinds(self) -> NDArray[np.int64]:
+    def released_value_ids(self) -> NDArray[np.int64]:
         """int64 (m,), an id of each distinct released value; arbitrary for NULL."""
 
     @property
@@ -135,7 +135,7 @@ class _NumericPair(ColumnPair):
         return None if self.released_valid is None else ~self.released_valid
 
     @cached_property
-    def kinds(self) -> NDArray[np.int64]:
+    def value_ids(self) -> NDArray[np.int64]:
         return _value_ids(self.original, self.missing)
 
     @cached_property
@@ -174,7 +174,7 @@ class Numbers(_NumericPair):
     released: Floats
 
     @cached_property
-    def released_kinds(self) -> NDArray[np.int64]:
+    def released_value_ids(self) -> NDArray[np.int64]:
         return _value_ids(self.released, self.withheld)
 
     @cached_property
@@ -205,7 +205,7 @@ class Intervals(_NumericPair):
     high: Floats
 
     @cached_property
-    def released_kinds(self) -> NDArray[np.int64]:
+    def released_value_ids(self) -> NDArray[np.int64]:
         ends = (_value_ids(self.low, self.withheld), _value_ids(self.high, self.withheld))
         return ends[0] * (int(ends[1].max(initial=0)) + 1) + ends[1]
 
@@ -264,12 +264,12 @@ class _CodedPair(ColumnPair):
         return _none_if_all_false(self.released < 0)
 
     @property
-    def kinds(self) -> NDArray[np.int64]:
+    def value_ids(self) -> NDArray[np.int64]:
         """The codes."""
         return np.asarray(self.original, np.int64) + 1
 
     @property
-    def released_kinds(self) -> NDArray[np.int64]:
+    def released_value_ids(self) -> NDArray[np.int64]:
         """The codes."""
         return np.asarray(self.released, np.int64) + 1
 

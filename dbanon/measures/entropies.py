@@ -50,7 +50,7 @@ def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
 
 def _codes(column: ColumnPair) -> tuple[Codes, Codes] | None:
     if isinstance(column, Categories | Nodes):
-        return column.kinds, column.released_kinds
+        return column.value_ids, column.released_value_ids
     if isinstance(column, Numbers) and column.ordinal:
         _, codes = np.unique(
             np.concatenate((column.original, column.released)), return_inverse=True

@@ -94,7 +94,7 @@ def released_loss(
     released: NDArray[np.float64],
     valid: NDArray[np.bool_] | None = None,
     *,
-    part: bool = False,
+    is_partial: bool = False,
 ) -> Loss:
     """The loss if every class is released with these values.
 
@@ -103,8 +103,8 @@ def released_loss(
     points : float64 (n, p), standardized originals.
     released : float64 (n_classes, p), released values, standardized by the same map.
     valid : bool (n, p), False for NULL; None for all True.
-    part : True if the points are part of a table and its z-scores: deviations are then from 0, the
-        mean of the table, and not from that of the part.
+    is_partial : True if the points are part of a table and its z-scores: deviations are then from
+        0, the mean of the table, and not from that of the part.
     """
     sums = [
         column_sums(
@@ -112,7 +112,7 @@ def released_loss(
             partition,
             released[:, column],
             None if valid is None else valid[:, column],
-            part=part,
+            is_partial=is_partial,
         )
         for column in range(points.shape[1])
     ]
@@ -125,11 +125,19 @@ def column_sums(
     released: NDArray[np.float64],
     valid: NDArray[np.bool_] | None = None,
     *,
-    part: bool = False,
+    is_partial: bool = False,
 ) -> tuple[float, float]:
     """SSE and SST of a column; arguments as for one column of ``released_loss``."""
     error, _, total = kernels.column_squares(
-        points, partition.labels, np.ascontiguousarray(released), None, valid, 0, 0.0, 1.0, part
+        points,
+        partition.labels,
+        np.ascontiguousarray(released),
+        None,
+        valid,
+        0,
+        0.0,
+        1.0,
+        is_partial,
     )
     return error, total
 
@@ -141,7 +149,7 @@ def scaled_sums(
     transform: Standardization,
     valid: NDArray[np.bool_] | None = None,
     *,
-    part: bool = False,
+    is_partial: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """SSE and SST of a raw column, for exact and rounded released values."""
     exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
@@ -156,7 +164,7 @@ def scaled_sums(
         int(exponent),
         shift,
         scale,
-        part,
+        is_partial,
     )
     return (error, total), (rounded_error, total)
 

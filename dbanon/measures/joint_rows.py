@@ -1,4 +1,4 @@
-"""The joint risk of someone who knows several rows of a person, if classes part a person's rows.
+"""The joint risk if someone knows several rows of a person, and these are in different classes.
 
 Each known row leads to its class. The rows may belong to any person who has a row in each of these
 classes: those persons share them.
@@ -25,12 +25,12 @@ class JointRows:
 
     Parameters
     ----------
-    k : the number of persons that is compared with.
-    persons, below : the persons measured, and those whose rows, all together, fewer than k persons
-        share.
-    of_pairs, pairs_below : the persons with two rows or more, and those whose random pair of rows
-        fewer than k persons share.
-    in_all : the released persons; more than ``persons`` if these are a sample.
+    k : the number of persons to compare with.
+    persons : the number of persons measured.
+    below : those of them for whom fewer than k persons share the classes of all their rows.
+    of_pairs : the persons measured who have two rows or more.
+    pairs_below : those of them for whom fewer than k persons share the classes of two random rows.
+    in_all : all released persons; more than ``persons`` if these are a sample.
     """
 
     k: int
@@ -126,10 +126,10 @@ class _Sharing:
     def is_below(self, classes: frozenset[int]) -> bool:
         answer = self._answers.get(classes)
         if answer is None:
-            answer = self._answers[classes] = self._count(classes)
+            answer = self._answers[classes] = self._compute(classes)
         return answer
 
-    def _count(self, classes: frozenset[int]) -> bool:
+    def _compute(self, classes: frozenset[int]) -> bool:
         members = sorted((self._members[class_id] for class_id in classes), key=len)
         candidates = members[0]
         for others in members[1:]:

@@ -138,9 +138,9 @@ class Pairs:
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """int64 (n,) and int64 (m,), a group id per record and class: its stratum and NULLs.
 
-        Attackers see both, so they only compare records and rows of the same group. In columns with
-        suppressed cells, original NULLs are invisible, and a class is in the group of the first
-        record of all classes that are released alike. None for a single group.
+        Attackers see both, so they only compare records and rows of the same group. But they cannot
+        recognize original NULLs in columns with suppressed cells: there, classes that are released
+        alike are all in the group of the first of their records. None for a single group.
         """
         codes: list[NDArray[Any]] = []
         firsts = self._first_records()
@@ -160,12 +160,14 @@ class Pairs:
         return together[: self.n], together[self.n :]
 
     def _first_records(self) -> NDArray[np.int64]:
-        """int64 (m,), the first record of each class; with suppressed cells that of all classes
-        that are released alike."""
+        """int64 (m,), the first record of each class.
+
+        If cells are suppressed, the first record of all classes that are released alike.
+        """
         firsts = self.partition.members[self.partition.starts].astype(np.int64)
         if not self.suppressed_cells:
             return firsts
-        codes: list[NDArray[Any]] = [column.released_kinds for column in self.columns]
+        codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
         codes += [column.withheld for column in self.columns if column.withheld is not None]
         if self.strata is not None:
             codes.append(self.strata[firsts])
@@ -197,7 +199,7 @@ class Pairs:
     @cached_property
     def row_ids(self) -> NDArray[np.int64]:
         """int64 (m,), an id from 0, equal for classes of a group with identical released values."""
-        codes: list[NDArray[Any]] = [column.released_kinds for column in self.columns]
+        codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
         if self.groups is not None:
             codes.append(self.groups[1])
         ids = combine_codes(codes, self.m)

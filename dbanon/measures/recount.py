@@ -17,7 +17,7 @@ from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
 
-# With persons, single classes may satisfy entropy_l although their union does not.
+# If persons are counted, single classes may satisfy entropy_l although their union does not.
 _MAY_FAIL_TOGETHER = (
     "Classes with the same released values form one class, and a person with several values counts"
     " once. Lower the level of entropy_l, or choose distinct_l."
@@ -29,26 +29,30 @@ def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
     return {m.attribute: m.distance for m in models if isinstance(m.distance, Hierarchy)}
 
 
-def places(column: CodedColumn, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
+def value_positions(
+    column: CodedColumn, attribute: Attribute, models: Sequence[Model]
+) -> NDArray[np.int32]:
     """The position of each value among the column's values, or its leaf, int32 (n,)."""
-    positions: NDArray[np.int32] = places_of_codes(
+    positions: NDArray[np.int32] = positions_of_codes(
         ValueFrequencies.of_column(column), attribute, models
     )[column.codes]
     return positions
 
 
-def places_of_codes(
-    table: ValueFrequencies, attribute: Attribute, models: Sequence[Model]
+def positions_of_codes(
+    frequencies: ValueFrequencies, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
     """The position of each code among occurring ones, or its leaf, int32 (s,); NULL is last."""
-    occurs = table.counts[:-1] > 0
-    positions = np.zeros(len(table.counts), np.int32)
+    occurs = frequencies.counts[:-1] > 0
+    positions = np.zeros(len(frequencies.counts), np.int32)
     tree = trees_of_models(models).get(attribute.name)
     if tree is None:
         positions[:-1] = np.maximum(np.cumsum(occurs) - 1, 0)
         positions[-1] = occurs.sum()
         return positions
-    texts = [leaf_text(table.values[code], attribute) for code in np.flatnonzero(occurs).tolist()]
+    texts = [
+        leaf_text(frequencies.values[code], attribute) for code in np.flatnonzero(occurs).tolist()
+    ]
     positions[:-1][occurs] = tree.encode(spell_as_leaves(tree, texts, attribute), attribute.name)
     positions[-1] = tree.n_leaves - 1
     return positions
@@ -131,7 +135,7 @@ def _row_counts(
     cells: ClassValueCounts, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int64]:
     """Rows by class and value, int64 (n_classes, s)."""
-    positions = places(cells.column, attribute, models)
+    positions = value_positions(cells.column, attribute, models)
     width = width_of(models, attribute.name, positions)
     counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, width), np.int64)
     np.add.at(counts, (cells.classes, positions), cells.sizes)

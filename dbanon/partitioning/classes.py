@@ -22,7 +22,7 @@ from dbanon.data.partition import (
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget, warn_caller
-from dbanon.hierarchy.leaves import Trees, take_records
+from dbanon.hierarchy.leaves import TreeBuilder, take_records
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
@@ -40,7 +40,7 @@ def find_classes(
     microdata: Microdata,
     policy: Policy,
     tick: Tick | None = None,
-    trees: Trees | None = None,
+    trees: TreeBuilder | None = None,
     measures: Measures | None = None,
 ) -> Partition:
     """Put the records into equivalence classes as the policy says.
@@ -87,7 +87,7 @@ def _find_levels_again(
     partition: Partition,
     policy: Policy,
     tick: Tick | None,
-    trees: Trees | None,
+    trees: TreeBuilder | None,
 ) -> Partition:
     """Determine the levels again from the records that were not withheld, withholding no others."""
     records = np.flatnonzero(partition.labels >= 0)

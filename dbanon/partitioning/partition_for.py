@@ -15,7 +15,7 @@ from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, place
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.leaves import Trees, take_records
+from dbanon.hierarchy.leaves import TreeBuilder, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
@@ -29,7 +29,7 @@ def partition_for(
     microdata: Microdata,
     policy: Policy,
     *,
-    trees: Trees | None = None,
+    trees: TreeBuilder | None = None,
     sensitive: Mapping[str, Attribute] | None = None,
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
@@ -88,7 +88,7 @@ def partition_for(
 
 
 def _without_others(
-    microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: Trees | None
+    microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: TreeBuilder | None
 ) -> tuple[Microdata, Policy]:
     """A subset of the records, int64 (m,), as a separate table, and the policy for it."""
     selected = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
@@ -108,7 +108,7 @@ def _partition_for(
     microdata: Microdata,
     policy: Policy,
     *,
-    trees: Trees | None,
+    trees: TreeBuilder | None,
     sensitive: Mapping[str, Attribute] | None,
     memory_limit: int | None,
     tick: Tick,

@@ -16,7 +16,7 @@ from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, cou
 from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
-from dbanon.measures.recount import places_of_codes, width_of
+from dbanon.measures.recount import positions_of_codes, width_of
 
 
 def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -214,7 +214,7 @@ def released_places(
         null = len(table.values)
         codes = np.append(_codes_in(table, column), null)[column.codes].astype(np.int32)
         table = table.without(codes[~released], withheld_units)
-        position_of = places_of_codes(table, attributes[name], models)
+        position_of = positions_of_codes(table, attributes[name], models)
         positions[name] = np.where(released, position_of[codes], np.int32(0))
         counts = np.zeros(int(position_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of, table.counts)

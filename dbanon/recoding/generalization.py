@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.grid import around, grid_for, held_width, unit_of
+from dbanon.data.grid import ends_around, grid_for, unit_of, width_share
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
@@ -144,9 +144,9 @@ def _intervals(
         # Called even if unused, to refuse columns without float64 borders.
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
-            low, high = around(attribute, grid, low, high)
+            low, high = ends_around(attribute, grid, low, high)
     unit = 0.0 if closed else unit_of(attribute, scale)
-    width = held_width(low, high, scale, unit)
+    width = width_share(low, high, scale, unit)
     losses = _zero_if_missing(width * partition.sizes, missing)
     extent = np.column_stack((low, np.maximum(high - unit, low)))
     fields: dict[str, Any] = {"losses": losses, "extent": extent}

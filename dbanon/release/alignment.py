@@ -35,7 +35,13 @@ def is_unrelated(pairs: Pairs, seed: int = 0) -> bool:
 
 
 def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
-    """``gain`` and ``share`` of the pairing; None if all pairings have the same sum."""
+    """How much nearer the pairs are than by chance; None if all pairings have the same sum.
+
+    Returns
+    -------
+    The gain in standard deviations of the sums of random pairings, and its share of the largest
+    gain that any pairing could have.
+    """
     records = np.arange(pairs.n)
     if pairs.n > MOST:
         records = np.random.default_rng(seed).choice(pairs.n, MOST, replace=False)

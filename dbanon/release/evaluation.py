@@ -1,7 +1,7 @@
 """Evaluation: what a release lost and what it still risks, in figures.
 
 A release has neither keys nor order: original and released values are paired only here, inside the
-run that makes it. Figures here are exact, and tell extreme records: ``figures`` has the published
+run that makes it. Figures here are exact, and reveal extreme records: ``figures`` has the published
 ones.
 """
 
@@ -62,11 +62,11 @@ class Evaluation(WithCard):
 
     Parameters
     ----------
-    rows, suppressed : how many records the figures are of, and how many were withheld.
-    suppressed_cells : of these records, cells that are NULL in the release alone.
+    rows, suppressed : the number of records that the figures describe, and of those withheld.
+    suppressed_cells : the number of cells of ``rows`` that are NULL only in the release.
     losses, risks : by measure, in the catalogue's order; None where a figure has no meaning.
     columns : by column, then by measure.
-    parts : by measure, what belongs to it.
+    parts : by measure, the parts that its figure consists of, or further ones.
     em4adom : the figures of that model under their original names.
     parameters : the parameters of the measures.
     notes : by measure, why there is no figure, or how to read it.
@@ -84,7 +84,7 @@ class Evaluation(WithCard):
     suppressed_cells: int = 0
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Losses and risks as pairs of label and text, for people; columns have their own."""
+        """Losses and risks as pairs of label and text, for people, without columns."""
         pairs = [("rows", f"{self.rows}, and {self.suppressed} suppressed")]
         if self.suppressed_cells:
             pairs.append(("suppressed cells", str(self.suppressed_cells)))
@@ -117,14 +117,18 @@ def evaluation_of(
 
     Raises
     ------
-    InvalidParameter : there is no measure of a name.
+    InvalidParameter : a name is not that of a measure.
     """
     chosen = parameters or Parameters()
-    return of_figures(pairs, evaluate(EvaluationTask(pairs, chosen, tick=tick), names), chosen)
+    return evaluation_of_figures(
+        pairs, evaluate(EvaluationTask(pairs, chosen, tick=tick), names), chosen
+    )
 
 
-def of_figures(pairs: Pairs, figures: Mapping[str, Figure], chosen: Parameters) -> Evaluation:
-    """The evaluation that these figures are."""
+def evaluation_of_figures(
+    pairs: Pairs, figures: Mapping[str, Figure], parameters: Parameters
+) -> Evaluation:
+    """Collect the figures of measures, found with these parameters, into an evaluation."""
     columns: dict[str, dict[str, float]] = {column.name: {} for column in pairs.columns}
     for name, figure in figures.items():
         for column, value in figure.columns.items():
@@ -137,7 +141,7 @@ def of_figures(pairs: Pairs, figures: Mapping[str, Figure], chosen: Parameters) 
         columns=MappingProxyType(columns),
         parts=MappingProxyType({n: f.parts for n, f in figures.items() if f.parts}),
         em4adom=MappingProxyType(_em4adom(figures)),
-        parameters=MappingProxyType(_plain(chosen)),
+        parameters=MappingProxyType(_plain(parameters)),
         notes=MappingProxyType({n: f.note for n, f in figures.items() if f.note}),
         suppressed_cells=pairs.suppressed_cells,
     )
@@ -180,8 +184,8 @@ def pairs_of(
 
     Raises
     ------
-    InvalidParameter : a label is neither of its hierarchy nor an interval, or the partition is of
-        another number of records.
+    InvalidParameter : a label is neither in its hierarchy nor an interval, or the partition has
+        another number of records than the data.
     """
     if len(partition.labels) != microdata.n_records:
         raise InvalidParameter(
@@ -208,10 +212,10 @@ def pairs_of(
 
 
 def _with_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPair, int]:
-    """The column, in which a NULL where an original has a value is ``*``, and how many these are.
+    """Let suppressed cells stand for any value; return the column and the number of these cells.
 
-    Readers cannot tell such a NULL from one that the original had. So in a column with one, all
-    NULLs stand for any value.
+    A suppressed cell is NULL in the release, but not in the original. Readers cannot tell it from
+    other NULLs. So in a column with such cells, all NULLs stand for any value.
     """
     hidden = column.withheld
     if hidden is None:
@@ -248,7 +252,7 @@ def columns_of(
     trees: Iterable[Hierarchy | None],
     columns: Iterable[ReleasedColumn],
 ) -> tuple[ColumnPair, ...]:
-    """Each attribute as it was and as it is written, by the trees of all attributes."""
+    """Pair each attribute's originals with its written values; one tree or None per attribute."""
     of_source: dict[str, list[ReleasedColumn]] = {}
     for column in columns:
         of_source.setdefault(column.source, []).append(column)
@@ -280,7 +284,7 @@ def _column(
             tree=tree,
         )
     scale = measures.numbers[attribute.name]
-    attributes: dict[str, Any] = {
+    shared: dict[str, Any] = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
         "scale": scale,
@@ -295,11 +299,12 @@ def _column(
         high = high[0], np.maximum(low[0], high[1] - unit_of(attribute, scale))
     single = (low[0] == low[1]) | (False if missing is None else missing)
     if len(parts) == 1 and single.all():
-        return Numbers(**attributes, released=low[0])
-    return Intervals(**attributes, low=low[0], high=high[1])
+        return Numbers(**shared, released=low[0])
+    return Intervals(**shared, low=low[0], high=high[1])
 
 
-def _spelled(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
+def _values_or_missing(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
+    """Whether each released value is NULL, and the value."""
     missing = np.zeros(len(column.values), bool) if column.missing is None else column.missing
     return zip(missing.tolist(), column.values.tolist(), strict=True)
 
@@ -310,7 +315,10 @@ def _labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
         column = replace(
             column, values=np.array(texts_in(tree, column.as_float(), column.attribute), object)
         )
-    return [tree.labels[0] if is_missing else str(label) for is_missing, label in _spelled(column)]
+    return [
+        tree.labels[0] if is_missing else str(label)
+        for is_missing, label in _values_or_missing(column)
+    ]
 
 
 def _ends(
@@ -324,9 +332,9 @@ def _ends(
     if not texts:
         numbers = column.as_float()
         return numbers, numbers
-    # A NULL may be any text that the column knows.
+    # Values behind NULL are arbitrary texts, so write a label that is always valid.
     return intervals(
-        ["*" if is_missing else str(label) for is_missing, label in _spelled(column)],
+        ["*" if is_missing else str(label) for is_missing, label in _values_or_missing(column)],
         attribute,
         scale,
     )
@@ -342,7 +350,7 @@ def intervals(
 
     Parameters
     ----------
-    labels : m texts, numbers in them spelled as leaves of hierarchies spell them.
+    labels : m texts; the numbers in them are spelled as leaves of a hierarchy.
 
     Raises
     ------
@@ -395,7 +403,7 @@ def _ends_of_label(label: str, attribute: Attribute, unit: float) -> tuple[float
 
 
 def _number(text: str, attribute: Attribute) -> float | None:
-    """What ``number_text`` has spelled; None where it is nothing of the kind."""
+    """Parse a text as ``number_text`` writes it; None if it is not such a text."""
     try:
         if attribute.kind is Kind.ORDINAL:
             return float(attribute.order.index(text))

@@ -40,7 +40,7 @@ from dbanon.release.publication import (
     sums_of,
 )
 
-WITHHELD = "not published: it speaks of the class that is lowest, so of single records"
+WITHHELD = "not published: it describes the lowest class, and so single records"
 
 # Measures of original values.
 _OF_VALUES = (
@@ -81,12 +81,12 @@ def published_figures(
     Parameters
     ----------
     losses : the published loss of the report: measure, by column, and over all columns.
-    each_apart : True if each column has its own classes.
+    separate_classes : True if each column has its own classes.
     """
     figures: dict[str, Figure] = {}
     largest = largest_of(pairs, separate_classes)
     step = step_of(largest, pairs.n)
-    others, limits = limited_pairs(pairs, separate_classes)
+    limited, limits = limited_pairs(pairs, separate_classes)
     has_numbers = any(numbers_of(column) is not None for column in pairs.columns)
     for measure in MEASURES.values():
         name = measure.name
@@ -95,10 +95,10 @@ def published_figures(
         figure = exact[name]
         done = len(figures) / len(exact)
         task = EvaluationTask(
-            others,
+            limited,
             parameters,
             figures=figures,
-            tick=partial(_part, tick, done, len(exact)),
+            tick=partial(_tick_part, tick, done, len(exact)),
         )
         if name in _OF_LINKS and has_numbers and figure.value is not None:
             figure = measure.run(task)
@@ -109,15 +109,17 @@ def published_figures(
         elif name in ("sse_loss", "direct_loss", "label_loss"):
             figures[name] = _loss(name, pairs, figure, losses, step, separate_classes)
         elif name in _OF_VALUES:
-            figures[name] = _of_values(measure.run(task), step, name, limits, len(pairs.numbers))
+            figures[name] = _round_value_loss(
+                measure.run(task), step, name, limits, len(pairs.numbers)
+            )
         elif name == "linkage_risk":
             figures[name] = _linkage(figure, pairs, step, exact)
         elif figure.note.startswith(NOT_FOR_LABELS):
             figures[name] = figure
         elif name in ("entropy_change", "entropy_loss"):
-            wide = step_of(2 * largest, pairs.n)
-            percent = 100 if name == "entropy_change" else 1
-            figures[name] = _rounded(figure, percent * wide, most=None if percent > 1 else 1.0)
+            double_step = step_of(2 * largest, pairs.n)
+            full = 100 if name == "entropy_change" else 1
+            figures[name] = _rounded(figure, full * double_step, most=None if full > 1 else 1.0)
         elif name in _OF_LINKS:
             figures[name] = _rounded(figure, step, most=1.0)
         else:
@@ -126,7 +128,7 @@ def published_figures(
     return figures
 
 
-def _part(tick: Tick, done: float, parts: int, share: float) -> None:
+def _tick_part(tick: Tick, done: float, parts: int, share: float) -> None:
     tick(done + share / parts)
 
 
@@ -151,26 +153,26 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
         )
         original[present] = np.ldexp(scaled + limits.gaps, power)
         scale = public_scale(original[present], rows[present])
-        ladder = None
+        ranks = None
         if column.ordinal and present.any():
-            ladder = np.arange(rows[present].min(), rows[present].max() + 1)
+            ranks = np.arange(rows[present].min(), rows[present].max() + 1)
         suppressed = original_column.suppressed
         if suppressed is not None:
             # Clip suppressed cells to the range of the others, which readers know.
             hidden = suppressed[pairs.rows]
             clipped = np.clip(column.original[hidden], scale.least, scale.most)
             original[hidden] = clipped
-        limited_column = replace(column, original=original, scale=scale, ranks=ladder)
+        limited_column = replace(column, original=original, scale=scale, ranks=ranks)
         if suppressed is not None:
             columns.append(covering(limited_column, suppressed))
             continue
         columns.append(limited_column)
         if not column.ordinal and present.any():
-            width = float(np.ldexp(scale.deviation, scale.exponent - power))
+            deviation = float(np.ldexp(scale.deviation, scale.exponent - power))
             between = float(np.square(scaled - scaled.mean()).sum())
             squares.append(limits.least / (between + limits.least) if between > 0 else 0.0)
-            far = largest * limits.limit / width if width > 0 else 0.0
-            deviations.append(far / (int(present.sum()) * np.sqrt(2.0)))
+            farthest = largest * limits.limit / deviation if deviation > 0 else 0.0
+            deviations.append(farthest / (int(present.sum()) * np.sqrt(2.0)))
     least = _Limits(
         float(np.mean(squares)) if squares else 0.0,
         float(np.mean(deviations)) if deviations else 0.0,
@@ -178,7 +180,9 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
     return replace(pairs, columns=tuple(columns)), least
 
 
-def _of_values(figure: Figure, step: float, name: str, limits: _Limits, columns: int) -> Figure:
+def _round_value_loss(
+    figure: Figure, step: float, name: str, limits: _Limits, columns: int
+) -> Figure:
     # The pairs i <= j include each column's covariance with itself.
     per_pair = limits.squares * 2 / (columns + 1)
     least = {
@@ -222,9 +226,11 @@ def _loss(
 def _squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
     cells = pairs.cells([column])
     down = -column.scale.exponent
-    ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
+    values = np.ldexp(column.original, down), np.ldexp(column.released, down)
     present = None if cells is None else cells[:, 0]
-    return sums_of(*ends, pairs.partition, present, squared=True, separate_classes=separate_classes)
+    return sums_of(
+        *values, pairs.partition, present, squared=True, separate_classes=separate_classes
+    )
 
 
 def _of_sums(
@@ -255,16 +261,16 @@ def _rounded(
 ) -> Figure:
     floors = parts or {}
 
-    def of(value: float, floor: float) -> float:
+    def round_value(value: float, floor: float) -> float:
         value_in_steps = rounded(value, step, floor)
         return value_in_steps if most is None else min(value_in_steps, most)
 
     return replace(
         figure,
-        value=None if figure.value is None else of(figure.value, least),
-        columns={name: of(value, least) for name, value in figure.columns.items()},
+        value=None if figure.value is None else round_value(figure.value, least),
+        columns={name: round_value(value, least) for name, value in figure.columns.items()},
         parts={
-            name: value if name == _COUNT else of(value, floors.get(name, 0.0))
+            name: value if name == _COUNT else round_value(value, floors.get(name, 0.0))
             for name, value in figure.parts.items()
         },
     )

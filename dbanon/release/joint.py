@@ -22,8 +22,9 @@ _NO_LEDGER = (
     " a database, and release them from there"
 )
 _ELSEWHERE = (
-    "the ledger is in another database than the source, and no record of persons leaves that. Load"
-    " the rows into the database of the release, and release them from there"
+    "the ledger and the source are in different databases, and records of persons never leave the"
+    " database of the source. Load the rows into the database of the release, and release them from"
+    " there"
 )
 
 
@@ -86,7 +87,7 @@ def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     """The caution about joint histories; None if the report has no counts."""
     entry = arguments.get(JOINT)
-    # A runner writes entries.
+    # Only entries that a run has written are mappings.
     if not isinstance(entry, Mapping):
         return None
     title = "Earlier releases of the same persons are not known"

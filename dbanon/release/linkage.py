@@ -22,16 +22,16 @@ from dbanon.data.frozen import dataclass
 from dbanon.release.attribute_disclosure import SHARE, Frequencies, ValueGroups
 
 # Smaller shares are not reported: some rows coincide with any column.
-WARNED = 0.01
+LEAST_WARNED_SHARE = 0.01
 # A strict release is refused from this share on: these are no longer rare rows to withhold.
 REFUSED = 0.05
 # Minimum share of rows in groups that could disagree; below it, chance cannot be excluded.
-COMPARABLE = 0.1
+LEAST_COMPARABLE_SHARE = 0.1
 # An excess over chance of fewer standard deviations is ignored.
 DEVIATIONS = 4.0
-# Group numbers have at least GROUPS values with at most MEMBERS rows each, as in groups whose
+# Group numbers have at least GROUPS values with at most MOST_MEMBERS rows each, as in groups whose
 # members know each other. Categories have fewer values and more rows per value.
-GROUPS, MEMBERS = 50, 10
+GROUPS, MOST_MEMBERS = 50, 10
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def dependence(groups: ValueGroups, position: int, frequencies: Frequencies, n_r
         variance += size * size * count * agreement * max(1.0 - agreement, 0.0)
     n, together = groups.n_rows, int(groups.sizes @ groups.identical[:, position])
     excess = together - expected
-    if n - expected < COMPARABLE * n_rows or excess < DEVIATIONS * sqrt(variance):
+    if n - expected < LEAST_COMPARABLE_SHARE * n_rows or excess < DEVIATIONS * sqrt(variance):
         return 0.0
     return excess / (n - expected)
 
@@ -105,13 +105,13 @@ def is_coding(strength: float) -> bool:
 
 def may_number_groups(groups: ValueGroups) -> bool:
     """Whether a column has many values that a few rows each share."""
-    few = (groups.sizes > 1) & (groups.sizes <= MEMBERS)
+    few = (groups.sizes > 1) & (groups.sizes <= MOST_MEMBERS)
     shared = int(groups.counts[few].sum())
     return shared >= GROUPS and int(groups.sizes[few] @ groups.counts[few]) >= SHARE * groups.n_rows
 
 
 def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
-    """Count the groups of 2 to ``MEMBERS`` rows, and those that are unique by their profiles.
+    """Count the groups of 2 to ``MOST_MEMBERS`` rows, and those that are unique by their profiles.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> t
     several = [
         tuple(sorted(member_profiles))
         for member_profiles in members.values()
-        if 1 < len(member_profiles) <= MEMBERS
+        if 1 < len(member_profiles) <= MOST_MEMBERS
     ]
     _, counts = np.unique(
         np.array([hash(member_profiles) for member_profiles in several]), return_counts=True

@@ -233,7 +233,7 @@ def public_sums(
     ----------
     measure : as in ``Release``.
     suppressed : completely lost cells, by column.
-    each_apart : True if each column has its own classes: rows that share its value.
+    separate_classes : True if each column has its own classes: rows that share its value.
     """
     columns = tuple(columns)
     if measure == "iloss":
@@ -336,7 +336,7 @@ def sums_of(
     original, released : float64 (n,) and (n_classes,), in one unit.
     valid : bool (n,), the records to include; None for all.
     squared : True for squared deviations, False for absolute ones.
-    each_apart : as in ``public_sums``.
+    separate_classes : as in ``public_sums``.
     """
     row_labels = partition.labels.astype(np.intp)
     if valid is not None:
@@ -410,7 +410,7 @@ def largest_of(pairs: Pairs, separate_classes: bool) -> int:
     """The size of the largest class, over all columns if each has its own classes."""
     if not separate_classes:
         return int(pairs.partition.sizes.max(initial=0))
-    kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
+    kinds = [column.released_value_ids[pairs.rows] for column in pairs.columns]
     return max(
         int(np.unique(column_kinds, return_counts=True)[1].max(initial=0)) for column_kinds in kinds
     )

@@ -15,7 +15,7 @@ from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
-from dbanon.hierarchy.leaves import ANY, Trees, leaf_codes, take_records, trees_of
+from dbanon.hierarchy.leaves import ANY, TreeBuilder, leaf_codes, take_records, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, loss_of, scaled_sums
@@ -34,7 +34,7 @@ def recode(
     clustering: ClusteringResult,
     policy: Policy,
     exact_totals: ExactTotals,
-    trees: Trees | None = None,
+    trees: TreeBuilder | None = None,
 ) -> Release:
     """Compute the released values of each class, and their information loss.
 
@@ -69,9 +69,9 @@ def recode(
         )
 
     classes, measures = clustering.classes, clustering.measures
-    rows, _ = classes.rows()
-    if rows.n_suppressed:
-        records = np.flatnonzero(rows.labels >= 0)
+    by_rows, _ = classes.rows()
+    if by_rows.n_suppressed:
+        records = np.flatnonzero(by_rows.labels >= 0)
         microdata, classes = take_records(microdata, records), classes.of(records)
         if trees is not None:
             policy = replace(policy, hierarchies=trees(microdata))
@@ -82,18 +82,30 @@ def recode(
         )
     measures = measures or Measures.of(microdata)
     # Exact totals use the classes of all records read, as stores have them.
-    columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
+    columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(by_rows, wide))
     released, _ = classes.rows()
     before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
+<<<<<<< OURS
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.by_columns(names)) > 1
     made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
+||||||| BASE
+    separate_classes = (
+        len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
+    )
+    made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
+=======
+    separate_classes = (
+        len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
+    )
+    recoded = microdata, measures, released, columns, policy.hierarchies, recoding.measure
+>>>>>>> THEIRS
     suppressed = suppressed_cells(microdata)
     measured = [
         column for column in columns if recoding.measure != "iloss" or column.losses is not None
     ]
     return Release(
-        partition=rows,
+        partition=by_rows,
         columns=tuple(column.spelled() for column in columns),
         losses=tuple(
             ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
@@ -105,7 +117,7 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
-        public=public_sums(*made_of, suppressed, separate_classes=separate_classes),
+        public=public_sums(*recoded, suppressed, separate_classes=separate_classes),
         separate_classes=separate_classes,
         suppressed_cells=suppressed,
     )
@@ -140,7 +152,7 @@ def _sse(
     valid = microdata.numeric_valid()
     scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
-    part = sum(scale.count for scale in scales) != n_values
+    is_partial = sum(scale.count for scale in scales) != n_values
 
     def sums(index: int) -> tuple[tuple[float, float], tuple[float, float]]:
         column = columns[index]
@@ -148,7 +160,7 @@ def _sse(
         present = None if microdata.valid is None or valid is None else valid[:, index]
         released = _require_values(column.unrounded), column.as_float()
         values = microdata.numbers[:, index]
-        return scaled_sums(values, partition, released, transform, present, part=part)
+        return scaled_sums(values, partition, released, transform, present, is_partial=is_partial)
 
     loss_sums = list(by_column(microdata.numbers)(sums, range(len(scales))))
     before, after = [exact for exact, _ in loss_sums], [rounded for _, rounded in loss_sums]
@@ -247,8 +259,8 @@ def _with_suppressed(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
     NULL cells are already counted as cells that lose nothing.
     """
     sums = []
-    for (loss_sum, most), count in zip(loss.sums, counts, strict=True):
-        sums.append((loss_sum + count, most if measure == "iloss" else most + count))
+    for (loss_sum, total), count in zip(loss.sums, counts, strict=True):
+        sums.append((loss_sum + count, total if measure == "iloss" else total + count))
     total_loss = loss_of(sums)
     return (
         total_loss
@@ -321,7 +333,7 @@ class Release:
     measures, hierarchies : of the released records, used for recoding.
     sums : of the losses before rounding and as released, as in ``Loss``.
     public : sums for the losses that readers may see, one per entry of ``losses``.
-    each_apart : True if attributes are grouped separately.
+    separate_classes : True if attributes are grouped separately.
     suppressed_cells : released NULL cells that have a value in the source, by column.
     """
 

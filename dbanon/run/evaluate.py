@@ -40,7 +40,7 @@ def evaluate(
         # A backend imports the measures only where they are asked for.
         from dbanon.measures.catalogue import evaluate as figures_of
         from dbanon.measures.figure import EvaluationTask, Parameters
-        from dbanon.release.evaluation import of_figures, pairs_of
+        from dbanon.release.evaluation import evaluation_of_figures, pairs_of
         from dbanon.release.figures import published_figures
         from dbanon.release.publication import published_loss
 
@@ -61,7 +61,7 @@ def evaluate(
             separate_classes=release.separate_classes,
             tick=lambda share: report_progress(0.5 + share / 2),
         )
-        first, last = (of_figures(pairs, figures, chosen) for figures in (public, exact))
+        first, last = (evaluation_of_figures(pairs, figures, chosen) for figures in (public, exact))
         return first.to_dict(), last.to_dict()
 
     public_and_exact, failed = attempt(work, tick)

@@ -11,8 +11,8 @@ from dbanon.errors import KeptColumnLinks, LinkingColumnRefused, warn_caller
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import DisclosiveColumn, ReleasedOriginals, ValueGroups
 from dbanon.release.linkage import (
+    LEAST_WARNED_SHARE,
     REFUSED,
-    WARNED,
     LinkingColumn,
     dependence,
     frequencies_of,
@@ -125,7 +125,7 @@ class RetainedColumns:
         k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._columns, name))
         below = sum(size * count for size, count in sizes.items() if size < k)
         share = share_in_hundredths(below, self._rows)
-        if below < k or share < WARNED:
+        if below < k or share < LEAST_WARNED_SHARE:
             return None
         return LinkingColumn(name, strongest, share)
 
@@ -137,7 +137,7 @@ class RetainedColumns:
             return None
         several, unique = self._counts.profiles(self._columns, name)
         share = share_in_hundredths(unique, several)
-        return LinkingColumn(name, None, share) if share >= WARNED else None
+        return LinkingColumn(name, None, share) if share >= LEAST_WARNED_SHARE else None
 
 
 def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:

@@ -108,7 +108,7 @@ class KeyedSession(SessionInterface):
 
     bytes_type: ClassVar[str] = "BLOB"
     # Appended to a subquery so that its expressions are computed once per row.
-    computed_once: ClassVar[str] = ""
+    compute_once_clause: ClassVar[str] = ""
     # Whether the staged key is for an HMAC, with an inner and an outer hash.
     _hashes_twice = True
     _has_key = False

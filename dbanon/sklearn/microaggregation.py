@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # ``check_estimator`` requires clusterings that microaggregation cannot produce.
 EXPECTED_FAILED_CHECKS = {
-    "check_clustering": "asks that 50 points of three blobs become about three clusters; classes"
-    " are as small as k lets them be, here ten of five",
+    "check_clustering": "requires about three clusters of 50 points in three blobs; classes are as"
+    " small as k allows, here ten of five",
 }
 
 

@@ -125,7 +125,7 @@ class Metric:
 
     def table(self, codes: NDArray[np.int32]) -> MixedTable:
         """Records with these codes, int32 (n, d), as an argument of kernels."""
-        none, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
+        empty, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
         leaves = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
         # Distances use heights, so a shallow leaf counts as if it were as deep as the others.
         depths = [np.full(tree.n_leaves, tree.height, np.int32) for tree in self.trees]
@@ -134,8 +134,8 @@ class Metric:
             codes,
             self.units,
             np.array(leaves, np.int32),
-            np.concatenate([none, *depths]),
-            np.concatenate([none, *gaps]),
+            np.concatenate([empty, *depths]),
+            np.concatenate([empty, *gaps]),
         )
 
     @cached_property
@@ -166,13 +166,13 @@ class CodeSpace:
         unit at its maximum. Others: leaf positions.
     metric : the distances between codes.
     records : int64 (n,), indices of the records in the table.
-    dense : function from indices to a space of points; raises ``MemoryLimit``.
+    points_of : function from indices to a space of points; raises ``MemoryLimit``.
     """
 
     codes: NDArray[np.int32]
     metric: Metric
     records: NDArray[np.int64]
-    dense: Callable[[NDArray[np.int64]], Any]
+    points_of: Callable[[NDArray[np.int64]], Any]
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
@@ -218,7 +218,7 @@ class CodeSpace:
 
     @cached_property
     def _points(self) -> Any:
-        return self.dense(self.records)
+        return self.points_of(self.records)
 
     @property
     def points(self) -> NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Generalization costs of mixed attributes in fixed-point integers.
 
 Releasing one attribute of one record as its root costs ``UNIT``. Integer sums do not depend on the
-order of addition. ``UNIT`` is divisible by every depth up to 16, so every path to the same share of
-a hierarchy costs the same.
+order of addition. ``UNIT`` is divisible by every depth up to 16, so the same share of a depth costs
+the same in every branch of a hierarchy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.grid import Grid, around, grid_for, held_width, unit_of
+from dbanon.data.grid import Grid, ends_around, grid_for, unit_of, width_share
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale
@@ -121,8 +121,8 @@ def _number_costs(
         return np.empty(0, np.int32), np.empty(0, np.int32)
     starts = np.concatenate(([scale.least], borders))
     first, last = np.triu_indices(len(starts))
-    low, high = around(attribute, grid, starts[first], starts[last])
-    width = held_width(low, high, scale, unit_of(attribute, scale))
+    low, high = ends_around(attribute, grid, starts[first], starts[last])
+    width = width_share(low, high, scale, unit_of(attribute, scale))
     label_costs = np.rint(width * unit).astype(np.int64)
     costs = np.zeros((len(starts), len(starts)), np.int32)
     costs[first, last] = np.maximum(label_costs - label_costs[first == last].max(), 0)
@@ -222,15 +222,15 @@ class MixedSpace:
         """
         trees = [tree for tree in self.trees if tree is not None]
         counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
-        zero, none = np.zeros(1, np.int32), np.empty(0, np.int32)
+        zero, empty = np.zeros(1, np.int32), np.empty(0, np.int32)
         depths = [tree.leaf_depths for tree in trees]
         gaps = [part for tree in trees for part in (tree.gaps, zero)]
         return MixedTable(
             self.codes,
             self.units,
             np.array(counts, np.int32),
-            np.concatenate([none, *depths]),
-            np.concatenate([none, *gaps]),
+            np.concatenate([empty, *depths]),
+            np.concatenate([empty, *gaps]),
             extra,
         )
 
@@ -277,10 +277,10 @@ def mixed_space(
     labels = None
     if label_steps is not None:
         labels = label_costs(microdata.attributes, trees, measures, units, label_steps)
-    return lambda records: MixedSpace(codes_of(codes, records), units, trees, names, labels)
+    return lambda records: MixedSpace(take_codes(codes, records), units, trees, names, labels)
 
 
-def codes_of(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np.int32]:
+def take_codes(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np.int32]:
     """The rows of some records, int32 (m, d), C order; no copy if these are all records.
 
     Parameters

@@ -18,7 +18,7 @@ from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.codes import AttributeMetric, CodeSpace, Metric
-from dbanon.spaces.mixed import Axis, codes_of
+from dbanon.spaces.mixed import Axis, take_codes
 
 KernelT = TypeVar("KernelT")
 
@@ -65,8 +65,8 @@ def embed_leaves(
             limit = f"{MOST_OF_A_RECORD} for each"
         raise MemoryLimit(
             f"{n_coordinates} coordinates for each of {n_records} records are more than {limit},"
-            " which methods on points may have.",
-            detail=f'The most, {largest[0]}, are of "{largest[1].name}", about one for each value.',
+            " which is the most that methods on points may have.",
+            detail=f'"{largest[1].name}" needs the most, {largest[0]}, about one for each value.',
             hint="Bring rare values together in a view, or choose a method that needs no"
             ' coordinates, as `method="mdav"`.',
         )
@@ -228,8 +228,8 @@ def _code_space(
             codes[:, position] = leaf_codes(microdata, attribute, tree)
             if valid is not None:
                 codes[~valid, position] = 0
-    dense = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
-    return lambda records: CodeSpace(codes_of(codes, records), metric, records, dense)
+    points_of = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
+    return lambda records: CodeSpace(take_codes(codes, records), metric, records, points_of)
 
 
 def _mixed_points(
@@ -266,8 +266,8 @@ def _mixed_points(
         tables = embed_leaves(
             rows, measures, attributes, [tree for _, tree in tree_attributes], len(number_names)
         )
-        of_numbers = numbers()(records)
-        columns = [of_numbers.points]
+        number_space = numbers()(records)
+        columns = [number_space.points]
         for (position, _), table, valid in zip(tree_attributes, tables, validity, strict=True):
             points = table[codes[records, position]] * factors[position]
             if valid is not None:
@@ -275,7 +275,7 @@ def _mixed_points(
             columns.append(points)
         points = np.column_stack(columns)
         # Coordinates of an embedding have no name.
-        names = of_numbers.names + ("",) * (points.shape[1] - len(number_names))
+        names = number_space.names + ("",) * (points.shape[1] - len(number_names))
         return Space(np.ascontiguousarray(points), names)
 
     return space

@@ -32,7 +32,7 @@ from dbanon.release.attribute_disclosure import (
     sample_size,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.release.linkage import MEMBERS, frequencies_of
+from dbanon.release.linkage import MOST_MEMBERS, frequencies_of
 from dbanon.release.report import RecountResult
 from dbanon.run.disclosure import few_persons, find_disclosive_columns, homogeneity_of
 from dbanon.run.linkage import RetainedColumns, linking_columns
@@ -255,7 +255,7 @@ class SparkCounts:
         ]
         present = self.rows.frame.where(sql.col(group).isNotNull())
         groups = present.groupBy(group).agg(sql.count(sql.lit(1)).alias("size"), *sums)
-        shared_groups = groups.where((sql.col("size") > 1) & (sql.col("size") <= MEMBERS))
+        shared_groups = groups.where((sql.col("size") > 1) & (sql.col("size") <= MOST_MEMBERS))
         identical_profiles = shared_groups.groupBy("size", "p1", "p2").count()
         unique_count = sql.count_if(sql.col("count") == 1)
         [(n_groups, unique)] = identical_profiles.agg(sql.sum("count"), unique_count).collect()

@@ -20,7 +20,7 @@ from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import DisclosiveColumn, all_different, sample_size
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.release.linkage import MEMBERS
+from dbanon.release.linkage import MOST_MEMBERS
 from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
@@ -275,7 +275,7 @@ class SqlTarget:
         """Count values that several rows share, and those with unique profiles."""
         relation = written.relation
         profile, group = (self.session.display_keys(relation, names) for names in (columns, [name]))
-        query = recount_statements.unique_profiles(relation, profile, group[0], MEMBERS)
+        query = recount_statements.unique_profiles(relation, profile, group[0], MOST_MEMBERS)
         [(several, unique)] = self.session.rows(query)
         return int(several), int(unique)
 

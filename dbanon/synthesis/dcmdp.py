@@ -101,8 +101,9 @@ def describe_variance_loss(
     )
     return (
         f"The source's rule is k >= sqrt(n), here {smallest_k}, and k = {k} is"
-        f" {'within' if k >= smallest_k else 'below'} it: from there n / k^2, the factor of its"
-        " section 4.2.1, is 1 at most, which is all that it says. No k makes this private.",
+        f" {'within' if k >= smallest_k else 'below'} it: from that k on, n / k^2, the"
+        " factor of its section 4.2.1, is at most 1; the source shows no more. No k makes this"
+        " private.",
         f"Classes of DBSCAN: {classes.n_classes}, noise: {classes.n_suppressed};"
         f" {lost_share:.0%} of the variance is lost before any noise is added.",
     )

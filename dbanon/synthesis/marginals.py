@@ -135,7 +135,7 @@ class Division:
             total += self.rounds * (choice + account.count_price(noise, self.count_scale))
         return total
 
-    def require_paid(self, noise: Noise) -> None:
+    def require_affordable(self, noise: Noise) -> None:
         """Check that all draws cost no more than the amount; raises AssertionError."""
         total = self.price(noise)
         if not total <= self.amount:
@@ -250,7 +250,7 @@ def dp_marginals(
     noise : the only code that sees the data.
     rng : for draws from noisy figures.
     """
-    division.require_paid(noise)
+    division.require_affordable(noise)
     margins = [_noisy_margin(j, column, division, noise) for j, column in enumerate(grid)]
     codes = np.array([m.locate(column, rng)[0] for m, column in zip(margins, grid, strict=True)])
     column_tables = [_bin_table(j, margin, division) for j, margin in enumerate(margins)]

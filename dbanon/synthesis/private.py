@@ -22,9 +22,9 @@ from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import Shares, require_columns, shares
 
-_EPSILON = Parameter("epsilon", float, 0.0, Option("In all.", minimum=0, above=True))
-_DELTA = Parameter("delta", float, 0.0, delta_option("Of all together."))
-_NAME = Parameter("name", str, "", Option("What it is called."))
+_EPSILON = Parameter("epsilon", float, 0.0, Option("The total.", minimum=0, above=True))
+_DELTA = Parameter("delta", float, 0.0, delta_option("The delta of all releases together."))
+_NAME = Parameter("name", str, "", Option("The name in reports."))
 
 
 class Budget:
@@ -206,7 +206,7 @@ def _ranks(
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     divided = shares(n, len(columns), options.epsilon, trees, options.margins, values)
     method = _RanksMethod(divided, noise())
-    method.shares.require_paid(method.noise)
+    method.shares.require_affordable(method.noise)
     return method
 
 
@@ -222,7 +222,7 @@ def _marginals(
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     method = _MarginalsMethod(divide(n, amount, options.accounting, trees, values), noise())
-    method.division.require_paid(method.noise)
+    method.division.require_affordable(method.noise)
     return method
 
 
@@ -258,10 +258,12 @@ def private_rows(
     if table.read_persons is not None:
         person = number_persons(table.read_persons())
         encoded = [
-            column.aggregate_persons(line, person)
-            for column, line in zip(columns, encoded, strict=True)
+            column.aggregate_persons(values, person)
+            for column, values in zip(columns, encoded, strict=True)
         ]
-    grid = np.array([column.to_grid(line) for column, line in zip(columns, encoded, strict=True)])
+    grid = np.array(
+        [column.to_grid(values) for column, values in zip(columns, encoded, strict=True)]
+    )
     rows = synthesis.rows(grid)
     unit = "row" if table.read_persons is None else "person"
     released = Synthesis(

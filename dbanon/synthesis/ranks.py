@@ -132,7 +132,7 @@ def dp_ranks(
     noise : the only code that sees the data.
     rng : for draws from noisy figures.
     """
-    shares.require_paid(noise)
+    shares.require_affordable(noise)
     margins = [
         _noisy_margin(column, tree, n_values, shares, noise)
         for column, tree, n_values in zip(grid, shares.trees, shares.n_values, strict=True)

@@ -153,7 +153,7 @@ class Shares:
             total += noise.laplace_price(self.residual_scale, self.agreement_sensitivity)
         return total
 
-    def require_paid(self, noise: Noise) -> None:
+    def require_affordable(self, noise: Noise) -> None:
         """Check that all draws cost no more than epsilon; raises AssertionError."""
         total = self.price(noise)
         if not total <= self.epsilon:

@@ -22,7 +22,7 @@ from dbanon.measures.catalogue import MEASURES, evaluate
 from dbanon.measures.figure import EvaluationTask, Parameters
 from dbanon.methods import METHODS
 from dbanon.recoding import RECODINGS
-from dbanon.release.evaluation import of_figures
+from dbanon.release.evaluation import evaluation_of_figures
 from dbanon.release.figures import published_figures
 from dbanon.release.publication import published_loss, rounded, step_of
 from tests.reference import reader
@@ -170,7 +170,7 @@ def shown_of(pairs) -> dict[str, float]:
     loss = published_loss(sums, "sse")
     losses = "sse", {"income": float(loss.columns[0])}, loss.total
     figures = published_figures(pairs, exact, Parameters(), losses)
-    return reader.flat(of_figures(pairs, figures, Parameters()).to_dict())
+    return reader.flat(evaluation_of_figures(pairs, figures, Parameters()).to_dict())
 
 
 @pytest.mark.parametrize("measure", list(MEASURES))

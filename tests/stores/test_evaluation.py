@@ -162,7 +162,7 @@ def _fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*args: Any, **named: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(evaluation, "of_figures", fail)
+    monkeypatch.setattr(evaluation, "evaluation_of_figures", fail)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ NAME = "singling_out"
 SUMMARY = "A predicate made of released rows holds for exactly one person"
 # Trials per predicate, and the least size of the control group relative to the originals.
 _TRIALS_PER_PREDICATE, _LEAST_CONTROL_SHARE = 8, 0.9
-NO_PREDICATE = "no predicate is satisfied by one of the released rows that differ"
-SMALL_CONTROL = "of the control group no rate: it has fewer records than the release was made of"
+NO_PREDICATE = "no predicate is satisfied by exactly one distinct released row"
+SMALL_CONTROL = "no rate for the control group: it has fewer records than the release was made of"
 
 
 class _Predicate(NamedTuple):
@@ -42,13 +42,13 @@ def attack(exposed: AttackData) -> AttackResult:
         index: _released_median(column, exposed.weights)
         for index, column in enumerate(exposed.columns)
     }
-    n_predicates = exposed.affordable(max(exposed.members, len(exposed.weights)))
+    n_predicates = exposed.affordable_guesses(max(exposed.members, len(exposed.weights)))
     predicates = _unique_predicates(exposed, medians, n_predicates, rng)
     if not predicates:
         return AttackResult(Rate(0, 0), Rate(0, 0), note=NO_PREDICATE)
     random_predicates = [
-        _Predicate(column.columns, exposed.any_rows(rng, len(column.columns)))
-        for column in predicates
+        _Predicate(predicate.columns, exposed.any_rows(rng, len(predicate.columns)))
+        for predicate in predicates
     ]
     members = np.arange(exposed.members)
     control, note = None, ""
@@ -103,7 +103,7 @@ def _on_side_of_median(
 def _satisfying_rows(column: ColumnPair, row: int, median: float) -> NDArray[np.bool_]:
     """bool (m,), the released rows that satisfy the condition; for labels only equal ones."""
     if not isinstance(column, Numbers):
-        return np.asarray(column.released_kinds == column.released_kinds[row])
+        return np.asarray(column.released_value_ids == column.released_value_ids[row])
     coordinates = column.released_coordinates
     is_null = np.zeros(len(coordinates), bool) if column.withheld is None else column.withheld
     return _on_side_of_median(column, row, coordinates, is_null, median)

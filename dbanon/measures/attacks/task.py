@@ -50,7 +50,7 @@ class AttackData:
     seed: int = 0
     tick: Tick = ignore_progress
 
-    def affordable(self, rows: int) -> int:
+    def affordable_guesses(self, rows: int) -> int:
         """The number of guesses that is affordable with ``rows`` released rows."""
         return max(min(self.guesses, _MOST_DISTANCES // max(rows * len(self.columns), 1)), 1)
 
@@ -60,7 +60,7 @@ class AttackData:
 
     def targets(self, rng: np.random.Generator) -> list[Ints]:
         """Target records, sampled without replacement: originals, and control records."""
-        n_guesses = self.affordable(len(self.weights))
+        n_guesses = self.affordable_guesses(len(self.weights))
         targets = [rng.choice(self.members, min(n_guesses, self.members), replace=False)]
         if self.controls:
             controls = rng.choice(self.controls, min(n_guesses, self.controls), replace=False)

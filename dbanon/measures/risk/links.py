@@ -1,8 +1,9 @@
 """Nearest-neighbour search shared by measures of record linkage.
 
 Attackers see strata and NULLs, so they only compare records and classes with equal ones. Numeric
-tables use Euclidean distances of z-scores, others the sum of eq. (11), on a sample if there are
-many records. Search trees give the same results as comparing all pairs.
+tables use Euclidean distances of z-scores, others the sum of eq. (11), which adds the distances of
+all columns (``ColumnPair.apart``), on a sample if there are many records. Search trees give the
+same results as comparing all pairs.
 
 Distances count as equal if their squares (for eq. (11): the distances) differ by a factor of at
 most 1 + 1e-9, because centroids are equally far from several records by construction.
@@ -69,24 +70,24 @@ def comparison_groups(pairs: Pairs) -> Iterator[Group]:
     if pairs.groups is None:
         yield Group(members, firsts, row_ids[pairs.partition.labels[members]])
         return
-    of_records, of_classes = pairs.groups
-    of_rows = of_classes[firsts]
+    record_groups, class_groups = pairs.groups
+    row_groups = class_groups[firsts]
     positions = np.empty(len(firsts), np.int64)
-    in_order = np.argsort(of_rows, kind="stable")
-    starts = np.searchsorted(of_rows[in_order], np.arange(int(of_rows.max(initial=-1)) + 2))
-    positions[in_order] = np.arange(len(firsts)) - starts[of_rows[in_order]]
-    by_group = members[np.argsort(of_records[members], kind="stable")]
-    group_ids, begins = np.unique(of_records[by_group], return_index=True)
+    in_order = np.argsort(row_groups, kind="stable")
+    starts = np.searchsorted(row_groups[in_order], np.arange(int(row_groups.max(initial=-1)) + 2))
+    positions[in_order] = np.arange(len(firsts)) - starts[row_groups[in_order]]
+    by_group = members[np.argsort(record_groups[members], kind="stable")]
+    group_ids, begins = np.unique(record_groups[by_group], return_index=True)
     for group_id, records in zip(group_ids, np.split(by_group, begins[1:]), strict=True):
         ids = row_ids[pairs.partition.labels[records]]
-        own_row = np.where(of_rows[ids] == group_id, positions[ids], -1)
+        own_row = np.where(row_groups[ids] == group_id, positions[ids], -1)
         # Groups without rows have ids after those of all rows.
         ends = starts[min(group_id, len(starts) - 1)], starts[min(group_id + 1, len(starts) - 1)]
         yield Group(records, firsts[in_order[ends[0] : ends[1]]], own_row)
 
 
 def nearest_points(
-    questions: Floats,
+    queries: Floats,
     points: Floats,
     tick: Tick,
     *,
@@ -94,7 +95,7 @@ def nearest_points(
     weights: NDArray[np.int64] | None = None,
     second: bool = False,
 ) -> NearestPoints:
-    """The nearest of ``points``, float64 (m, p), to ``questions``, float64 (q, p).
+    """The nearest of ``points``, float64 (m, p), to ``queries``, float64 (q, p).
 
     Parameters
     ----------
@@ -102,9 +103,9 @@ def nearest_points(
     weights : int64 (m,), weights of the points; None for ones.
     """
     if not points.shape[1]:
-        return _all_nearest(len(questions), len(points), weights)
-    questions, points = np.ascontiguousarray(questions), np.ascontiguousarray(points)
-    return _run_kernel(Linkage(questions, points, limits, weights, second), tick)
+        return _all_nearest(len(queries), len(points), weights)
+    queries, points = np.ascontiguousarray(queries), np.ascontiguousarray(points)
+    return _run_kernel(Linkage(queries, points, limits, weights, second), tick)
 
 
 def squared_distances(first: Floats, second: Floats) -> Floats:
@@ -118,7 +119,7 @@ def squared_distances(first: Floats, second: Floats) -> Floats:
 
 def nearest_by_sum(
     pairs: Pairs,
-    questions: NDArray[np.int64],
+    queries: NDArray[np.int64],
     points: NDArray[np.int64],
     tick: Tick,
     *,
@@ -131,16 +132,16 @@ def nearest_by_sum(
 
     Parameters
     ----------
-    questions, points : int64 (q,) and (m,), records and released rows, or vice versa.
+    queries, points : int64 (q,) and (m,), records and released rows, or vice versa.
     released : True if ``points`` are the released rows.
     limits : as in ``nearest_points``; bounds of the second distance if ``second``.
     """
     # NULLs are the same in the whole group, so they do not distinguish records.
-    first = (questions if released else points)[0]
+    first = (queries if released else points)[0]
     columns = [c for c in pairs.columns if c.missing is None or not c.missing[first]]
     if not columns:
-        return _all_nearest(len(questions), len(points), weights)
-    records, rows = (questions, points) if released else (points, questions)
+        return _all_nearest(len(queries), len(points), weights)
+    records, rows = (queries, points) if released else (points, queries)
     values = [
         [column.of_records(records) for column in columns],
         [column.of_rows(rows) for column in columns],
@@ -152,9 +153,9 @@ def nearest_by_sum(
         values[1].append(np.repeat(pairs.suppressed_distance[rows][:, None], 2, axis=1))
         parents.append(None)
     boxes = [_boxes(side) for side in values]
-    question_boxes, point_boxes = boxes if released else boxes[::-1]
+    query_boxes, point_boxes = boxes if released else boxes[::-1]
     return _run_kernel(
-        MixedLinkage(parents, *question_boxes, *point_boxes, limits, weights, second), tick
+        MixedLinkage(parents, *query_boxes, *point_boxes, limits, weights, second), tick
     )
 
 
@@ -169,11 +170,11 @@ def _boxes(values: list[NDArray[Any]]) -> tuple[Floats, NDArray[np.int32]]:
     )
 
 
-def _all_nearest(questions: int, points: int, weights: NDArray[np.int64] | None) -> NearestPoints:
+def _all_nearest(queries: int, points: int, weights: NDArray[np.int64] | None) -> NearestPoints:
     """All points are nearest, since no column distinguishes them."""
-    zero = np.zeros(questions)
+    zero = np.zeros(queries)
     total = points if weights is None else int(weights.sum())
-    return NearestPoints(zero, zero, np.full(questions, total))
+    return NearestPoints(zero, zero, np.full(queries, total))
 
 
 def _run_kernel(kernel: Linkage | MixedLinkage, tick: Tick) -> NearestPoints:
@@ -223,17 +224,22 @@ def choose_sample(task: EvaluationTask, auto: bool) -> NDArray[np.bool_] | None:
 
 def _cells(pairs: Pairs) -> int:
     """The number of attribute distances between distinct records and rows."""
-    kinds = [column.kinds for column in pairs.columns]
+    value_ids = [column.value_ids for column in pairs.columns]
     rows = np.unique(pairs.row_ids, return_index=True)[1]
     if pairs.groups is None:
-        return (int(combine_codes(kinds, pairs.n).max(initial=-1)) + 1) * len(rows) * len(kinds)
-    of_records, of_classes = pairs.groups
-    records = distinct_combinations([*kinds, of_records], pairs.n)[0]
-    width = int(max(of_records.max(initial=0), of_classes.max(initial=0))) + 1
+        return (
+            (int(combine_codes(value_ids, pairs.n).max(initial=-1)) + 1)
+            * len(rows)
+            * len(value_ids)
+        )
+    record_groups, class_groups = pairs.groups
+    records = distinct_combinations([*value_ids, record_groups], pairs.n)[0]
+    width = int(max(record_groups.max(initial=0), class_groups.max(initial=0))) + 1
     counts = (
-        np.bincount(group, minlength=width) for group in (of_records[records], of_classes[rows])
+        np.bincount(group, minlength=width)
+        for group in (record_groups[records], class_groups[rows])
     )
-    return int(np.multiply(*counts).sum()) * len(kinds)
+    return int(np.multiply(*counts).sum()) * len(value_ids)
 
 
 def mean_hits(hits: Floats, sampled: bool) -> tuple[float, dict[str, float], str]:

@@ -196,7 +196,7 @@ class PostgresqlKeyedSession(KeyedSession):
     """The part of a session that chains use."""
 
     bytes_type = "bytea"
-    computed_once = " OFFSET 0"
+    compute_once_clause = " OFFSET 0"
 
     def keyed_tag(self, text: str) -> str:
         hashed = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"

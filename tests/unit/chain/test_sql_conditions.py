@@ -41,7 +41,9 @@ def decide(
     )
     chain: Any = SimpleNamespace(rules=ChainRules.of_plain(rules))
     matched: Any = object()
-    CellState(session, chain, sequence=2, k=K, matched=matched).decide(cells, batches=True)
+    CellState(session, chain, sequence=2, k=K, matched=matched).decide(
+        cells, batches_may_leave=True
+    )
     return [state for (state,) in session.rows(f"SELECT state FROM {VERDICT} ORDER BY cell")]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.data.grid import Grid, GridCells, around, grid_for, held_width, unit_of
+from dbanon.data.grid import Grid, GridCells, ends_around, grid_for, unit_of, width_share
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 
@@ -49,7 +49,7 @@ def labels_of(name):
     values = values.astype(float)
     pairs = np.array(list(combinations_with_replacement(values.tolist(), 2)))
     grid = grid_for(attribute, Scale.of(values), None)
-    return attribute, values, grid, pairs, around(attribute, grid, *pairs.T)
+    return attribute, values, grid, pairs, ends_around(attribute, grid, *pairs.T)
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_the_step_follows_from_the_cells_of_the_ends(values, attribute):
 def test_the_loss_is_that_of_the_values_held(least, spread, unit):
     scale = Scale.of(np.array([least, least + spread]))
     low, high = np.array([least, least]), np.array([least + unit, least + 2 * spread + unit])
-    widths = held_width(low, high, scale, unit)
+    widths = width_share(low, high, scale, unit)
     # The sums are rounded to the digits of their place, which a small spread feels.
     last = np.spacing(least + 2 * spread + unit)
     rounded = 8 * last / max(spread, last)
