@@ -85,21 +85,9 @@ def recode(
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(by_rows, wide))
     released, _ = classes.rows()
     before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
-<<<<<<< OURS
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.by_columns(names)) > 1
-    made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
-||||||| BASE
-    separate_classes = (
-        len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
-    )
-    made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
-=======
-    separate_classes = (
-        len(classes.by_columns([attribute.name for attribute in microdata.attributes])) > 1
-    )
     recoded = microdata, measures, released, columns, policy.hierarchies, recoding.measure
->>>>>>> THEIRS
     suppressed = suppressed_cells(microdata)
     measured = [
         column for column in columns if recoding.measure != "iloss" or column.losses is not None

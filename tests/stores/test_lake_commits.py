@@ -78,7 +78,7 @@ def patch_commit(patch: pytest.MonkeyPatch, how: str, late: list[Callable[[], An
 
 
 @pytest.mark.usefixtures("interrupts")
-@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("is_persistent", [False, True])
 @pytest.mark.parametrize("how", ["lost", "signal", "silent", "late"])
 def test_an_answer_that_is_lost_takes_no_file_from_a_table(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, how: str, is_persistent: bool
