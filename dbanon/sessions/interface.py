@@ -468,7 +468,7 @@ class SessionInterface(PassthroughInterface, ABC):
         if refused:
             raise InvalidName(
                 "This database cannot have a view, or a query of chosen rows, with a column of"
-                " this name: {', '.join(refused)}. It would call it column1, column2 ….",
+                f" this name: {', '.join(refused)}. It would call it column1, column2 ….",
                 hint="Release a table of all rows, or give the column another name in a view and"
                 f' anonymize the view: SELECT …, {refused[0]} AS "is_{refused[0][1:-1].lower()}".',
             )

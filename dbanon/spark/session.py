@@ -338,7 +338,7 @@ def warn_unless_private(session: SparkSession) -> None:
         warn_caller(
             WorkersNotPrivate(
                 "Others may read original records between workers and on their disks, where they"
-                " remain if a run is killed. Not set to true: {', '.join(missing)}."
+                f" remain if a run is killed. Not set to true: {', '.join(missing)}."
             )
         )
 

@@ -17,7 +17,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.models import json_schema
 from dbanon.doors.plpython_options import describe_option
 from dbanon.doors.sql_script import functions_script
-from dbanon.errors.explanations import Explained, explained
+from dbanon.errors.explanations import ErrorExplanation, explained
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 
@@ -230,7 +230,7 @@ def errors() -> dict[str, str]:
     return {"errors/index.md": index, **own}
 
 
-def _error(one: Explained) -> str:
+def _error(one: ErrorExplanation) -> str:
     return (
         f"# `{one.code}`\n\n{one.summary}\n\n{one.text}\n\n"
         "| | |\n| --- | --- |\n"

@@ -137,7 +137,7 @@ def test_a_cluster_that_does_not_is_warned_of(
 
 
 def test_there_is_one_session(spark: SparkSession) -> None:
-    with pytest.raises(InvalidParameter, match="has a Spark session"):
+    with pytest.raises(InvalidParameter, match="already has a Spark session"):
         open_session("local[1]")
 
 

@@ -320,5 +320,5 @@ def test_places_that_are_none(spark: SparkSession, people: str, files: str) -> N
             anonymize_table(spark, source, target, **ARGUMENTS)
     with pytest.raises(InvalidParameter, match="names a table"):
         anonymize_table(spark, files, people, **ARGUMENTS)
-    with pytest.raises(InvalidParameter, match="one step"):
+    with pytest.raises(InvalidParameter, match="not be atomic"):
         anonymize_table(spark, files, files + "x", **ARGUMENTS, if_exists="replace")

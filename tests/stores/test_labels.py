@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbanon.data.grid import around, grid_for
+from dbanon.data.grid import ends_around, grid_for
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import KeptColumnTells
@@ -91,7 +91,7 @@ def test_labels_are_those_of_the_cells_that_rows_begin_and_end_in(database: Data
         grid = grid_for(attribute, scale, None)
         for labels, members in classes.items():
             inside = np.array([number(row[at + 1]) for row in members])
-            ends = around(attribute, grid, inside.min(keepdims=True), inside.max(keepdims=True))
+            ends = ends_around(attribute, grid, inside.min(keepdims=True), inside.max(keepdims=True))
             first, after = (float(part[0]) for part in ends)
             read = intervals([labels[at]], attribute, scale)
             assert (read[0][0], round(read[1][0], 6)) == (first, round(after - unit(name), 6))

@@ -52,7 +52,7 @@ OF_MANY_ROWS = ("read", "load")
 def people(request: pytest.FixtureRequest, postgresql: PostgresqlDatabase) -> PostgresqlDatabase:
     """A table of few rows, but where they are what stalls."""
     case = getattr(request.node, "callspec", None)
-    rows = 20_000 if case and case.params.get("place") in OF_MANY_ROWS else 400
+    rows = 20_000 if case and case.params.get("stage") in OF_MANY_ROWS else 400
     load_people(postgresql, [])
     postgresql.execute(
         "INSERT INTO people SELECT i, 'name ' || i, 18 + i * 7 % 72, 1000 + i,"
