@@ -91,7 +91,9 @@ def test_labels_are_those_of_the_cells_that_rows_begin_and_end_in(database: Data
         grid = grid_for(attribute, scale, None)
         for labels, members in classes.items():
             inside = np.array([number(row[at + 1]) for row in members])
-            ends = ends_around(attribute, grid, inside.min(keepdims=True), inside.max(keepdims=True))
+            ends = ends_around(
+                attribute, grid, inside.min(keepdims=True), inside.max(keepdims=True)
+            )
             first, after = (float(part[0]) for part in ends)
             read = intervals([labels[at]], attribute, scale)
             assert (read[0][0], round(read[1][0], 6)) == (first, round(after - unit(name), 6))
