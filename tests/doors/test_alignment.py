@@ -144,7 +144,7 @@ def test_frames_of_another_run_are_refused() -> None:
         ("original", table[1:], release, report),
     ]
     for label, first, another, its in wrong:
-        with pytest.raises(RowsNotAligned, match=f"The {label} is not as it was"):
+        with pytest.raises(RowsNotAligned, match=f"The {label} has changed since"):
             dbanon.evaluate(first, another, report=its)
     with pytest.raises(InvalidParameter, match="one of the two"):
         dbanon.evaluate(table, release, report=report, key="pid")

@@ -131,5 +131,5 @@ def test_a_directory_that_cannot_be_created(tmp_path: Path) -> None:
     for directory in (Path("/proc/x"), tmp_path / "file" / "below"):
         done = demo(directory)
         assert done.exit_code in (2, 5), done.output
-        assert "cannot be made" in done.stderr
+        assert "cannot be created" in done.stderr
         assert "--directory" in done.stderr

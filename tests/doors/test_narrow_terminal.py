@@ -67,8 +67,8 @@ def test_advice(people: DuckdbDatabase) -> None:
     assert done.exit_code == 0, done.output
     assert width(done.stdout) <= 80
     assert "frontier" in done.stdout
-    tried = done.stdout.partition("Tried")[2]
-    assert re.search(r"^ *\w+\+fast +3 ", tried, re.M)
+    trials = done.stdout.partition("Simulated only")[2]
+    assert re.search(r"^ *\w+\+fast +3 ", trials, re.M)
 
 
 def test_no_line_is_broken_without_a_terminal(people: DuckdbDatabase) -> None:

@@ -47,7 +47,7 @@ CASES = {
     "l above the number of values": InfeasibleCase(
         "ZK002",
         "model_infeasible",
-        "Even the whole table as one class does not keep to distinct_l 5",
+        "Even the whole table as one class violates distinct_l 5",
         '"ill" has 4 distinct values; distinct_l of "ill" is feasible up to 4',
         model={"attribute": "ill", "kind": "distinct_l", "level": 5},
     ),

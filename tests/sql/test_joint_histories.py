@@ -67,7 +67,7 @@ def test_a_warning_names_the_exposure(run_sql: Run, connect: Connect, sql_url: s
     [(severity, text)] = [notice for notice in notices if "joint history" in notice[1]]
     assert severity == "WARNING"
     assert f"{below} of 60 persons ({below / 60:.1%}) have a joint history over 2 releases" in text
-    assert f"share, and {unique} have one of their own" in text
+    assert f"share, and {unique} have a unique one" in text
     [(recorded,)] = run_sql(
         "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
     )

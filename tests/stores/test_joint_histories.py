@@ -179,7 +179,7 @@ def test_a_source_elsewhere_is_not_measured(
     options = OPTIONS | {"keep": [], "target": duckdb_file.url}
     source.anonymize(**options, output="release.first")
     report = source.anonymize(**options, output="release.second")
-    assert "in another database than the source" in said_by(report)["not_measured"]
+    assert "are in different databases" in said_by(report)["not_measured"]
     assert "Load the rows into the database of the release" in report.rows()[0][1]
     # The command cannot count them either.
     assert report.earlier_releases.endswith("the ledger has 1 of the same source")

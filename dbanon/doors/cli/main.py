@@ -34,7 +34,7 @@ _COMMANDS = {
     ),
     "declare": CommandEntry(
         "rules:declare",
-        "Declare the roles of a table's columns as rules, which are stored in its database.",
+        "Declare rules that say what the columns of a table are. They are stored in its database.",
     ),
     "demo": CommandEntry(
         "demo:demo",
