@@ -295,8 +295,8 @@ def test_a_limit_of_time_in_another_thread(target: str) -> None:
 @pytest.mark.parametrize(
     ("second", "kind", "message"),
     [
-        (FRAME.assign(age="Jane Roe"), UnsupportedType, 'Column "age" holds a value'),
-        (FRAME.assign(id=0.5), UnsupportedType, 'Column "id" holds a value'),
+        (FRAME.assign(age="Jane Roe"), UnsupportedType, 'Column "age" has a value'),
+        (FRAME.assign(id=0.5), UnsupportedType, 'Column "id" has a value'),
         (FRAME.drop(columns="ill"), ColumnNotFound, '"ill"'),
     ],
 )
@@ -321,7 +321,7 @@ def test_types_that_are_not_known(tmp_path: Path, target: str) -> None:
         connection.exec_driver_sql("UPDATE people SET age = 'Jane Roe' WHERE id = 50")
     error = refused(engine, target)
     assert isinstance(error, UnsupportedType)
-    assert error.message == 'Column "age" holds a value that is not of its type, int64.'
+    assert error.message == 'Column "age" has a value that is not of its type, int64.'
     engine.dispose()
     assert isinstance(refused(url, target, table="nothing"), TableNotFound)
     assert isinstance(refused(url, target, keep=["nothing"]), ColumnNotFound)

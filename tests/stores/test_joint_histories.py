@@ -163,7 +163,7 @@ def test_what_has_no_record_is_named(database: Database) -> None:
         InvalidParameter, match=r"no record of the persons of release\.old"
     ) as refused:
         dbanon.measure_releases(database.url, ["release.old", "release.new"])
-    assert "column that identifies persons" in str(refused.value.hint)
+    assert "column of the person" in str(refused.value.hint)
     dbanon.measure_releases(database.url, ["release.new", "release.newer"])
     with pytest.raises(InvalidParameter, match="no sensitive values"):
         dbanon.measure_releases(
