@@ -98,7 +98,7 @@ def test_an_answer_that_is_lost_takes_no_file_from_a_table(
             with pytest.warns(CommitConfirmed):
                 dbanon.anonymize(url, **OPTIONS)
         elif is_persistent:
-            with pytest.warns(ExportPending, match="got no answer"):
+            with pytest.warns(ExportPending, match="not answered"):
                 dbanon.anonymize(url, **OPTIONS)
         else:
             with pytest.raises(OutcomeUnknown, match="unknown whether") as raised:

@@ -127,7 +127,7 @@ def test_a_release_of_the_other_kind_is_not_replaced(
     database.anonymize(quasi_identifiers=NUMERIC, output_kind=existing_kind)
     state = database.state()
     with pytest.raises(
-        OutputExists, match=rf"is a {existing_kind}, and a {new_kind} was asked for"
+        OutputExists, match=rf"is a {existing_kind}, and a {new_kind} was requested"
     ):
         database.anonymize(quasi_identifiers=NUMERIC, output_kind=new_kind, if_exists="replace")
     assert database.state() == state

@@ -11,7 +11,7 @@ from dbanon.data.words import printable
 from dbanon.doors.html.page import policy_of_page, style_of_page, template
 from dbanon.release.private_report import PrivateReport
 
-_SAYS_NOT = (
+_CAVEATS = (
     "The guarantee covers this release together with all releases that draw on the same budget."
     " Releases of the source without a budget are not included.",
     "Facts that hold for most members of a group can be learned, even about people who are not in"
@@ -43,7 +43,7 @@ def private_page(
         else f"Recounted for this page: {recount.recounted}.",
         handed=handed,
         guarantee=f"{report.guarantee.rstrip('.')}.",
-        caveat=_SAYS_NOT,
+        caveats=_CAVEATS,
         facts=[(name, text) for name, text in report.pairs() if name not in ("how", "guarantee")],
         digest=report.digest or "none was taken",
         style=Markup(style),
