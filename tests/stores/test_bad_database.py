@@ -197,7 +197,10 @@ def test_sqlite_locked_by_a_writer(sqlite_file: SqliteDatabase) -> None:
     with closing(sqlite3.connect(sqlite_file.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         refuse(
-            sqlite_file, errors.DatabaseBusy, "Try again", database=f"{sqlite_file.url}?timeout=0.1"
+            sqlite_file,
+            errors.DatabaseBusy,
+            "run it again",
+            database=f"{sqlite_file.url}?timeout=0.1",
         )
         other.execute("ROLLBACK")
     sqlite_file.anonymize(quasi_identifiers=["age"])

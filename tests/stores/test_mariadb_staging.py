@@ -128,7 +128,7 @@ def test_an_answer_that_is_cut_is_an_error(
 ) -> None:
     load_people(mariadb)
     monkeypatch.setattr(store, "_SETTINGS", (*store._SETTINGS, "SET group_concat_max_len = 100"))
-    with pytest.raises(errors.DatabaseFailure, match="cut"):
+    with pytest.raises(errors.DatabaseFailure, match="truncated"):
         dbanon.anonymize(
             mariadb.url,
             table="people",

@@ -186,7 +186,7 @@ def test_a_target_that_is_not_there_is_not_made(database: Database, tmp_path: Pa
         planned = dbanon.plan(database.url, **OPTIONS, target=f"{kind}:///{path}", cluster=True)
         assert planned.output.endswith("people")
         assert not path.exists()
-    with pytest.raises(errors.DatabaseNotFound, match="not a directory"):
+    with pytest.raises(errors.DatabaseNotFound, match="no directory"):
         dbanon.plan(database.url, **OPTIONS, target=f"duckdb:///{tmp_path}/none/fresh.duckdb")
     with pytest.raises(errors.NotADatabase):
         dbanon.plan(database.url, **OPTIONS, target=f"duckdb:///{tmp_path}/people.csv")

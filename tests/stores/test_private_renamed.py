@@ -20,7 +20,7 @@ def test_a_table_that_is_renamed_has_what_it_spent(database: Database) -> None:
     url = database.url
     release(database)
     database.execute("ALTER TABLE magic RENAME TO magic_2027")
-    with pytest.raises(BudgetExists, match="magic, which is not there any more") as caught:
+    with pytest.raises(BudgetExists, match="magic, which no longer exists") as caught:
         dbanon.create_budget(url, "fresh", source="magic_2027", epsilon=3)
     assert "one that raises magic, with a total of 3 or more" in str(caught.value.hint)
     with pytest.raises(BudgetExhausted, match="Choose a total of at least 3"):

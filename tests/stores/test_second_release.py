@@ -148,7 +148,7 @@ def test_a_refresh_is_another_release(people: Database) -> None:
 @pytest.mark.in_turn
 def test_a_chain_is_not_independent(people: Database, tmp_path: Path) -> None:
     chain = Chain("c", f"file:{tmp_path / 'key'}")
-    with pytest.raises(InvalidParameter, match="not independent"):
+    with pytest.raises(InvalidParameter, match="cannot be independent"):
         people.anonymize(**OPTIONS, **INDEPENDENT, chain=chain)
 
 
