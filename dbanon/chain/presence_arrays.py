@@ -135,9 +135,9 @@ def match_persons(
             columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
         )
     width = len(locator.types)
-    locate_by_key = _ascending(arrays[:width])
+    key_order = _ascending(arrays[:width])
     key, tags, *codes = (
-        column[locate_by_key] for column in (np.column_stack(arrays[:width]), *arrays[width:])
+        column[key_order] for column in (np.column_stack(arrays[:width]), *arrays[width:])
     )
     persons = MatchedPersons(key, tags, order_of(tags), tuple(retained))
     _require_one_row(state, relation, tags[persons.order])

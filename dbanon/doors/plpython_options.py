@@ -149,13 +149,13 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
         for parameter in all_parameters(job)
         if parameter.name in call and parameter.name != "options"
     ]
-    with_table_rules = writes and call["quasi_identifiers"] is None
+    has_table_rules = writes and call["quasi_identifiers"] is None
     values = {
         parameter.name: _value(parameter, call[parameter.name])
         for parameter in argument_parameters
-        if not (with_table_rules and parameter.name == "quasi_identifiers")
+        if not (has_table_rules and parameter.name == "quasi_identifiers")
     }
-    if with_table_rules:
+    if has_table_rules:
         values |= {"quasi_identifiers": (), "declared": BY_RULES}
     values["options"] = {}
     for name, value in call_options.items():

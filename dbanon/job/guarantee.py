@@ -96,7 +96,7 @@ class Guarantee:
         """True if each class in a recount has at least k rows of the release."""
         return True
 
-    def caveat(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
+    def caveats(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
         """What a reader may assume although it is not guaranteed.
 
         Parameters

@@ -330,7 +330,7 @@ class Job:
             self.entity_normalize,
             self.entity,
             chained=self.chain is not None,
-            with_table_rules=self.declared is not None,
+            has_table_rules=self.declared is not None,
         )
         if self.persons != WHOLE_PERSONS:
             require_parted(
@@ -338,7 +338,7 @@ class Job:
                 self.entity,
                 self.pseudonyms,
                 chained=self.chain is not None,
-                with_table_rules=self.declared == BY_RULES,
+                has_table_rules=self.declared == BY_RULES,
             )
         if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity, self.pseudonyms, self.releases)

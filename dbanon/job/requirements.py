@@ -189,7 +189,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
 
 
 def check_normalize(
-    normalize: str | None, entity: str | None, *, chained: bool, with_table_rules: bool
+    normalize: str | None, entity: str | None, *, chained: bool, has_table_rules: bool
 ) -> None:
     """Check that ``entity_normalize`` has an entity, and the job has no chain.
 
@@ -199,7 +199,7 @@ def check_normalize(
     """
     if normalize is None:
         return
-    if not entity and not with_table_rules:
+    if not entity and not has_table_rules:
         raise InvalidParameter(
             "entity_normalize needs an entity.",
             hint="Name the column that says whose a row is: `entity`.",
@@ -217,7 +217,7 @@ def require_parted(
     pseudonyms: Sequence[str],
     *,
     chained: bool,
-    with_table_rules: bool,
+    has_table_rules: bool,
 ) -> None:
     """Check the options of a release whose classes may split the rows of a person.
 
@@ -229,7 +229,7 @@ def require_parted(
     ------
     InvalidParameter : it has no entity, or an option that needs whole persons.
     """
-    if not entity and not with_table_rules:
+    if not entity and not has_table_rules:
         raise InvalidParameter(
             "persons=rows separates the rows of a person, but no column identifies persons.",
             hint="Name it: `entity`.",

@@ -195,11 +195,11 @@ def recount_models(
     counted_models = with_null_leaves(list(models.values()))
     relation_read = session.find_source(relation)
     of_models = tuple(dict.fromkeys(model.attribute for model in counted_models))
-    counted_columns = session.inspect(
+    model_attributes = session.inspect(
         relation_read, [relation_read.attribute(name) for name in of_models]
     )
-    relation_read = relation_read.with_attributes(counted_columns)
-    attributes = {attribute.name: attribute for attribute in counted_columns}
+    relation_read = relation_read.with_attributes(model_attributes)
+    attributes = {attribute.name: attribute for attribute in model_attributes}
     questions = CountRequests(
         tuple(names),
         sensitive=of_models,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.errors import UnexpectedCounts
+from dbanon.errors import InvalidParameter, UnexpectedCounts
 from dbanon.job.expectations import EXPECTATIONS, PERSONS, ROWS, SHARE_NULL, Expectations
 from dbanon.job.job import Job
 from dbanon.partitioning.entities import as_identifier
@@ -30,6 +30,7 @@ def require_expected(
 
     Raises
     ------
+    InvalidParameter : it expects persons, and the rules of its table have no entity.
     UnexpectedCounts : the counts differ, and this run does not accept that.
     """
     expected = job.expect
@@ -38,8 +39,13 @@ def require_expected(
     persons = []
     if job.entity:
         persons = [as_identifier(relation.attribute(job.entity), job.entity_normalize)]
-    # A job file that expects persons names its entity.
-    assert persons or PERSONS not in expected.counts
+    if PERSONS in expected.counts and not persons:
+        # A job file with a list of columns is refused earlier; rules of a table may have no entity.
+        raise InvalidParameter(
+            "The job expects a number of persons, but no column identifies persons.",
+            hint="Declare that column as the entity (dbanon declare), or leave persons out of"
+            " `expect`.",
+        )
     counts = source.totals(relation, persons, tuple(expected.share_null))
     last = target.last_counts(job, relation.name, output)
     before = {} if last is None else last.counts.totals

@@ -263,14 +263,13 @@ def plan(
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
-        counted_columns = [relation.attribute(name) for name in job.named]
-        relation = relation.with_attributes(source.inspect(relation, counted_columns))
+        inspected = source.inspect(relation, [relation.attribute(name) for name in job.named])
+        relation = relation.with_attributes(inspected)
         for name in (*job.quasi_identifiers, *job.retained_columns):
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
-        counted_columns = [relation.attribute(name) for name in sensitive]
-        inspected = source.inspect(relation, counted_columns)
+        inspected = source.inspect(relation, [relation.attribute(name) for name in sensitive])
         attributes = source.inspect(relation, attributes)
         relation = relation.with_attributes(inspected)
     passthrough = None if target is None else _passthrough(job, relation, source, target)

@@ -25,12 +25,12 @@ def require_types(job: Job | PrivateJob, relation: Relation, then: Mapping[str, 
     if job.roles is None:
         return
     every = isinstance(job, Job) and job.where is not None
-    counted_columns = {*(job.roles if every else job.read)} - {*job.accept_types}
+    compared_columns = {*(job.roles if every else job.read)} - {*job.accept_types}
     changed = [
         a
         for a in relation.schema.attributes
         if a.name in job.roles
-        and a.name in counted_columns
+        and a.name in compared_columns
         and type_family(then.get(a.name, a.sql_type)) != type_family(a.sql_type)
     ]
     if changed:

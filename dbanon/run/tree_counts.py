@@ -76,14 +76,14 @@ def tree_counts(
     InvalidParameter : the column holds timestamps, which databases spell differently.
     InsufficientRights : the columns may not be read.
     """
-    [counted_columns] = session.inspect(relation, [relation.attribute(column)])
-    if counted_columns.kind is Kind.TIMESTAMP:
+    [attribute] = session.inspect(relation, [relation.attribute(column)])
+    if attribute.kind is Kind.TIMESTAMP:
         raise InvalidParameter(
             f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."
         )
     session.require_rights(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None
-    rows = _below(tree, *_count_values(session, relation, counted_columns, tree, person_column))
+    rows = _below(tree, *_count_values(session, relation, attribute, tree, person_column))
     bound = bound_of(k)
     root = _node(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
     return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)

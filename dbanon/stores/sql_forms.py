@@ -35,10 +35,10 @@ def forms_of(
 
     Decided on the first non-NULL values, each counted once.
     """
-    counted_columns = [a for a in attributes if may_have(a)]
+    candidates = [a for a in attributes if may_have(a)]
     form_by_name = {}
-    for start in range(0, len(counted_columns), _QUERIES_PER_STATEMENT):
-        part = counted_columns[start : start + _QUERIES_PER_STATEMENT]
+    for start in range(0, len(candidates), _QUERIES_PER_STATEMENT):
+        part = candidates[start : start + _QUERIES_PER_STATEMENT]
         queries = [_patterns(session, index, relation, a) for index, a in enumerate(part)]
         for index, values, *counts in session.rows(" UNION ALL ".join(queries)):
             attribute = part[int(index)]

@@ -63,9 +63,9 @@ class SqlTarget:
         copied = self.copies_from(source)
         releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
         reads = source.session if isinstance(source, SqlSource) else self.session
-        chain_store = reads if reads.file_url is None else self.session
+        chain_session = reads if reads.file_url is None else self.session
         takes_chains, is_persistent = (
-            "chains" not in chain_store.unsupported_features,
+            "chains" not in chain_session.unsupported_features,
             self.session.is_persistent,
         )
         return SourceHistory(releases, takes_chains, reads.file_url, is_persistent)

@@ -58,9 +58,9 @@ def commands() -> str:
             continue
         parts.append(f"```text\n{usage}\n```")
         rows = [
-            one.get_help_record(context)
-            for one in command.params
-            if isinstance(one, click.Option) and not one.hidden
+            entry.get_help_record(context)
+            for entry in command.params
+            if isinstance(entry, click.Option) and not entry.hidden
         ]
         if found := [row for row in rows if row]:
             lines = [f"| `{cell(names)}` | {cell(told)} |" for names, told in found]
@@ -150,30 +150,30 @@ def _title(name: str) -> str:
 def _keys(schema: Mapping[str, Any]) -> str:
     needed = set(schema.get("required", ()))
     rows = ["| key | value | needed | meaning |", "| --- | --- | --- | --- |"]
-    for name, one in schema.get("properties", {}).items():
-        told = one.get("description", "")
+    for name, entry in schema.get("properties", {}).items():
+        told = entry.get("description", "")
         must = "yes" if name in needed else ""
-        rows.append(f"| `{name}` | {_value(one)} | {must} | {prose(cell(told))} |")
+        rows.append(f"| `{name}` | {_value(entry)} | {must} | {prose(cell(told))} |")
     return "\n".join(rows)
 
 
-def _value(one: Mapping[str, Any]) -> str:
-    if "$ref" in one:
-        title = _title(str(one["$ref"]).rpartition("/")[2])
+def _value(entry: Mapping[str, Any]) -> str:
+    if "$ref" in entry:
+        title = _title(str(entry["$ref"]).rpartition("/")[2])
         return f"[{title}](#{title.casefold().replace(' ', '-')})"
-    if "enum" in one:
-        return ", ".join(f"`{value}`" for value in one["enum"] if value is not None)
-    if "const" in one:
-        return f"`{one['const']}`"
+    if "enum" in entry:
+        return ", ".join(f"`{value}`" for value in entry["enum"] if value is not None)
+    if "const" in entry:
+        return f"`{entry['const']}`"
     for word in ("anyOf", "oneOf"):
-        if word in one:
-            return " or ".join(_value(part) for part in one[word] if part.get("type") != "null")
-    if "items" in one:
-        return f"list of {_value(one['items'])}"
-    inner = one.get("additionalProperties")
+        if word in entry:
+            return " or ".join(_value(part) for part in entry[word] if part.get("type") != "null")
+    if "items" in entry:
+        return f"list of {_value(entry['items'])}"
+    inner = entry.get("additionalProperties")
     if isinstance(inner, Mapping) and inner:
         return f"mapping of name to {_value(inner)}"
-    kind = one.get("type", "any")
+    kind = entry.get("type", "any")
     kinds = [kind] if isinstance(kind, str) else [part for part in kind if part != "null"]
     return " or ".join(map(str, kinds))
 
@@ -186,7 +186,10 @@ def methods() -> str:
         " [generalization](../docs/generalization.md) explain how each works.",
     ]
     for name, method in METHODS.items():
-        rows = [f"| `{one.name}` | {prose(cell(describe_option(one)))} |" for one in method.options]
+        rows = [
+            f"| `{entry.name}` | {prose(cell(describe_option(entry)))} |"
+            for entry in method.options
+        ]
         parts += [f"## `{name}`", _method(method)]
         if rows:
             parts.append("\n".join(["| option | meaning |", "| --- | --- |", *rows]))
@@ -210,8 +213,8 @@ def errors() -> dict[str, str]:
     """A page for each code, and the list of them."""
     found = explained()
     rows = [
-        f"| [`{code}`]({code}.md) | {one.exit_code} | {one.sqlstate} | {cell(one.summary)} |"
-        for code, one in found.items()
+        f"| [`{code}`]({code}.md) | {entry.exit_code} | {entry.sqlstate} | {cell(entry.summary)} |"
+        for code, entry in found.items()
     ]
     index = "\n".join(
         [
@@ -226,15 +229,15 @@ def errors() -> dict[str, str]:
             "",
         ]
     )
-    own = {f"errors/{code}.md": _error(one) for code, one in found.items()}
+    own = {f"errors/{code}.md": _error(entry) for code, entry in found.items()}
     return {"errors/index.md": index, **own}
 
 
-def _error(one: ErrorExplanation) -> str:
+def _error(entry: ErrorExplanation) -> str:
     return (
-        f"# `{one.code}`\n\n{one.summary}\n\n{one.text}\n\n"
+        f"# `{entry.code}`\n\n{entry.summary}\n\n{entry.text}\n\n"
         "| | |\n| --- | --- |\n"
-        f"| exit code | {one.exit_code} |\n| SQLSTATE | `{one.sqlstate}` |\n"
-        f"| in Python | `dbanon.errors.{one.name}` |\n| on the command line | `dbanon explain"
-        f" {one.code}` |\n"
+        f"| exit code | {entry.exit_code} |\n| SQLSTATE | `{entry.sqlstate}` |\n"
+        f"| in Python | `dbanon.errors.{entry.name}` |\n| on the command line | `dbanon explain"
+        f" {entry.code}` |\n"
     )

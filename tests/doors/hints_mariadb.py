@@ -228,8 +228,8 @@ MARIADB = (
     StoreSteps("Let its owner create it again with", with_account(account(
                "mallory", "SELECT ON app.people"), view_of_mallory("INVOKER")), [
                view_of_mallory("DEFINER"), release, maria(columns="town")]),
-    StoreSteps("Run {}, then run it again.", obstructed("CREATE TRIGGER release.watch BEFORE INSERT"
-               " ON release.taken FOR EACH ROW SET @x = 1"), [
+    StoreSteps("Run {}, then run it again.", obstructed("CREATE TRIGGER `release`.`wa``tch`"
+               " BEFORE INSERT ON release.taken FOR EACH ROW SET @x = 1"), [
                sql("Run (DROP TRIGGER .*), then"), maria(**AGAIN)]),
     StoreSteps("Run {}, then run it again.", obstructed(
                "CREATE TABLE refers AS SELECT age FROM release.taken", "ALTER TABLE refers ADD KEY"

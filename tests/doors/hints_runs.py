@@ -365,6 +365,19 @@ def a_column_without_rule(world: Runs) -> Acts:
     yield anonymize
 
 
+@case("Declare that column as the entity (dbanon declare), or")
+def rules_without_an_entity(world: Runs) -> Acts:
+    clinic = world.clinic()
+    roles = dict.fromkeys(("id", "height", "town", "ill"), "drop")
+    dbanon.declare(clinic.url, "people", {**roles, "age": "quasi_identifier"})
+    expecting = partial(job, clinic, columns="declared", releases="independent")
+    yield lambda: expecting(expect={"persons": {"least": 1}})
+    yield lambda: expecting(expect={"rows": {"least": 1}})
+    (clinic.folder / "rules.json").write_text('{"id": "entity"}')
+    yield lambda: command(f"dbanon declare {clinic.url} {clinic.folder}/rules.json --table people")
+    yield lambda: expecting(expect={"persons": {"least": 1}})
+
+
 @case("Its owner runs: GRANT SELECT ON {} TO …;")
 def a_role_without_rights(world: Runs) -> Acts:
     server = world.fixture("pg_server")

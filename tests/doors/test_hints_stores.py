@@ -14,7 +14,7 @@ import dbanon
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import FRAME, hint_of
 from tests.doors.hints_databases import ALIKE, DATABASES, POSTGRESQL, REST, SCRATCH
-from tests.doors.hints_mariadb import MARIADB, SETTINGS, TABLES
+from tests.doors.hints_mariadb import MARIADB, SETTINGS, TABLES, release
 from tests.doors.hints_stores import FILES, FRAMES, Stores, StoreSteps
 from tests.doors.test_hints_followed import pattern
 from tests.mariadb_server import NoServerError, throwaway_mariadb
@@ -65,7 +65,10 @@ def world_of_server(world: Stores) -> Iterator[Stores]:
         database = MariadbDatabase(server)
         database.clear()
         database.execute(*TABLES)
-        yield replace(world, maria=database)
+        of_server = replace(world, maria=database)
+        # The first release makes the ledger, which each case may need.
+        release(of_server)
+        yield of_server
 
 
 @pytest.mark.parametrize("steps", POSTGRESQL, ids=["csv", "parquet"])

@@ -92,16 +92,16 @@ def test_identifiers_are_a_warning(
     call = CALL.replace("{{i,z}}", "{{i}}").format("p", roles)
     connection.execute(call)  # type: ignore[call-overload]
     connection.commit()
-    candidate_identifiers = [
+    expected_identifiers = [
         RetainedIdentifier("token", "type"),
         RetainedIdentifier("full_name", "name"),
         RetainedIdentifier("contact", "form"),
     ]
     warned = [text for severity, text in messages if severity == "WARNING"]
-    assert warned == [f"dbanon: column {suspect.describe(5)}" for suspect in candidate_identifiers]
+    assert warned == [f"dbanon: column {suspect.describe(5)}" for suspect in expected_identifiers]
     assert "@" not in str(warned)
     recorded = run_sql("SELECT arguments->'kept_identifiers' FROM dbanon.release")
-    assert recorded == [([vars(suspect) for suspect in candidate_identifiers],)]
+    assert recorded == [([vars(suspect) for suspect in expected_identifiers],)]
     strict = "keep => '{full_name}', options => '{\"strict\": true}'"
     with pytest.raises(psycopg.Error, match="looks like an identifier") as caught:
         run_sql(CALL.replace("{{i,z}}", "{{i}}").format("q", strict))

@@ -73,7 +73,7 @@ def followed(
 
     Parameters
     ----------
-    cores : where there are models: what ``timed_progress`` gave.
+    cores : where there are models: what ``watch_classes`` gave.
     pools : where newcomers wait for good classes: what ``watched_pools`` gave.
     """
     world = run.world
@@ -171,7 +171,7 @@ def _agree(run: ChainRun, chain: Chain, members: dict[Person, tuple[int, int | N
     assert {number[i]: cell.state for i, cell in enumerate(chain.cells)} == states
 
 
-def timed_progress(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
+def watch_classes(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
     """The classes that a release has before models look at them: a list, one of each release."""
     seen: list[list[set[Person]]] = []
     as_it_is = partition_for.protect
@@ -221,7 +221,7 @@ def require_no_visible_exchange(
     copy = folder / "copy"
     shutil.copy2(run.database.path, copy)
     with monkeypatch.context() as patch:
-        chain, releases, reports = followed(run, timed_progress(patch), watched_pools(patch))
+        chain, releases, reports = followed(run, watch_classes(patch), watched_pools(patch))
     notes = run.recorded_state()
     n_refused = sum(release is None for release in releases)
     pairs = [
@@ -237,7 +237,7 @@ def require_no_visible_exchange(
         exchanged = replace(exchanged, rows=(*world.rows[:n_refused], *exchanged.rows[n_refused:]))
     again = ChainRun(kind(copy), exchanged, folder)
     with monkeypatch.context() as patch:
-        _, same, same_reports = followed(again, timed_progress(patch), watched_pools(patch))
+        _, same, same_reports = followed(again, watch_classes(patch), watched_pools(patch))
     assert same == releases
     assert same_reports == reports
     assert again.recorded_state() == notes
@@ -279,21 +279,21 @@ def withholding(run: ChainRun, monkeypatch: pytest.MonkeyPatch) -> tuple[list[An
 
     Beside each of these the release that found it.
     """
-    summarize_recount: list[Any] = []
+    published: list[Any] = []
     classes: list[Any] = []
     with monkeypatch.context() as patch:
-        classes_seen = timed_progress(patch)
+        classes_seen = watch_classes(patch)
         for number, source in enumerate(run.world.sources(), 1):
             run.fill(source)
             try:
                 report = run.release(withhold_failing=True, max_suppression=1.0)
             except (TooFewRecords, ModelInfeasible):
-                summarize_recount.append(None)
+                published.append(None)
             else:
-                summarize_recount.append((run.rows(), published_counts(report)))
+                published.append((run.rows(), published_counts(report)))
                 classes += [(core, number) for core in (classes_seen[-1] if classes_seen else [])]
             classes_seen.clear()
-    return summarize_recount, classes
+    return published, classes
 
 
 @pytest.mark.parametrize(("kind", "seed"), WORLDS)

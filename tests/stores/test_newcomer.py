@@ -49,8 +49,8 @@ def test_from_a_messy_file_to_a_report(folder: Path) -> None:
     assert described["entity"] == "Patienten-Nr"
     assert (described["dates"], described["decimal"]) == ("dmy", ",")
     assert described["types"]["Kosten"] == "decimal"
-    counted_columns = command_output("plan", "first.yaml")
-    assert "date; types: date" in counted_columns
+    plan_text = command_output("plan", "first.yaml")
+    assert "date; types: date" in plan_text
 
     advice = command_output(
         "advise",

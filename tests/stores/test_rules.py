@@ -100,7 +100,7 @@ def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
     assert people.ledger_rows("rule")[0][1] == "age"
     # A report says so where its schema was created.
     people.make_schema("release")
-    with_table_rules = released(people)
+    report_by_rules = released(people)
     models = [{"attribute": "ill", "kind": "distinct_l", "level": 2}]
     listed = released(
         people,
@@ -112,13 +112,13 @@ def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
         entity="person",
         models=models,
     )
-    arguments = dict(with_table_rules.arguments)
+    arguments = dict(report_by_rules.arguments)
     assert arguments.pop("declared") == checked(RULES).digest
     # It was the second release of these persons.
     others = dict(listed.arguments)
     assert others.pop("joint_histories")["releases"] == 2
     assert arguments == others
-    assert with_table_rules.column_losses == listed.column_losses
+    assert report_by_rules.column_losses == listed.column_losses
 
 
 @pytest.mark.in_turn(of="file")

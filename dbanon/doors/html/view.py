@@ -45,7 +45,7 @@ def view(
         "lost_columns": report.describe_lost_columns(),
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
-        "says_not": guarantee.caveat(report.earlier_releases, bool(report.models)),
+        "says_not": guarantee.caveats(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
         "counted_then": _counted_then(report, len(look.counting) if look else 1),
         "sets": describe_column_sets(report.arguments),

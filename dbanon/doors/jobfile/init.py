@@ -236,7 +236,7 @@ def job_file_for(
         key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
         + description.of_rows(decided.options)
         + description.chain.lines(
-            _keeper_url(url, decided),
+            _url_of_chain(url, decided),
             table,
             _comment,
             _quoted,
@@ -277,10 +277,10 @@ def _target_lines(url: str, decided: RoleDecisions) -> str:
     return _TARGET.format(_url(decided.target or PROPOSED_TARGET, "DBANON_TARGET"))
 
 
-def _keeper_url(url: str, decided: RoleDecisions) -> str:
+def _url_of_chain(url: str, decided: RoleDecisions) -> str:
     """The database that keeps a chain, as a shell has it: of a file, where its releases go."""
-    chain_store = (decided.target or PROPOSED_TARGET) if is_of_files(url) else url
-    return shell_url(chain_store, written_password(chain_store.replace("$", "$$")))
+    chain_url = (decided.target or PROPOSED_TARGET) if is_of_files(url) else url
+    return shell_url(chain_url, written_password(chain_url.replace("$", "$$")))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from dbanon.release.words import now
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName
 from dbanon.stores.mariadb.catalog import TABLE, MariadbCatalog
-from dbanon.stores.mariadb.dialect import quote_dotted
+from dbanon.stores.mariadb.dialect import quote_dotted, quote_name
 
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
 # A waiting swap blocks new readers. So each try is short: seconds of each try, and of the pauses.
@@ -122,25 +122,32 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
         raise OutputNotOurs(
             f"Another session replaced {output.name} meanwhile; nothing was published."
         )
-    for obstacle, query in (
-        (
-            "a trigger",
-            "SELECT concat('DROP TRIGGER `', trigger_schema, '`.`', trigger_name, '`')"
-            " FROM information_schema.triggers WHERE event_object_schema = ?"
-            " AND BINARY event_object_table = ? LIMIT 1",
-        ),
-        (
-            "a foreign key that refers to it",
-            "SELECT concat('ALTER TABLE `', table_schema, '`.`', table_name, '`',"
-            " ' DROP FOREIGN KEY `', constraint_name, '`') FROM information_schema.key_column_usage"
-            " WHERE referenced_table_schema = ? AND BINARY referenced_table_name = ? LIMIT 1",
-        ),
+    output_table = (output.name.schema, output.name.name)
+    for schema, trigger in session.rows(
+        "SELECT trigger_schema, trigger_name FROM information_schema.triggers"
+        " WHERE event_object_schema = ? AND BINARY event_object_table = ? LIMIT 1",
+        output_table,
     ):
-        if statements := session.rows(query, (output.name.schema, output.name.name)):
-            raise OutputChanged(
-                f"The output {output.name} has {obstacle}, so it cannot be replaced.",
-                hint=f"Run {sql_for_hint(statements[0][0])}, then run it again.",
-            )
+        raise _obstacle_error(
+            output, "a trigger", f"DROP TRIGGER {quote_dotted(RelationName(schema, trigger))}"
+        )
+    for schema, table, key in session.rows(
+        "SELECT table_schema, table_name, constraint_name FROM information_schema.key_column_usage"
+        " WHERE referenced_table_schema = ? AND BINARY referenced_table_name = ? LIMIT 1",
+        output_table,
+    ):
+        statement = f"ALTER TABLE {quote_dotted(RelationName(schema, table))} DROP FOREIGN KEY"
+        raise _obstacle_error(
+            output, "a foreign key that refers to it", f"{statement} {quote_name(key)}"
+        )
+
+
+def _obstacle_error(output: Output, obstacle: str, statement: str) -> OutputChanged:
+    """Return the error for an output that cannot be replaced; ``statement`` removes the reason."""
+    return OutputChanged(
+        f"The output {output.name} has {obstacle}, so it cannot be replaced.",
+        hint=f"Run {sql_for_hint(statement)}, then run it again.",
+    )
 
 
 def _swap(

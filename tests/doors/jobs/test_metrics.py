@@ -156,15 +156,13 @@ def test_an_unfinished_run_is_distinguished_from_others(
 
 
 def test_a_job_that_runs_already_is_no_failure(people: DuckdbDatabase, tmp_path: Path) -> None:
-    path, summarize_recount = tmp_path / "x.prom", tmp_path / "told"
-    command = (
-        f"command: [\"{sys.executable}\", \"-c\", \"open(r'{summarize_recount}', 'a').write('x')\"]"
-    )
+    path, notices = tmp_path / "x.prom", tmp_path / "told"
+    command = f"command: [\"{sys.executable}\", \"-c\", \"open(r'{notices}', 'a').write('x')\"]"
     for on in ("failure", "job_running"):
         file = write(tmp_path, job(notify=f"[{{on: [{on}], {command}}}]"))
         with open_store(people.url).job_lock("people"):
             assert call("run", file, "--metrics", path).exit_code == 7
-        assert summarize_recount.exists() == (on == "job_running")
+        assert notices.exists() == (on == "job_running")
     # The process that runs it reports how it ends.
     assert samples(path) == {}
 
