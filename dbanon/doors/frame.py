@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from dbanon.data.option import make, parameters
@@ -30,15 +30,12 @@ from dbanon.stores.ports import PLACE_OF_FRAMES
 if TYPE_CHECKING:
     from typing import Unpack
 
-    import numpy as np
     import pandas as pd
     import polars as pl
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from dbanon.doors.progress import ProgressOption
     from dbanon.job.options import PolicyOptions
-    from dbanon.release.report import Report
 
     class FrameOptions(PolicyOptions, total=False):
         """Options of a call on a data frame, except the frame, quasi-identifiers and k."""
@@ -149,13 +146,8 @@ def anonymize_frame(
     DbanonError : its class says what went wrong.
     """
     table, to_given_type = frame_of(frame)
-    columns = {
-        "quasi_identifiers": quasi_identifiers,
-        "sensitive": sensitive,
-        "keep": keep,
-        "by": by,
-    }
-    _require_text_names(columns)
+    roles = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep, "by": by}
+    _require_text_names(roles)
     trees = parse_all(hierarchies, files=True)
     policy = make(Policy, {"k": k, **options})
     _check_rows(rows, policy)
@@ -166,30 +158,18 @@ def anonymize_frame(
         "entity_normalize": entity_normalize,
         "persons": persons,
     }
-    job = make(Job, {"policy": policy, "hierarchies": trees, **_NAMES, **keyed, **columns})
+    job = make(Job, {"policy": policy, "hierarchies": trees, **_NAMES, **keyed, **roles})
     target = FrameTarget(rows)
     with progress_callback(progress) as callback, hints_without_views(PLACE_OF_FRAMES):
         report = run(job, FrameSource(table), target, callback)
-    if rows == INPUT:
-        report = _in_input_order(report)
-    released, positions = _released(target, to_given_type)
-    alignment = alignment_of(table, released, job.quasi_identifiers, positions, trees)
-    return released, FrameReport.of(report, alignment)
-
-
-def _in_input_order(report: Report) -> Report:
-    """Return the report of rows in their order, and warn that this links them."""
-    warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
-    return report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
-
-
-def _released(
-    target: FrameTarget, to_given_type: Callable[[pd.DataFrame], Any]
-) -> tuple[Any, NDArray[np.int64]]:
-    """Return the released rows in the caller's type, and the positions of their originals."""
     assert target.released is not None
     assert target.places is not None
-    return to_given_type(target.released), target.places
+    if rows == INPUT:
+        report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
+        warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
+    released = to_given_type(target.released)
+    alignment = alignment_of(table, released, job.quasi_identifiers, target.places, trees)
+    return released, FrameReport.of(report, alignment)
 
 
 def _require_text_names(columns: Mapping[str, Sequence[str]]) -> None:

@@ -5,6 +5,7 @@ Errors quote no value of an option or of the data.
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -204,7 +205,7 @@ def require_of_sql(job: Job) -> None:
         if getattr(job, name):
             raise NotBuilt(
                 f"A call in SQL does not take {name}, with which the release was made.",
-                hint=f"Refresh it from a client: dbanon refresh URL {job.output}",
+                hint=f"Refresh it from a client: dbanon refresh URL {shlex.quote(job.output)}",
             )
 
 

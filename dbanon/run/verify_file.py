@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,9 @@ def verify_file(
         raise InvalidParameter(
             f"{path} is a CSV file, which does not say which release it is.",
             hint="Compare it with the ledger of its release: name its database as `ledger`. Or"
-            f" count it as a table: dbanon verify file:{path} {path.stem}, with"
-            " `quasi_identifiers` and `k`; or verify a Parquet file of the same release.",
+            f" count it as a table: dbanon verify {shlex.quote(f'file:{path}')}"
+            f" {shlex.quote(path.stem)}, with `quasi_identifiers` and `k`; or verify a Parquet"
+            " file of the same release.",
         )
     try:
         metadata = metadata_of(path)

@@ -187,7 +187,8 @@ class PlpySession(PostgresqlSession):
         if staging := self._staging():
             raise OutputExists(
                 "This session has a temporary relation whose name starts with dbanon_.",
-                hint=f"Drop or rename pg_temp.{staging[0]}: dbanon stages rows under this name.",
+                hint=f"Drop or rename pg_temp.{quote(staging[0])}: dbanon stages rows under this"
+                " name.",
             )
 
     def read_chunks(
