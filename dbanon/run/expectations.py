@@ -44,7 +44,7 @@ def require_expected(
         raise InvalidParameter(
             "The job expects a number of persons, but no column identifies persons.",
             hint="Declare that column as the entity (dbanon declare), or leave persons out of"
-            " `expect`.",
+            " expect.",
         )
     counts = source.totals(relation, persons, tuple(expected.share_null))
     last = target.last_counts(job, relation.name, output)

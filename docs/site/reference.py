@@ -63,7 +63,7 @@ def commands() -> str:
             if isinstance(entry, click.Option) and not entry.hidden
         ]
         if found := [row for row in rows if row]:
-            lines = [f"| `{cell(names)}` | {cell(told)} |" for names, told in found]
+            lines = [f"| `{cell(names)}` | {cell(description)} |" for names, description in found]
             parts.append("\n".join(["| option | meaning |", "| --- | --- |", *lines]))
     return "\n\n".join(parts) + "\n"
 
@@ -88,7 +88,7 @@ _COMMENT = re.compile(
 def sql() -> str:
     """Every function and procedure of the schema ``dbanon``, with its manual."""
     script = functions_script([])
-    told = {name: text.replace("''", "'") for name, text in _COMMENT.findall(script)}
+    comments = {name: text.replace("''", "'") for name, text in _COMMENT.findall(script)}
     parts = [
         "# SQL functions in full",
         "What `SELECT dbanon.help('name')` says inside the database."
@@ -98,7 +98,7 @@ def sql() -> str:
         listed = ",\n    ".join(part.strip() for part in re.split(r",\s+(?=\w+ \w)", arguments))
         call = f"{kind} {name}(\n    {listed}\n)" if listed.strip() else f"{kind} {name}()"
         parts += [f"## `{name}`", f"```sql\n{call}\n{returns}\n```"]
-        first, _, more = told.get(name, "").partition("\n")
+        first, _, more = comments.get(name, "").partition("\n")
         parts.append(prose(first))
         if more.strip():
             parts.append(f"```text\n{more.strip()}\n```")
@@ -151,9 +151,9 @@ def _keys(schema: Mapping[str, Any]) -> str:
     needed = set(schema.get("required", ()))
     rows = ["| key | value | needed | meaning |", "| --- | --- | --- | --- |"]
     for name, entry in schema.get("properties", {}).items():
-        told = entry.get("description", "")
+        description = entry.get("description", "")
         must = "yes" if name in needed else ""
-        rows.append(f"| `{name}` | {_value(entry)} | {must} | {prose(cell(told))} |")
+        rows.append(f"| `{name}` | {_value(entry)} | {must} | {prose(cell(description))} |")
     return "\n".join(rows)
 
 
@@ -205,7 +205,9 @@ def _method(method: Method) -> str:
         "time": method.cost,
         "published": method.reference,
     }
-    rows = [f"| {name} | {cell(told)} |" for name, told in facts.items() if told]
+    rows = [
+        f"| {name} | {cell(description)} |" for name, description in facts.items() if description
+    ]
     return "\n".join([f"{prose(method.summary)}\n", "| | |", "| --- | --- |", *rows])
 
 

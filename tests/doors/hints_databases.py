@@ -384,9 +384,9 @@ def _without(package: str, act: Act) -> Act:
     """Run an act as if a package was not installed."""
 
     def run(w: Stores) -> object:
-        kept = {name: module for name, module in sys.modules.items()
+        saved_modules = {name: module for name, module in sys.modules.items()
                 if not name.startswith(("pyspark", "dbanon.spark"))}  # fmt: skip
-        with mock.patch.dict(sys.modules, {**kept, package: None}, clear=True):
+        with mock.patch.dict(sys.modules, {**saved_modules, package: None}, clear=True):
             return act(w)
 
     return run

@@ -688,8 +688,10 @@ def a_file_of_other_rows(world: Runs) -> Acts:
     clinic, write = world.clinic(), export.formats.write
 
     def lose_a_row(file: Any, format_of: Any, schema: Any, pieces: Any, **options: Any) -> None:
-        lost = pieces if format_of.format == "parquet" else [batch.slice(1) for batch in pieces]
-        write(file, format_of, schema, lost, **options)
+        truncated_pieces = (
+            pieces if format_of.format == "parquet" else [batch.slice(1) for batch in pieces]
+        )
+        write(file, format_of, schema, truncated_pieces, **options)
 
     with patch.object(export.formats, "write", lose_a_row):
         for ending in ("csv", "parquet"):
