@@ -189,8 +189,9 @@ SQL = (
               " '''0.0.1''') FROM pg_proc AS p WHERE proname = '_anonymize' AND"
               " pronamespace = 'dbanon'::regnamespace")]]),
     Trial("Drop or rename pg_temp.{}: dbanon stages rows", mdav(), [
-          lambda s: s.take("DROP TABLE " + re.findall(r"pg_temp\.\w+", s.hint)[0]), mdav()],
-          ["CREATE TEMPORARY TABLE dbanon_source (x integer)"]),
+          lambda s: s.take("DROP TABLE " + re.findall(r'pg_temp\."\w+"', s.hint)[0]), mdav()],
+          ["CREATE TEMPORARY TABLE dbanon_source (x integer)"],
+          ["DROP TABLE IF EXISTS pg_temp.dbanon_source"]),
     Trial("Name its schema, as in release.people.", mdav(output="$t"), [mdav()]),
     Trial("Name its schema, as in release.people.", anonymize("--output x", "nell: "),
           [anonymize("--output release.n$t", "nell: ")],
