@@ -1,7 +1,7 @@
 """Hints that no test tries literally yet; ``python -m tests.doors.hint_list`` writes the list anew.
 
 The list may only become shorter. A new hint gets a case in ``hint_cases.py`` or
-``hint_steps.py``, or a line in ``IMPOSSIBLE`` with the reason why it cannot be tried here.
+``hints_*.py``, or a line in ``IMPOSSIBLE`` with the reason why it cannot be tried here.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from pathlib import Path
 
 from tests.doors import hints_chains, hints_synthesis  # noqa: F401
 from tests.doors.hint_cases import OF_TABLES
-from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
+from tests.doors.hints_commands import FILES
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE
+from tests.doors.hints_jobs import COMMANDS, FRAMES
 from tests.doors.hints_jobs import FOLLOWED as OF_JOBS
 from tests.doors.hints_jobs import IMPOSSIBLE as NEVER_OF_JOBS
-from tests.doors.hints_runs import CASES as OF_RUNS
 from tests.doors.hints_server import TRIALS as OF_SERVERS
+from tests.doors.run_steps import CASES as OF_RUNS
 from tests.doors.test_hints import hints
 
 FILE = Path(__file__).with_name("untried_hints.txt")

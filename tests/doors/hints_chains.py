@@ -1,4 +1,4 @@
-"""Hints of chains, and of releases that are measured together: cases as in ``hints_runs``."""
+"""Hints of chains, and of releases that are measured together: cases as in ``run_steps``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import dbanon
 from dbanon.chain import joint_measure
 from dbanon.chain import run as chain_run
 from dbanon.measures import Model
-from tests.doors.hints_runs import (
+from tests.doors.run_steps import (
     COLUMNS,
     PEOPLE,
     Act,
@@ -55,8 +55,10 @@ def where_reads_retained(world: Runs) -> Acts:
 @case("Replace them by known values in the source.")
 def values_of_no_hierarchy(world: Runs) -> Acts:
     options: dict[str, Any] = {
-        "quasi_identifiers": ["age", "town"], "method": "kmember", "recoding": "representative",
-    }  # fmt: skip
+        "quasi_identifiers": ["age", "town"],
+        "method": "kmember",
+        "recoding": "representative",
+    }
     newcomers = "INSERT INTO people SELECT id + 100, age, height, 'z', ill FROM people WHERE id < 6"
     clinic = world.clinic()
     clinic.chain()
@@ -209,8 +211,9 @@ def another_k(world: Runs) -> Acts:
 
 
 _ILL: dict[str, Any] = {
-    "sensitive": ["ill"], "models": [Model(kind="distinct_l", level=2, attribute="ill")],
-}  # fmt: skip
+    "sensitive": ["ill"],
+    "models": [Model(kind="distinct_l", level=2, attribute="ill")],
+}
 
 
 @case("Leave out `models`. Or create another chain")
@@ -227,9 +230,9 @@ def models_of_several_rows(world: Runs) -> Acts:
 def _file(clinic: Clinic, codes: Sequence[str]) -> str:
     """A CSV file of persons with a code each."""
     path = clinic.folder / "rows.csv"
-    path.write_text("id,age,code\n" + "".join(
-        f"{i},{age},{codes[i % len(codes)]}\n" for i, age, *_ in PEOPLE
-    ))  # fmt: skip
+    path.write_text(
+        "id,age,code\n" + "".join(f"{i},{age},{codes[i % len(codes)]}\n" for i, age, *_ in PEOPLE)
+    )
     return f"file:{path}"
 
 
@@ -239,8 +242,11 @@ def other_types_of_a_file(world: Runs) -> Acts:
     url = _file(clinic, ["A1", "B2"])
     clinic.chain(table="rows", source=url)
     options: dict[str, Any] = {
-        "database": url, "table": "rows", "target": clinic.url, "keep": ["code"],
-    }  # fmt: skip
+        "database": url,
+        "table": "rows",
+        "target": clinic.url,
+        "keep": ["code"],
+    }
     clinic.release(**options)
     _file(clinic, ["1", "2"])
     yield lambda: clinic.release(**options)
@@ -346,12 +352,20 @@ def a_restored_database(world: Runs) -> Acts:
 def a_chain_of_another_role(world: Runs) -> Acts:
     server = world.fixture("pg_server")
     with server.database() as url:
-        server.execute("CREATE TABLE people AS SELECT i AS id, i % 7 AS age FROM"
-                       " generate_series(1, 30) i", url=url)  # fmt: skip
+        server.execute(
+            "CREATE TABLE people AS SELECT i AS id, i % 7 AS age FROM generate_series(1, 30) i",
+            url=url,
+        )
         key = world.path / world.new()
         dbanon.create_chain(url, "c", table="people", entity="id", changes="show", key_out=key)
-        release = {"table": "people", "output": "released", "quasi_identifiers": ["age"], "k": K,
-                   "entity": "id", "chain": dbanon.Chain("c", key=f"file:{key}")}  # fmt: skip
+        release = {
+            "table": "people",
+            "output": "released",
+            "quasi_identifiers": ["age"],
+            "k": K,
+            "entity": "id",
+            "chain": dbanon.Chain("c", key=f"file:{key}"),
+        }
         dbanon.anonymize(url, **release)
         role = server.create_role("berta", url=url)
         server.execute("GRANT USAGE ON SCHEMA dbanon TO berta", url=url)
@@ -374,9 +388,13 @@ def ranges_of_another_database(world: Runs) -> Acts:
             clinic.table(name)
             clinic.chain(name, table=name)
             yield partial(
-                clinic.release, name, table=name, target=url, recoding="generalization",
+                clinic.release,
+                name,
+                table=name,
+                target=url,
+                recoding="generalization",
                 intervals=intervals,
-            )  # fmt: skip
+            )
 
 
 @case("Release it again.")
@@ -495,8 +513,10 @@ def a_column_of_another_table(world: Runs) -> Acts:
     clinic, names = _labs(world), {"quasi_identifiers": ["age", "smokes"]}
     clinic.run("ALTER TABLE labs ADD smokes INTEGER", "UPDATE labs SET smokes = id % 2")
     yield lambda: clinic.release(part=_outputs(clinic), **names)
-    clinic.run("CREATE VIEW joined AS SELECT p.*, l.smokes FROM people AS p JOIN labs AS l"
-               " ON l.id = p.id AND l.test = p.town")  # fmt: skip
+    clinic.run(
+        "CREATE VIEW joined AS SELECT p.*, l.smokes FROM people AS p JOIN labs AS l"
+        " ON l.id = p.id AND l.test = p.town"
+    )
     dbanon.close_chain(clinic.url, "c")
     clinic.chain("d", table="joined", tables=["labs"], max_rows_per_person=3)
     yield lambda: clinic.release(
@@ -574,8 +594,9 @@ def a_column_of_no_release(world: Runs) -> Acts:
 
 @case("Name a column without NULL: `entity`.")
 def nobody_in_a_release(world: Runs) -> Acts:
-    clinic = world.clinic("ALTER TABLE people ADD nr INTEGER",
-                          "UPDATE people SET nr = CASE WHEN id > 1 THEN id END")  # fmt: skip
+    clinic = world.clinic(
+        "ALTER TABLE people ADD nr INTEGER", "UPDATE people SET nr = CASE WHEN id > 1 THEN id END"
+    )
     options: dict[str, Any] = {"keep": ["id", "nr"], "releases": "independent"}
     for name in ("may", "june"):
         clinic.anonymize(output=name, **options)

@@ -72,8 +72,11 @@ def _registered(w: Stores, printed: str = "") -> object:
 def _spilling(w: Stores, *statements: str, memory: str = "20MB", disk: str = "1MB") -> object:
     """Release a wide table from a connection with limits."""
     with duckdb.connect() as connection:
-        for name, value in (("memory_limit", memory), ("max_temp_directory_size", disk),
-                            ("temp_directory", f"{w.path}/duck")):  # fmt: skip
+        for name, value in (
+            ("memory_limit", memory),
+            ("max_temp_directory_size", disk),
+            ("temp_directory", f"{w.path}/duck"),
+        ):
             connection.execute(f"SET {name} = '{value}'")
         connection.execute(
             "CREATE VIEW people AS SELECT range % 9 AS age, range AS id, repeat(range::VARCHAR, 40)"
@@ -95,8 +98,9 @@ def _data(w: Stores) -> str:
 
 
 def _plan(w: Stores, url: str, limit: int = 2**24) -> object:
-    return dbanon.plan(url, table="people", quasi_identifiers=["age"], k=5, output=w.new(),
-                       memory_limit=limit)  # fmt: skip
+    return dbanon.plan(
+        url, table="people", quasi_identifiers=["age"], k=5, output=w.new(), memory_limit=limit
+    )
 
 
 def _loaded(w: Stores) -> object:
@@ -175,12 +179,15 @@ def _made_meanwhile(w: Stores) -> object:
 
 def _bounds(w: Stores, *columns: str, **options: Any) -> object:
     url = w.sqlite("ALTER TABLE people ADD COLUMN age_low INTEGER DEFAULT 1")
-    return w.release(url, recoding="generalization", keep=columns,
-                     **{"intervals": "bounds", **options})  # fmt: skip
+    return w.release(
+        url, recoding="generalization", keep=columns, **{"intervals": "bounds", **options}
+    )
 
 
-_STAMPS = ("CREATE TABLE tree AS SELECT TIMESTAMP '2020-01-01' + INTERVAL (x) DAY AS child,"
-           " 'all' AS parent FROM range(3) t(x)")  # fmt: skip
+_STAMPS = (
+    "CREATE TABLE tree AS SELECT TIMESTAMP '2020-01-01' + INTERVAL (x) DAY AS child,"
+    " 'all' AS parent FROM range(3) t(x)"
+)
 _VISITS = (
     "ALTER TABLE people ADD COLUMN seen TIMESTAMP DEFAULT TIMESTAMP '2020-01-01'",
     "UPDATE people SET seen = seen + INTERVAL (id % 3) DAY",
@@ -191,15 +198,23 @@ _NANO = (
     "UPDATE people SET t = make_timestamp_ns(1600000000000000001 + id)",
     "CREATE VIEW rounded AS SELECT id, age, CAST(t AS TIMESTAMP) AS t FROM people",
 )
-_WIDE = ("ALTER TABLE people ADD COLUMN n HUGEINT", f"UPDATE people SET n = {10**30 + 1}::HUGEINT",
-         "CREATE VIEW as_text AS SELECT id, age, CAST(n AS VARCHAR) AS n FROM people",
-         "CREATE VIEW as_float AS SELECT id, age, CAST(n AS DOUBLE) AS n FROM people")  # fmt: skip
+_WIDE = (
+    "ALTER TABLE people ADD COLUMN n HUGEINT",
+    f"UPDATE people SET n = {10**30 + 1}::HUGEINT",
+    "CREATE VIEW as_text AS SELECT id, age, CAST(n AS VARCHAR) AS n FROM people",
+    "CREATE VIEW as_float AS SELECT id, age, CAST(n AS DOUBLE) AS n FROM people",
+)
 
 
 def _wide(table: str) -> Act:
     """Release large integers into SQLite."""
-    return lambda w: w.into(w.duckdb(*_WIDE), keep=["n"], table=table, key=["id"],
-                            target=f"sqlite:///{w.path}/{w.new('.sqlite')}")  # fmt: skip
+    return lambda w: w.into(
+        w.duckdb(*_WIDE),
+        keep=["n"],
+        table=table,
+        key=["id"],
+        target=f"sqlite:///{w.path}/{w.new('.sqlite')}",
+    )
 
 
 def _named(columns: str) -> Act:
@@ -212,8 +227,9 @@ def _named(columns: str) -> Act:
 def _near(w: Stores, **options: Any) -> object:
     days = {"tree": {"all": [f"2020-01-0{day}" for day in (1, 2, 3)]}}
     closeness = replace(model("seen", "t_closeness", 0.9), distance=days)
-    return w.release(w.duckdb(*_VISITS), sensitive=["seen"], key=["id"],
-                     **{"models": [closeness], **options})  # fmt: skip
+    return w.release(
+        w.duckdb(*_VISITS), sensitive=["seen"], key=["id"], **{"models": [closeness], **options}
+    )
 
 
 _PRECISE = (
@@ -224,70 +240,156 @@ _PRECISE = (
 
 
 def _export(w: Stores, **options: Any) -> object:
-    return w.release(w.sqlite(*_PRECISE), keep=["n"], **options,
-                     exports=[{"path": str(w.path / w.new(".parquet"))}])  # fmt: skip
+    return w.release(
+        w.sqlite(*_PRECISE),
+        keep=["n"],
+        **options,
+        exports=[{"path": str(w.path / w.new(".parquet"))}],
+    )
 
 
 _NO_SPILL = ("SET temp_directory = ''",)
 DATABASES = (
-    StoreSteps("Cast it to at most 38 digits", lambda w: w.into(w.sqlite(*_PRECISE), keep=["n"]), [
-               lambda w: w.into(w.sqlite(*_PRECISE), keep=["n"], table="narrow")]),
+    StoreSteps(
+        "Cast it to at most 38 digits",
+        lambda w: w.into(w.sqlite(*_PRECISE), keep=["n"]),
+        [lambda w: w.into(w.sqlite(*_PRECISE), keep=["n"], table="narrow")],
+    ),
     StoreSteps("Cast it to at most 38 digits", _export, [lambda w: _export(w, table="narrow")]),
-    StoreSteps("Close the file in that process", _open_elsewhere,
-               [lambda w: w.release((w.path / "closed").read_text())]),
-    StoreSteps("Give the frame to dbanon.anonymize_frame, or", _registered, [
-               lambda w: _registered(w, w.printed("(CREATE TABLE .*?), and")), frame(FRAME)]),
-    StoreSteps("Make room there, name a directory on another", _spilling, [
-               lambda w: _spilling(w, disk="1GB"), lambda w: _spilling(w, memory="1GB")]),
-    StoreSteps("Raise the limit ({}), or make room", lambda w: _spilling(w, *_NO_SPILL), [
-               lambda w: _spilling(w, *_NO_SPILL, w.printed("(SET max_memory = '.*?')")),
-               lambda w: _spilling(w, disk="1GB")]),
-    StoreSteps("Raise the limit (`memory_limit`), or load the files", lambda w: _plan(
-               w, _data(w)), [lambda w: _plan(w, _data(w), 2**30), _loaded]),
-    StoreSteps("Run RESET {} on a new connection", lambda w: _locked(w, pinned=False),
-               [lambda w: _locked(w, pinned=True)]),
-    StoreSteps("Open it for writing, or name", lambda w: _read_only(w, True), [
-               lambda w: _read_only(w, False),
-               lambda w: _read_only(w, True, target=f"duckdb:///{w.path}/{w.new('.duckdb')}")]),
-    StoreSteps("Cast it to TIMESTAMP in a view", lambda w: w.into(w.duckdb(*_NANO), keep=["t"]), [
-               lambda w: w.into(w.duckdb(*_NANO), keep=["t"], table="rounded", key=["id"])]),
-    StoreSteps("Cast the column to text or to floating point", _wide("people"), [
-               lambda w: w.into(w.duckdb(*_WIDE), keep=["n"]), _wide("as_text"),
-               _wide("as_float")]),
-    StoreSteps("Make room there, or write to a database on another", on_full_disk(lambda w: w.into(
-               FRAME, kept_columns="client")), [lambda w: w.into(FRAME, kept_columns="client")]),
-    StoreSteps("Make room on the disk of the database's file", lambda w: _pages(w, 9),
-               [lambda w: _pages(w, 9000)]),
-    StoreSteps("Write duckdb:///file.duckdb, or the whole path", cli("releases duckdb:///md:x"), [
-               lambda w: duckdb.connect(str(w.path / "a:b")).close(),
-               cli("releases duckdb:///{path}/a:b")]),
-    StoreSteps("Commit or roll back first: call", _transaction, [
-               lambda w: _transaction(w, "commit"), lambda w: _transaction(w, "rollback")]),
+    StoreSteps(
+        "Close the file in that process",
+        _open_elsewhere,
+        [lambda w: w.release((w.path / "closed").read_text())],
+    ),
+    StoreSteps(
+        "Give the frame to dbanon.anonymize_frame, or",
+        _registered,
+        [lambda w: _registered(w, w.printed("(CREATE TABLE .*?), and")), frame(FRAME)],
+    ),
+    StoreSteps(
+        "Make room there, name a directory on another",
+        _spilling,
+        [lambda w: _spilling(w, disk="1GB"), lambda w: _spilling(w, memory="1GB")],
+    ),
+    StoreSteps(
+        "Raise the limit ({}), or make room",
+        lambda w: _spilling(w, *_NO_SPILL),
+        [
+            lambda w: _spilling(w, *_NO_SPILL, w.printed("(SET max_memory = '.*?')")),
+            lambda w: _spilling(w, disk="1GB"),
+        ],
+    ),
+    StoreSteps(
+        "Raise the limit (`memory_limit`), or load the files",
+        lambda w: _plan(w, _data(w)),
+        [lambda w: _plan(w, _data(w), 2**30), _loaded],
+    ),
+    StoreSteps(
+        "Run RESET {} on a new connection",
+        lambda w: _locked(w, pinned=False),
+        [lambda w: _locked(w, pinned=True)],
+    ),
+    StoreSteps(
+        "Open it for writing, or name",
+        lambda w: _read_only(w, True),
+        [
+            lambda w: _read_only(w, False),
+            lambda w: _read_only(w, True, target=f"duckdb:///{w.path}/{w.new('.duckdb')}"),
+        ],
+    ),
+    StoreSteps(
+        "Cast it to TIMESTAMP in a view",
+        lambda w: w.into(w.duckdb(*_NANO), keep=["t"]),
+        [lambda w: w.into(w.duckdb(*_NANO), keep=["t"], table="rounded", key=["id"])],
+    ),
+    StoreSteps(
+        "Cast the column to text or to floating point",
+        _wide("people"),
+        [lambda w: w.into(w.duckdb(*_WIDE), keep=["n"]), _wide("as_text"), _wide("as_float")],
+    ),
+    StoreSteps(
+        "Make room there, or write to a database on another",
+        on_full_disk(lambda w: w.into(FRAME, kept_columns="client")),
+        [lambda w: w.into(FRAME, kept_columns="client")],
+    ),
+    StoreSteps(
+        "Make room on the disk of the database's file",
+        lambda w: _pages(w, 9),
+        [lambda w: _pages(w, 9000)],
+    ),
+    StoreSteps(
+        "Write duckdb:///file.duckdb, or the whole path",
+        cli("releases duckdb:///md:x"),
+        [
+            lambda w: duckdb.connect(str(w.path / "a:b")).close(),
+            cli("releases duckdb:///{path}/a:b"),
+        ],
+    ),
+    StoreSteps(
+        "Commit or roll back first: call",
+        _transaction,
+        [lambda w: _transaction(w, "commit"), lambda w: _transaction(w, "rollback")],
+    ),
     StoreSteps("End the other connection's transaction", _busy, [lambda w: _busy(w, busy=False)]),
-    StoreSteps("Let the account that runs jobs write", _job_lock, [_remove_lock,
-               lambda w: job(w, "nightly")]),
-    StoreSteps("Run it again, which replaces that relation", _made_meanwhile,
-               [lambda w: w.table(if_exists="replace")]),
-    StoreSteps("Bounds of a range are released as", lambda w: _bounds(w, "age_low"), [_bounds,
-               lambda w: _bounds(w, "age_low", intervals="text"),
-               lambda w: _bounds(w, "age_low", intervals="midpoint")]),
+    StoreSteps(
+        "Let the account that runs jobs write",
+        _job_lock,
+        [_remove_lock, lambda w: job(w, "nightly")],
+    ),
+    StoreSteps(
+        "Run it again, which replaces that relation",
+        _made_meanwhile,
+        [lambda w: w.table(if_exists="replace")],
+    ),
+    StoreSteps(
+        "Bounds of a range are released as",
+        lambda w: _bounds(w, "age_low"),
+        [
+            _bounds,
+            lambda w: _bounds(w, "age_low", intervals="text"),
+            lambda w: _bounds(w, "age_low", intervals="midpoint"),
+        ],
+    ),
     # Hierarchies.
-    StoreSteps("Name the columns child and parent, or leaf", lambda w: dbanon.store_hierarchy(
-               w.duckdb("CREATE TABLE tree (a TEXT, b TEXT)"), "h", {"table": "tree"}),
-               [_named("a AS child, b AS parent"), _named("a AS leaf, b AS level1")]),
-    StoreSteps("Cast it to text in a view, and read", lambda w: dbanon.store_hierarchy(
-               w.duckdb(_STAMPS), "h", {"table": "tree"}), [lambda w: dbanon.store_hierarchy(
-               w.duckdb(_STAMPS, "CREATE VIEW v AS SELECT child::TEXT AS child, parent FROM tree"),
-               "h", {"table": "v"})]),
-    StoreSteps("Store a tree, levels, a table or a file, or", lambda w: dbanon.store_hierarchy(
-               w.url, w.new(), {"intervals": [10]}), [lambda w: dbanon.store_hierarchy(
-               w.url, w.new(), {"tree": {"*": ["a", "b"]}}), lambda w: w.table(
-               method="gaa_cp", recoding="generalization",
-               hierarchies={"age": {"intervals": [10]}})]),
-    StoreSteps("Cast the column to a date in a view, or set", _near, [
-               lambda w: _near(w, table="dated"), lambda w: _near(w, models=[
-                   replace(model("seen", "t_closeness", 0.9), distance="ordered")])]),
-)  # fmt: skip
+    StoreSteps(
+        "Name the columns child and parent, or leaf",
+        lambda w: dbanon.store_hierarchy(
+            w.duckdb("CREATE TABLE tree (a TEXT, b TEXT)"), "h", {"table": "tree"}
+        ),
+        [_named("a AS child, b AS parent"), _named("a AS leaf, b AS level1")],
+    ),
+    StoreSteps(
+        "Cast it to text in a view, and read",
+        lambda w: dbanon.store_hierarchy(w.duckdb(_STAMPS), "h", {"table": "tree"}),
+        [
+            lambda w: dbanon.store_hierarchy(
+                w.duckdb(_STAMPS, "CREATE VIEW v AS SELECT child::TEXT AS child, parent FROM tree"),
+                "h",
+                {"table": "v"},
+            )
+        ],
+    ),
+    StoreSteps(
+        "Store a tree, levels, a table or a file, or",
+        lambda w: dbanon.store_hierarchy(w.url, w.new(), {"intervals": [10]}),
+        [
+            lambda w: dbanon.store_hierarchy(w.url, w.new(), {"tree": {"*": ["a", "b"]}}),
+            lambda w: w.table(
+                method="gaa_cp", recoding="generalization", hierarchies={"age": {"intervals": [10]}}
+            ),
+        ],
+    ),
+    StoreSteps(
+        "Cast the column to a date in a view, or set",
+        _near,
+        [
+            lambda w: _near(w, table="dated"),
+            lambda w: _near(
+                w, models=[replace(model("seen", "t_closeness", 0.9), distance="ordered")]
+            ),
+        ],
+    ),
+)
 
 # -- directories that a run writes to -------------------------------------------------------------
 
@@ -329,15 +431,25 @@ SCRATCH = (
     StoreSteps(_FRESH, _spill("full/file", content="full/file"), [_spill("fresh0")]),
     StoreSteps(_FRESH, _spill("full", content="full/file"), [_spill("fresh1")]),
     StoreSteps(_FRESH, _spill("public", 0o777), [_spill("fresh2")]),
-    StoreSteps("Name another directory (`spill`), or wait", _spill_twice, [
-               _spill("fresh3"), _spill("shared")]),
-    StoreSteps("Give a path without a scheme, on", cli("gc --staged s3://b/x"),
-               [_staged, cli("gc --staged {path}/staged")]),
-    StoreSteps("Name the directory that releases were", lambda w: w.cli(
-               f"gc --staged {w.write('a_file', '')}"), [cli("gc --staged {path}")]),
-    StoreSteps("Run the command as that account", _gc_of_others,
-               [cli("gc --staged {path}/staged")]),
-)  # fmt: skip
+    StoreSteps(
+        "Name another directory (`spill`), or wait",
+        _spill_twice,
+        [_spill("fresh3"), _spill("shared")],
+    ),
+    StoreSteps(
+        "Give a path without a scheme, on",
+        cli("gc --staged s3://b/x"),
+        [_staged, cli("gc --staged {path}/staged")],
+    ),
+    StoreSteps(
+        "Name the directory that releases were",
+        lambda w: w.cli(f"gc --staged {w.write('a_file', '')}"),
+        [cli("gc --staged {path}")],
+    ),
+    StoreSteps(
+        "Run the command as that account", _gc_of_others, [cli("gc --staged {path}/staged")]
+    ),
+)
 
 # -- private releases, packages and memory --------------------------------------------------------
 
@@ -351,9 +463,15 @@ def _private(*statements: str, person: str = "", **options: Any) -> Act:
         whose = {"unit": "person", "entity": person} if person else {}
         dbanon.create_budget(url, "b", source=table, epsilon=99, **whose)
         settings: dict[str, Any] = {
-            "table": table, "quasi_identifiers": ["age"], "method": "dp_ranks", "epsilon": 50.0,
-            "bounds": {"age": (0, 100)}, "budget": "b", "output": "released", "target": None,
-        }  # fmt: skip
+            "table": table,
+            "quasi_identifiers": ["age"],
+            "method": "dp_ranks",
+            "epsilon": 50.0,
+            "bounds": {"age": (0, 100)},
+            "budget": "b",
+            "output": "released",
+            "target": None,
+        }
         return dbanon.anonymize(url, **settings | options)
 
     return run
@@ -370,8 +488,9 @@ def _install(w: Stores) -> None:
     command = w.printed("(pip install .*)")
     subprocess.run(
         [sys.executable, "-m", *shlex.split(command), "--no-index", "--dry-run", "--quiet"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+    )
 
 
 def _installed(w: Stores) -> None:
@@ -384,8 +503,11 @@ def _without(package: str, act: Act) -> Act:
     """Run an act as if a package was not installed."""
 
     def run(w: Stores) -> object:
-        saved_modules = {name: module for name, module in sys.modules.items()
-                if not name.startswith(("pyspark", "dbanon.spark"))}  # fmt: skip
+        saved_modules = {
+            name: module
+            for name, module in sys.modules.items()
+            if not name.startswith(("pyspark", "dbanon.spark"))
+        }
         with mock.patch.dict(sys.modules, {**saved_modules, package: None}, clear=True):
             return act(w)
 
@@ -405,26 +527,48 @@ def _job_file(w: Stores, k: str) -> object:
 _ENTITY = "CREATE TABLE copied (who VARCHAR NOT NULL, age INTEGER NOT NULL)"
 _COPY = "INSERT INTO copied SELECT CAST(id AS VARCHAR), age FROM people WHERE id IS NOT NULL"
 REST = (
-    StoreSteps("Leave the column out of `quasi_identifiers`.", _private(
-               "ALTER TABLE people ADD t TIME", quasi_identifiers=["age", "t"]), [_private()]),
-    StoreSteps("Anonymize a copy of the table in which", _private(person="size", entity="size"), [
-               _private(_ENTITY, _COPY, person="who", entity="who", table="copied")]),
-    StoreSteps("Declare the column NOT NULL. If it has", _private(person="id", entity="id"), [
-               _private("ALTER TABLE people ALTER id SET NOT NULL", person="id", entity="id"),
-               _private(_ENTITY, _COPY, person="who", entity="who", table="copied")]),
-    StoreSteps("Leave out characters that the database", _towns("a", "b\0", "c"),
-               [_towns("a", "b", "c")]),
-    StoreSteps("Install it with: pip install", _without("deltalake", lambda w: w.into(
-               f"delta:{delta(w)}", **LAKE)), [
-               _install, lambda w: w.into(f"delta:{delta(w)}", **LAKE)]),
+    StoreSteps(
+        "Leave the column out of `quasi_identifiers`.",
+        _private("ALTER TABLE people ADD t TIME", quasi_identifiers=["age", "t"]),
+        [_private()],
+    ),
+    StoreSteps(
+        "Anonymize a copy of the table in which",
+        _private(person="size", entity="size"),
+        [_private(_ENTITY, _COPY, person="who", entity="who", table="copied")],
+    ),
+    StoreSteps(
+        "Declare the column NOT NULL. If it has",
+        _private(person="id", entity="id"),
+        [
+            _private("ALTER TABLE people ALTER id SET NOT NULL", person="id", entity="id"),
+            _private(_ENTITY, _COPY, person="who", entity="who", table="copied"),
+        ],
+    ),
+    StoreSteps(
+        "Leave out characters that the database", _towns("a", "b\0", "c"), [_towns("a", "b", "c")]
+    ),
+    StoreSteps(
+        "Install it with: pip install",
+        _without("deltalake", lambda w: w.into(f"delta:{delta(w)}", **LAKE)),
+        [_install, lambda w: w.into(f"delta:{delta(w)}", **LAKE)],
+    ),
     StoreSteps("It needs a Java of 17 or 21.", _without("pyspark", _spark), [_installed, _spark]),
-    StoreSteps("Give it more memory, or anonymize in blocks.", patched(run_with_ledger, "run",
-               mock.Mock(side_effect=MemoryError), lambda w: w.table()), [
-               lambda w: w.table(), lambda w: w.table(block_size=20),
-               lambda w: w.table(memory_limit=10**9)]),
-    StoreSteps("See docs/jobs.md. dbanon schema", lambda w: _job_file(w, "kk"),
-               [lambda w: _job_file(w, "k")]),
-)  # fmt: skip
+    StoreSteps(
+        "Give it more memory, or anonymize in blocks.",
+        patched(run_with_ledger, "run", mock.Mock(side_effect=MemoryError), lambda w: w.table()),
+        [
+            lambda w: w.table(),
+            lambda w: w.table(block_size=20),
+            lambda w: w.table(memory_limit=10**9),
+        ],
+    ),
+    StoreSteps(
+        "See docs/jobs.md. dbanon schema",
+        lambda w: _job_file(w, "kk"),
+        [lambda w: _job_file(w, "k")],
+    ),
+)
 
 
 def _alike(ending: str, **options: Any) -> Act:
@@ -441,10 +585,13 @@ ALIKE = (
     'CREATE VIEW renamed AS SELECT id, age, "Age" AS other FROM alike',
 )
 POSTGRESQL = tuple(
-    StoreSteps("If names of columns differ only in case", _alike(ending),
-               [_alike(ending, table="renamed", keep=["other"])])
+    StoreSteps(
+        "If names of columns differ only in case",
+        _alike(ending),
+        [_alike(ending, table="renamed", keep=["other"])],
+    )
     for ending in (".csv", ".parquet")
-)  # fmt: skip
+)
 
 # Why the hints of stores with these beginnings are not tried here.
 UNREACHABLE = {

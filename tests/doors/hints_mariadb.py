@@ -135,8 +135,9 @@ def read_meanwhile(w: Stores, kill: bool = False, wait: float = 0, **options: An
         cursor.execute("START TRANSACTION")
         cursor.execute("SELECT count(*) FROM release.taken")
         if kill:
-            [(session, *_)] = [row for row in w.maria.rows("SHOW PROCESSLIST")
-                               if row[0] == connection.thread_id()]  # fmt: skip
+            [(session, *_)] = [
+                row for row in w.maria.rows("SHOW PROCESSLIST") if row[0] == connection.thread_id()
+            ]
             w.maria.execute(f"KILL {session}")
         timer = threading.Timer(wait, lambda: cursor.execute("COMMIT"))
         if wait:
@@ -206,62 +207,139 @@ def read_comment(w: Stores) -> None:
 
 
 OK: dict[str, Any] = {
-    "quasi_identifiers": ["ok"], "recoding": "representative", "method": "kmember",
-}  # fmt: skip
+    "quasi_identifiers": ["ok"],
+    "recoding": "representative",
+    "method": "kmember",
+}
 SIZE: dict[str, Any] = {**OK, "quasi_identifiers": ["size"]}
 MARIADB = (
-    StoreSteps("Write mysql+pymysql://user@host/database.", lambda w: release(
-               w, w.maria.server.url("")), [release]),
-    StoreSteps("Write mysql+pymysql://user@host/database.", lambda w: dbanon.releases(
-               w.maria.url.replace("pymysql", "mysqldb")), [release]),
-    StoreSteps("Write %40 for each @ in a password", with_account(account(
-               "at", "ALL ON *.*"), lambda w: release(w, as_account(w, "at", "p@q"))),
-               [lambda w: release(w, as_account(w, "at"))]),
-    StoreSteps("{}.", with_account(account("read-er", "INSERT ON app.pairs", "ALL ON `release`.*",
-               "ALL ON dbanon.*", "CREATE TEMPORARY TABLES ON app.*"), release_as("read-er")),
-               [granted("read-er")]),
-    StoreSteps("{}.", with_account(account("writer", "SELECT ON app.*"), release_as("writer")),
-               [granted("writer")]),
-    StoreSteps("Find out who made it, and run DROP TRIGGER", maria(
-               "CREATE TRIGGER dbanon.watch BEFORE INSERT ON dbanon.release FOR EACH ROW SET @x = 1"
-               ), [sql("run (DROP TRIGGER .*)[.]"), release]),
-    StoreSteps("Let its owner create it again with", with_account(account(
-               "mallory", "SELECT ON app.people"), view_of_mallory("INVOKER")), [
-               view_of_mallory("DEFINER"), release, maria(columns="town")]),
-    StoreSteps("Run {}, then run it again.", obstructed("CREATE TRIGGER `release`.`wa``tch`"
-               " BEFORE INSERT ON release.taken FOR EACH ROW SET @x = 1"), [
-               sql("Run (DROP TRIGGER .*), then"), maria(**AGAIN)]),
-    StoreSteps("Run {}, then run it again.", obstructed(
-               "CREATE TABLE refers AS SELECT age FROM release.taken", "ALTER TABLE refers ADD KEY"
-               " (age)", "ALTER TABLE release.taken ADD KEY (age)", "ALTER TABLE refers ADD"
-               " CONSTRAINT f FOREIGN KEY (age) REFERENCES release.taken (age)"), [
-               sql("Run (ALTER TABLE .*), then"), maria(**AGAIN)]),
+    StoreSteps(
+        "Write mysql+pymysql://user@host/database.",
+        lambda w: release(w, w.maria.server.url("")),
+        [release],
+    ),
+    StoreSteps(
+        "Write mysql+pymysql://user@host/database.",
+        lambda w: dbanon.releases(w.maria.url.replace("pymysql", "mysqldb")),
+        [release],
+    ),
+    StoreSteps(
+        "Write %40 for each @ in a password",
+        with_account(account("at", "ALL ON *.*"), lambda w: release(w, as_account(w, "at", "p@q"))),
+        [lambda w: release(w, as_account(w, "at"))],
+    ),
+    StoreSteps(
+        "{}.",
+        with_account(
+            account(
+                "read-er",
+                "INSERT ON app.pairs",
+                "ALL ON `release`.*",
+                "ALL ON dbanon.*",
+                "CREATE TEMPORARY TABLES ON app.*",
+            ),
+            release_as("read-er"),
+        ),
+        [granted("read-er")],
+    ),
+    StoreSteps(
+        "{}.",
+        with_account(account("writer", "SELECT ON app.*"), release_as("writer")),
+        [granted("writer")],
+    ),
+    StoreSteps(
+        "Find out who made it, and run DROP TRIGGER",
+        maria(
+            "CREATE TRIGGER dbanon.watch BEFORE INSERT ON dbanon.release FOR EACH ROW SET @x = 1"
+        ),
+        [sql("run (DROP TRIGGER .*)[.]"), release],
+    ),
+    StoreSteps(
+        "Let its owner create it again with",
+        with_account(account("mallory", "SELECT ON app.people"), view_of_mallory("INVOKER")),
+        [view_of_mallory("DEFINER"), release, maria(columns="town")],
+    ),
+    StoreSteps(
+        "Run {}, then run it again.",
+        obstructed(
+            "CREATE TRIGGER `release`.`wa``tch`"
+            " BEFORE INSERT ON release.taken FOR EACH ROW SET @x = 1"
+        ),
+        [sql("Run (DROP TRIGGER .*), then"), maria(**AGAIN)],
+    ),
+    StoreSteps(
+        "Run {}, then run it again.",
+        obstructed(
+            "CREATE TABLE refers AS SELECT age FROM release.taken",
+            "ALTER TABLE refers ADD KEY (age)",
+            "ALTER TABLE release.taken ADD KEY (age)",
+            "ALTER TABLE refers ADD CONSTRAINT f FOREIGN KEY (age) REFERENCES release.taken (age)",
+        ),
+        [sql("Run (ALTER TABLE .*), then"), maria(**AGAIN)],
+    ),
     StoreSteps("Run SHOW CREATE TABLE {} to see", replaced_meanwhile, [look_and_run]),
-    StoreSteps("End their transactions (SHOW PROCESSLIST lists", lambda w: read_meanwhile(
-               w, swap_timeout=1), [lambda w: read_meanwhile(w, kill=True, swap_timeout=1),
-               lambda w: read_meanwhile(w, wait=1.2, swap_timeout=30)]),
+    StoreSteps(
+        "End their transactions (SHOW PROCESSLIST lists",
+        lambda w: read_meanwhile(w, swap_timeout=1),
+        [
+            lambda w: read_meanwhile(w, kill=True, swap_timeout=1),
+            lambda w: read_meanwhile(w, wait=1.2, swap_timeout=30),
+        ],
+    ),
     StoreSteps("Wait until it has ended, then run", two_at_once, [maria(**AGAIN)]),
     StoreSteps("Run SHOW CREATE TABLE {}: if its comment", lost, [read_comment]),
-    StoreSteps("Correct these values, or make them NULL", maria(keep=["born"]), [
-               maria(columns="nullif(born, '0000-00-00') AS born", keep=["born"]),
-               maria("UPDATE people SET born = '2001-02-03' WHERE id = 1", keep=["born"])]),
-    StoreSteps("Correct these values, or make them NULL", maria(keep=["kind"]), [
-               maria(columns="nullif(kind, '') AS kind", keep=["kind"]),
-               maria("UPDATE people SET kind = 'x' WHERE id = 1", keep=["kind"])]),
-    StoreSteps("Change its type to DOUBLE or DECIMAL, or", maria(**SIZE), [
-               maria(columns="CAST(size AS double) AS size", **SIZE),
-               maria(columns="CAST(size AS decimal(9, 2)) AS size", **SIZE),
-               maria("ALTER TABLE people MODIFY size double", **SIZE)]),
-    StoreSteps("Change the type of the column, or cast it", maria(**OK), [
-               maria(columns="CAST(ok AS integer) AS ok", **OK),
-               maria("ALTER TABLE people MODIFY ok smallint", **OK)]),
-    StoreSteps("Release a table: `output_kind=", maria(output_kind="view"),
-               [maria(output_kind="table")]),
-    StoreSteps("Run ALTER TABLE {} ENGINE InnoDB, or", maria("ALTER TABLE people ENGINE MyISAM"), [
-               lambda w: w.maria.execute("CREATE TABLE copied ENGINE InnoDB AS SELECT * FROM"
-                                         " people", "ALTER TABLE copied ADD PRIMARY KEY (id)"),
-               maria(table="copied"), sql("Run (ALTER TABLE .*?), or"), release]),
-    StoreSteps("Let an administrator run: SET GLOBAL", maria(
-               "SET GLOBAL binlog_format = 'STATEMENT'"), [sql("run: (SET GLOBAL .*)"),
-               release]),
-)  # fmt: skip
+    StoreSteps(
+        "Correct these values, or make them NULL",
+        maria(keep=["born"]),
+        [
+            maria(columns="nullif(born, '0000-00-00') AS born", keep=["born"]),
+            maria("UPDATE people SET born = '2001-02-03' WHERE id = 1", keep=["born"]),
+        ],
+    ),
+    StoreSteps(
+        "Correct these values, or make them NULL",
+        maria(keep=["kind"]),
+        [
+            maria(columns="nullif(kind, '') AS kind", keep=["kind"]),
+            maria("UPDATE people SET kind = 'x' WHERE id = 1", keep=["kind"]),
+        ],
+    ),
+    StoreSteps(
+        "Change its type to DOUBLE or DECIMAL, or",
+        maria(**SIZE),
+        [
+            maria(columns="CAST(size AS double) AS size", **SIZE),
+            maria(columns="CAST(size AS decimal(9, 2)) AS size", **SIZE),
+            maria("ALTER TABLE people MODIFY size double", **SIZE),
+        ],
+    ),
+    StoreSteps(
+        "Change the type of the column, or cast it",
+        maria(**OK),
+        [
+            maria(columns="CAST(ok AS integer) AS ok", **OK),
+            maria("ALTER TABLE people MODIFY ok smallint", **OK),
+        ],
+    ),
+    StoreSteps(
+        "Release a table: `output_kind=", maria(output_kind="view"), [maria(output_kind="table")]
+    ),
+    StoreSteps(
+        "Run ALTER TABLE {} ENGINE InnoDB, or",
+        maria("ALTER TABLE people ENGINE MyISAM"),
+        [
+            lambda w: w.maria.execute(
+                "CREATE TABLE copied ENGINE InnoDB AS SELECT * FROM people",
+                "ALTER TABLE copied ADD PRIMARY KEY (id)",
+            ),
+            maria(table="copied"),
+            sql("Run (ALTER TABLE .*?), or"),
+            release,
+        ],
+    ),
+    StoreSteps(
+        "Let an administrator run: SET GLOBAL",
+        maria("SET GLOBAL binlog_format = 'STATEMENT'"),
+        [sql("run: (SET GLOBAL .*)"), release],
+    ),
+)

@@ -38,7 +38,8 @@ from dbanon.run.open import open_source
 from dbanon.stores import origins, origins_sql
 from dbanon.stores.duckdb.file_rows import FileRows
 from tests.doors.hint_doors import Call, job_file
-from tests.doors.hint_steps import CSV, FRAME, World, csv, frame
+from tests.doors.hint_steps import FRAME, World, csv, frame
+from tests.doors.hints_commands import CSV
 from tests.object_server import served
 from tests.stores import warehouse
 from tests.stores.test_file_formats import workbook
@@ -59,9 +60,12 @@ class Stores(World):
     def release(self, source: Any, **options: Any) -> object:
         """Anonymize a table of any source."""
         settings: dict[str, Any] = {
-            "table": "people", "output": self.new(), "quasi_identifiers": ["age"], "k": 4,
+            "table": "people",
+            "output": self.new(),
+            "quasi_identifiers": ["age"],
+            "k": 4,
             "releases": "independent",
-        }  # fmt: skip
+        }
         settings |= options
         return dbanon.anonymize(source, **{n: v for n, v in settings.items() if v is not None})
 
@@ -232,8 +236,16 @@ def _from_object(w: Stores) -> object:
 
 def job(w: Stores, name: str = "", **settings: Any) -> object:
     """Run a job on the table."""
-    call = Call(w.url, {"table": "people", "quasi_identifiers": ["age"], "k": 4,
-                        "releases": "independent", "output": w.new()})  # fmt: skip
+    call = Call(
+        w.url,
+        {
+            "table": "people",
+            "quasi_identifiers": ["age"],
+            "k": 4,
+            "releases": "independent",
+            "output": w.new(),
+        },
+    )
     content = job_file(call)
     content["jobs"][0] |= {"name": name or w.new(), **settings}
     path = w.write(w.new(".yaml"), json.dumps(content))
@@ -241,50 +253,113 @@ def job(w: Stores, name: str = "", **settings: Any) -> object:
 
 
 FILES = (
-    StoreSteps("Move it out of the folder.", _pipe,
-               [lambda w: (w.path / "pipes/p.csv").rename(w.path / "pipe"),
-                lambda w: w.rows(f"file:{w.path}/pipes/")]),
-    StoreSteps("Write a file without the columns", lambda w: w.file(
-               w.new(".csv"), _columns(4097), quasi_identifiers=["c0"]), [
-               lambda w: w.file(w.new(".csv"), _columns(40), quasi_identifiers=["c0"])]),
-    StoreSteps("Write a file without the columns", lambda w: w.rows(
-               _parquet(w, 4097), quasi_identifiers=["c0"]), [
-               lambda w: w.rows(_parquet(w, 40), quasi_identifiers=["c0"])]),
+    StoreSteps(
+        "Move it out of the folder.",
+        _pipe,
+        [
+            lambda w: (w.path / "pipes/p.csv").rename(w.path / "pipe"),
+            lambda w: w.rows(f"file:{w.path}/pipes/"),
+        ],
+    ),
+    StoreSteps(
+        "Write a file without the columns",
+        lambda w: w.file(w.new(".csv"), _columns(4097), quasi_identifiers=["c0"]),
+        [lambda w: w.file(w.new(".csv"), _columns(40), quasi_identifiers=["c0"])],
+    ),
+    StoreSteps(
+        "Write a file without the columns",
+        lambda w: w.rows(_parquet(w, 4097), quasi_identifiers=["c0"]),
+        [lambda w: w.rows(_parquet(w, 40), quasi_identifiers=["c0"])],
+    ),
     StoreSteps("Remove these lines from the file", csv(f'"A\n{CSV}', skip_lines=1), [csv(CSV)]),
-    StoreSteps("Save the workbook as .xlsx", csv(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600,
-               "locked.xlsx"), [csv(CSV), lambda w: w.rows("file:{}".format(workbook(
-               w.path / w.new(".xlsx"), {"a": [["age"], *([age] for age in range(20, 40))]})))]),
-    StoreSteps("Write the file in UTF-8.", elsewhere("dbanon.stores.duckdb.csv_files", csv(
-               CSV.encode("utf-16"), encoding="utf-16")), [
-               elsewhere("dbanon.stores.duckdb.csv_files", csv(CSV))]),
-    StoreSteps("Write the file without blanks", elsewhere("dbanon.stores.duckdb.csv_reading", csv(
-               CSV.replace(",a", ' ,"a"'))), [
-               elsewhere("dbanon.stores.duckdb.csv_reading", csv(CSV.replace(",a", ',"a"')))]),
-    StoreSteps("Write the file as .csv, not packed.", elsewhere(
-               "dbanon.stores.duckdb.file_formats", csv(gzip.compress(CSV.encode()), "p.csv.gz")),
-               [elsewhere("dbanon.stores.duckdb.file_formats", csv(CSV))]),
-    StoreSteps("Raise the limit (`memory_limit`), or write it as Parquet", lambda w: _packed(
-               w, memory_limit=10**6), [lambda w: _packed(w, memory_limit=10**9),
-               lambda w: w.rows(_parquet(w, 2), quasi_identifiers=["c0"], memory_limit=10**6)]),
-    StoreSteps("Run it again when no program writes to these files", _changing,
-               [lambda w: w.rows(f"file:{w.path}/changing.csv")]),
-    StoreSteps("Name the source {}, and let its rows", lambda w: w.rows(f"file:{delta(w)}/"),
-               [lambda w: w.into(w.printed("(delta:)") + delta(w), **LAKE)]),
-    StoreSteps("Write delta: and the path", lambda w: w.into(f"delta:{w.path}", **LAKE),
-               [lambda w: w.into(f"delta:{delta(w)}", **LAKE)]),
-    StoreSteps("Write iceberg:NAME, with", lambda w: w.into("iceberg:my clinic", **LAKE), [
-               _iceberg]),
-    StoreSteps("Set the environment variable PYICEBERG", lambda w: w.into("iceberg:clinic", **LAKE),
-               [_iceberg]),
-    StoreSteps("Write {}:// instead of", _object("s3a://clinic/a.parquet"),
-               [_object("s3://clinic/a.parquet")]),
-    StoreSteps("Write the name of an object or a folder", lambda w: w.into("s3://clinic"),
-               [_from_object]),
-    StoreSteps("Make room there, or name a directory", on_full_disk(lambda w: w.into(
-               FRAME, target=duckdb.connect(), kept_columns="client",
-               exports=[{"path": str(w.path / w.new(".csv"))}]), 16), [lambda w: w.into(
-               FRAME, kept_columns="client", exports=[{"path": str(w.path / w.new(".csv"))}])]),
-)  # fmt: skip
+    StoreSteps(
+        "Save the workbook as .xlsx",
+        csv(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "locked.xlsx"),
+        [
+            csv(CSV),
+            lambda w: w.rows(
+                "file:{}".format(
+                    workbook(
+                        w.path / w.new(".xlsx"), {"a": [["age"], *([age] for age in range(20, 40))]}
+                    )
+                )
+            ),
+        ],
+    ),
+    StoreSteps(
+        "Write the file in UTF-8.",
+        elsewhere("dbanon.stores.duckdb.csv_files", csv(CSV.encode("utf-16"), encoding="utf-16")),
+        [elsewhere("dbanon.stores.duckdb.csv_files", csv(CSV))],
+    ),
+    StoreSteps(
+        "Write the file without blanks",
+        elsewhere("dbanon.stores.duckdb.csv_reading", csv(CSV.replace(",a", ' ,"a"'))),
+        [elsewhere("dbanon.stores.duckdb.csv_reading", csv(CSV.replace(",a", ',"a"')))],
+    ),
+    StoreSteps(
+        "Write the file as .csv, not packed.",
+        elsewhere(
+            "dbanon.stores.duckdb.file_formats", csv(gzip.compress(CSV.encode()), "p.csv.gz")
+        ),
+        [elsewhere("dbanon.stores.duckdb.file_formats", csv(CSV))],
+    ),
+    StoreSteps(
+        "Raise the limit (`memory_limit`), or write it as Parquet",
+        lambda w: _packed(w, memory_limit=10**6),
+        [
+            lambda w: _packed(w, memory_limit=10**9),
+            lambda w: w.rows(_parquet(w, 2), quasi_identifiers=["c0"], memory_limit=10**6),
+        ],
+    ),
+    StoreSteps(
+        "Run it again when no program writes to these files",
+        _changing,
+        [lambda w: w.rows(f"file:{w.path}/changing.csv")],
+    ),
+    StoreSteps(
+        "Name the source {}, and let its rows",
+        lambda w: w.rows(f"file:{delta(w)}/"),
+        [lambda w: w.into(w.printed("(delta:)") + delta(w), **LAKE)],
+    ),
+    StoreSteps(
+        "Write delta: and the path",
+        lambda w: w.into(f"delta:{w.path}", **LAKE),
+        [lambda w: w.into(f"delta:{delta(w)}", **LAKE)],
+    ),
+    StoreSteps(
+        "Write iceberg:NAME, with", lambda w: w.into("iceberg:my clinic", **LAKE), [_iceberg]
+    ),
+    StoreSteps(
+        "Set the environment variable PYICEBERG",
+        lambda w: w.into("iceberg:clinic", **LAKE),
+        [_iceberg],
+    ),
+    StoreSteps(
+        "Write {}:// instead of",
+        _object("s3a://clinic/a.parquet"),
+        [_object("s3://clinic/a.parquet")],
+    ),
+    StoreSteps(
+        "Write the name of an object or a folder", lambda w: w.into("s3://clinic"), [_from_object]
+    ),
+    StoreSteps(
+        "Make room there, or name a directory",
+        on_full_disk(
+            lambda w: w.into(
+                FRAME,
+                target=duckdb.connect(),
+                kept_columns="client",
+                exports=[{"path": str(w.path / w.new(".csv"))}],
+            ),
+            16,
+        ),
+        [
+            lambda w: w.into(
+                FRAME, kept_columns="client", exports=[{"path": str(w.path / w.new(".csv"))}]
+            )
+        ],
+    ),
+)
 
 # -- frames and streams ---------------------------------------------------------------------------
 
@@ -319,8 +394,13 @@ def _read_twice(w: Stores) -> None:
         yield FRAME
         raise OSError
 
-    job = Job(table="people", output="o", quasi_identifiers=("age",), policy=Policy(k=5),
-              kept_columns="client")  # fmt: skip
+    job = Job(
+        table="people",
+        output="o",
+        quasi_identifiers=("age",),
+        policy=Policy(k=5),
+        kept_columns="client",
+    )
     store = open_source(breaking(), None, job, w.duckdb())
     with suppress(DatabaseFailure), store.session(write=False):
         pass
@@ -353,67 +433,150 @@ def _dialect(w: Stores) -> object:
     return w.into(url, kept_columns="client")
 
 
-STREAMED = pa.table({
-    "age": pa.array([30] * 8), "town": pa.nulls(8, pa.list_(pa.float16())),
-})  # fmt: skip
+STREAMED = pa.table(
+    {
+        "age": pa.array([30] * 8),
+        "town": pa.nulls(8, pa.list_(pa.float16())),
+    }
+)
 
 
 def _tree(spec: Any, **options: Any) -> Act:
     """Generalize the towns by a hierarchy."""
     return lambda w: w.table(
-        quasi_identifiers=["town"], recoding="generalization", method="gaa_cp",
-        hierarchies={"town": spec}, **options,
-    )  # fmt: skip
+        quasi_identifiers=["town"],
+        recoding="generalization",
+        method="gaa_cp",
+        hierarchies={"town": spec},
+        **options,
+    )
 
 
 TOWNS: dict[str, Any] = {
-    "quasi_identifiers": ["age", "town"], "recoding": "representative", "method": "kmember",
-}  # fmt: skip
+    "quasi_identifiers": ["age", "town"],
+    "recoding": "representative",
+    "method": "kmember",
+}
 LARGE = FRAME.assign(age=np.where(FRAME.index < 4, 1e308, FRAME.age))
 FRAMES = (
-    StoreSteps("Intervals take values up to", frame(LARGE, recoding="generalization"), [
-               frame(LARGE[4:], recoding="generalization"),
-               frame(LARGE.assign(age=LARGE.age.mask(LARGE.index < 4)), recoding="generalization",
-                     nulls="category")]),
-    StoreSteps("Correct such values, or leave out their rows.", frame(FRAME.assign(
-               town=pd.Series(["\ud800"] + ["a"] * 39, dtype=object)), **TOWNS), [
-               frame(FRAME.assign(town="a"), **TOWNS), frame(FRAME[1:], **TOWNS)]),
-    StoreSteps("Cast it to a number, text, date, timestamp or boolean, or leave it out of the",
-               frame(_union(pa.array(range(40))), quasi_identifiers=["age"], keep=["u"]), [
-               frame(pa.table({"age": range(40), "u": range(40)}), quasi_identifiers=["age"],
-                     keep=["u"]), frame(_union(pa.array(range(40))).drop(["u"]),
-                                        quasi_identifiers=["age"])]),
-    StoreSteps("Give that report, or name a `key`", _evaluate(), [
-               _evaluate(report="report"), _evaluate(key="id")]),
-    StoreSteps("Give frame.collect() instead of", frame(pl.from_pandas(FRAME).lazy()),
-               [frame(pl.from_pandas(FRAME).lazy().collect())]),
-    StoreSteps("Name the values in order, as in {\"ordered\"", _tree({"ordered": True}), [
-               _tree({"ordered": list("abc")}), _tree({"mask": [1]}),
-               _tree({"ordered": True}, local_range=True)]),
-    StoreSteps("Yield data frames of pandas or polars", _batches(1), [
-               _batches(FRAME), _batches(pl.from_pandas(FRAME)),
-               _batches(pa.Table.from_pandas(FRAME)),
-               _batches(*pa.Table.from_pandas(FRAME).to_batches())]),
-    StoreSteps("Give the column a type in the first frame", _batches(
-               FRAME.assign(town=None), FRAME), [_batches(pa.Table.from_pandas(FRAME.assign(
-               town=None), schema=pa.Table.from_pandas(FRAME).schema), FRAME)]),
-    StoreSteps("Cast the column in a view or in the stream, or correct", _batches(
-               FRAME, FRAME.assign(age="x")), [_batches(FRAME, FRAME.assign(age=3))]),
-    StoreSteps("Cast it to a number, text, date, timestamp or boolean in a view or in the stream",
-               _batches(STREAMED), [_batches(STREAMED.set_column(1, "town", [["a"] * 8]))]),
-    StoreSteps("Give a new stream to each call.", _read_twice,
-               [lambda w: w.into(iter([FRAME]), kept_columns="client"),
-                lambda w: w.into(iter([FRAME]), kept_columns="client")]),
+    StoreSteps(
+        "Intervals take values up to",
+        frame(LARGE, recoding="generalization"),
+        [
+            frame(LARGE[4:], recoding="generalization"),
+            frame(
+                LARGE.assign(age=LARGE.age.mask(LARGE.index < 4)),
+                recoding="generalization",
+                nulls="category",
+            ),
+        ],
+    ),
+    StoreSteps(
+        "Correct such values, or leave out their rows.",
+        frame(FRAME.assign(town=pd.Series(["\ud800"] + ["a"] * 39, dtype=object)), **TOWNS),
+        [frame(FRAME.assign(town="a"), **TOWNS), frame(FRAME[1:], **TOWNS)],
+    ),
+    StoreSteps(
+        "Cast it to a number, text, date, timestamp or boolean, or leave it out of the",
+        frame(_union(pa.array(range(40))), quasi_identifiers=["age"], keep=["u"]),
+        [
+            frame(
+                pa.table({"age": range(40), "u": range(40)}), quasi_identifiers=["age"], keep=["u"]
+            ),
+            frame(_union(pa.array(range(40))).drop(["u"]), quasi_identifiers=["age"]),
+        ],
+    ),
+    StoreSteps(
+        "Give that report, or name a `key`",
+        _evaluate(),
+        [_evaluate(report="report"), _evaluate(key="id")],
+    ),
+    StoreSteps(
+        "Give frame.collect() instead of",
+        frame(pl.from_pandas(FRAME).lazy()),
+        [frame(pl.from_pandas(FRAME).lazy().collect())],
+    ),
+    StoreSteps(
+        'Name the values in order, as in {"ordered"',
+        _tree({"ordered": True}),
+        [
+            _tree({"ordered": list("abc")}),
+            _tree({"mask": [1]}),
+            _tree({"ordered": True}, local_range=True),
+        ],
+    ),
+    StoreSteps(
+        "Yield data frames of pandas or polars",
+        _batches(1),
+        [
+            _batches(FRAME),
+            _batches(pl.from_pandas(FRAME)),
+            _batches(pa.Table.from_pandas(FRAME)),
+            _batches(*pa.Table.from_pandas(FRAME).to_batches()),
+        ],
+    ),
+    StoreSteps(
+        "Give the column a type in the first frame",
+        _batches(FRAME.assign(town=None), FRAME),
+        [
+            _batches(
+                pa.Table.from_pandas(
+                    FRAME.assign(town=None), schema=pa.Table.from_pandas(FRAME).schema
+                ),
+                FRAME,
+            )
+        ],
+    ),
+    StoreSteps(
+        "Cast the column in a view or in the stream, or correct",
+        _batches(FRAME, FRAME.assign(age="x")),
+        [_batches(FRAME, FRAME.assign(age=3))],
+    ),
+    StoreSteps(
+        "Cast it to a number, text, date, timestamp or boolean in a view or in the stream",
+        _batches(STREAMED),
+        [_batches(STREAMED.set_column(1, "town", [["a"] * 8]))],
+    ),
+    StoreSteps(
+        "Give a new stream to each call.",
+        _read_twice,
+        [
+            lambda w: w.into(iter([FRAME]), kept_columns="client"),
+            lambda w: w.into(iter([FRAME]), kept_columns="client"),
+        ],
+    ),
     StoreSteps("Run it again while nothing writes to the table", _growing, [_warehouse]),
-    StoreSteps("Write the name as SQLAlchemy's inspector", lambda w: _warehouse(w, table="Persons"),
-               [lambda w: _warehouse(w, table=sqlalchemy.inspect(sqlalchemy.create_engine(
-                   warehouse.create_warehouse(w.path / w.new(".db")), poolclass=sqlalchemy.NullPool
-               )).get_table_names()[0])]),
-    StoreSteps("Cast it to a number, text, date, timestamp or boolean in a view, or leave it out.",
-               lambda w: _warehouse(w, keep=["photo"]), [_warehouse, lambda w: _warehouse(
-               w, "CREATE TABLE v AS SELECT age, CAST(photo AS TEXT) AS photo FROM people",
-               table="v", keep=["photo"])]),
-    StoreSteps("Install the package that has it", _dialect, [
-               lambda w: registry.register("snowfield", warehouse.__name__, "Warehouse"),
-               _dialect]),
-)  # fmt: skip
+    StoreSteps(
+        "Write the name as SQLAlchemy's inspector",
+        lambda w: _warehouse(w, table="Persons"),
+        [
+            lambda w: _warehouse(
+                w,
+                table=sqlalchemy.inspect(
+                    sqlalchemy.create_engine(
+                        warehouse.create_warehouse(w.path / w.new(".db")),
+                        poolclass=sqlalchemy.NullPool,
+                    )
+                ).get_table_names()[0],
+            )
+        ],
+    ),
+    StoreSteps(
+        "Cast it to a number, text, date, timestamp or boolean in a view, or leave it out.",
+        lambda w: _warehouse(w, keep=["photo"]),
+        [
+            _warehouse,
+            lambda w: _warehouse(
+                w,
+                "CREATE TABLE v AS SELECT age, CAST(photo AS TEXT) AS photo FROM people",
+                table="v",
+                keep=["photo"],
+            ),
+        ],
+    ),
+    StoreSteps(
+        "Install the package that has it",
+        _dialect,
+        [lambda w: registry.register("snowfield", warehouse.__name__, "Warehouse"), _dialect],
+    ),
+)

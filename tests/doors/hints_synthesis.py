@@ -1,4 +1,4 @@
-"""Hints of synthetic rows, and of differentially private releases: cases as in ``hints_runs``."""
+"""Hints of synthetic rows, and of differentially private releases: cases as in ``run_steps``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import dbanon
 from dbanon.run import private
 from dbanon.synthesis import columns, declared_types
 from tests.doors.hint_steps import World
-from tests.doors.hints_runs import Act, Acts, Clinic, Runs, case, command, printed_options
+from tests.doors.run_steps import Act, Acts, Clinic, Runs, case, command, printed_options
 
 _RNG = np.random.default_rng(5)
 _ROWS = _RNG.uniform(0, 100, (400, 2))
@@ -32,9 +32,12 @@ _PERSONS = np.arange(400) // 2
 def synthesize(data: Any = _FRAME, **options: Any) -> Act:
     """Make synthetic rows; an option that is None is left out."""
     arguments: dict[str, Any] = {
-        "method": "dp_ranks", "budget": dbanon.Budget(99.0), "epsilon": 9.0, "bounds": _BOUNDS,
+        "method": "dp_ranks",
+        "budget": dbanon.Budget(99.0),
+        "epsilon": 9.0,
+        "bounds": _BOUNDS,
         "types": "number",
-    }  # fmt: skip
+    }
     pairs = (arguments | options).items()
     named = {name: value for name, value in pairs if value is not None}
     return lambda: dbanon.synthesize(data, **named)
@@ -57,8 +60,9 @@ def without_opendp(world: Runs) -> Acts:
     # Here it is installed, so that nothing is fetched.
     yield lambda: subprocess.run(
         [sys.executable, "-m", "pip", words[0], "--no-index", "--dry-run", *words[1:]],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+    )
     yield synthesize()
 
 
@@ -152,9 +156,11 @@ def mostly_noise(world: Runs) -> Acts:
 def a_large_delta(world: Runs) -> Acts:
     rows = pd.DataFrame({"a": np.arange(100_000) % 100})
     options: dict[str, Any] = {
-        "method": "dp_marginals", "accounting": "zcdp", "budget": dbanon.Budget(99.0, delta=1e-5),
+        "method": "dp_marginals",
+        "accounting": "zcdp",
+        "budget": dbanon.Budget(99.0, delta=1e-5),
         "bounds": {"a": (0, 100)},
-    }  # fmt: skip
+    }
     hint = yield synthesize(rows, delta=1e-5, **options)
     yield synthesize(rows, **options | printed_options(hint))
 
@@ -177,9 +183,14 @@ class Magic(Clinic):
 
     def private(self, **options: Any) -> Any:
         arguments: dict[str, Any] = {
-            "table": "magic", "quasi_identifiers": ["a"], "method": "dp_ranks", "epsilon": 5.0,
-            "bounds": {"a": (0, 100)}, "budget": "magic", "output": self.new_output(),
-        }  # fmt: skip
+            "table": "magic",
+            "quasi_identifiers": ["a"],
+            "method": "dp_ranks",
+            "epsilon": 5.0,
+            "bounds": {"a": (0, 100)},
+            "budget": "magic",
+            "output": self.new_output(),
+        }
         arguments |= options
         return dbanon.anonymize(arguments.pop("database", self.url), **arguments)
 
@@ -238,8 +249,9 @@ def a_budget_of_a_file(world: Runs) -> Acts:
 def little_memory(world: Runs) -> Acts:
     magic = _magic(world)
     towns: dict[str, Any] = {
-        "quasi_identifiers": ["a", "town"], "orders": {"town": ["a", "b"]},
-    }  # fmt: skip
+        "quasi_identifiers": ["a", "town"],
+        "orders": {"town": ["a", "b"]},
+    }
     yield lambda: magic.private(memory_limit=20_000, **towns)
     yield lambda: magic.private(memory_limit=10**8, **towns)
     yield lambda: magic.private(memory_limit=30_000)

@@ -111,24 +111,44 @@ def choose_right(client: Client) -> None:
 
 
 IN_WORKBENCH = (
-    FormSteps("Give the role quasi-identifier", lambda c: c.post("columns", roles(
-              c, **dict.fromkeys(ROLES, "drop"))).body, [lambda c: decide_roles(c, **ROLES)]),
-    FormSteps("Write why it reveals nothing about", lambda c: c.post("columns", roles(
-              c, note="keep")).body, [lambda c: decide_roles(c, note="keep"),
-              lambda c: decide_roles(c, note="drop")]),
-    FormSteps("Leave out the schema: the release goes", sent("job", output="a.b"),
-              [save(output="b")]),
-    FormSteps("Write a name such as people{}.", sent("job", file="../a.yaml"),
-              [save(file="people.yaml")]),
-    FormSteps("Choose another name for the job file, or", over_file, [save(file="other.yaml"),
-              without_file, lambda c: (over_file(c), save(replace="yes")(c))]),
-    FormSteps("Save it on the page", lambda c: c.sent("plan", {}), [save(),
-              lambda c: c.done("plan", {})]),
-    FormSteps("Wait until it ends, or cancel it. Then", beside_task, [
-              lambda c: c.sent("columns", roles(c, pay="drop"))]),
-    FormSteps("Your values are still below", lambda c: in_two_tabs(c, again=False),
-              [lambda c: in_two_tabs(c, again=True)]),
-    FormSteps("The page shows the current state", lambda c: plan_in_two_tabs(c, again=False),
-              [lambda c: plan_in_two_tabs(c, again=True)]),
+    FormSteps(
+        "Give the role quasi-identifier",
+        lambda c: c.post("columns", roles(c, **dict.fromkeys(ROLES, "drop"))).body,
+        [lambda c: decide_roles(c, **ROLES)],
+    ),
+    FormSteps(
+        "Write why it reveals nothing about",
+        lambda c: c.post("columns", roles(c, note="keep")).body,
+        [lambda c: decide_roles(c, note="keep"), lambda c: decide_roles(c, note="drop")],
+    ),
+    FormSteps(
+        "Leave out the schema: the release goes", sent("job", output="a.b"), [save(output="b")]
+    ),
+    FormSteps(
+        "Write a name such as people{}.", sent("job", file="../a.yaml"), [save(file="people.yaml")]
+    ),
+    FormSteps(
+        "Choose another name for the job file, or",
+        over_file,
+        [save(file="other.yaml"), without_file, lambda c: (over_file(c), save(replace="yes")(c))],
+    ),
+    FormSteps(
+        "Save it on the page", lambda c: c.sent("plan", {}), [save(), lambda c: c.done("plan", {})]
+    ),
+    FormSteps(
+        "Wait until it ends, or cancel it. Then",
+        beside_task,
+        [lambda c: c.sent("columns", roles(c, pay="drop"))],
+    ),
+    FormSteps(
+        "Your values are still below",
+        lambda c: in_two_tabs(c, again=False),
+        [lambda c: in_two_tabs(c, again=True)],
+    ),
+    FormSteps(
+        "The page shows the current state",
+        lambda c: plan_in_two_tabs(c, again=False),
+        [lambda c: plan_in_two_tabs(c, again=True)],
+    ),
     FormSteps("Choose one on this page, which lists", choose_wrong, [choose_right]),
-)  # fmt: skip
+)

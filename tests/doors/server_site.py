@@ -82,10 +82,13 @@ class Site:
     def text(self, step: str, role: str = "postgres") -> str:
         """A step with names in the place of words with a dollar sign."""
         names = {
-            "t": self.table, "url": self.urls[role], "path": str(self.path),
-            "db": f'"{make_url(self.url).database}"', "package": str(self.package),
+            "t": self.table,
+            "url": self.urls[role],
+            "path": str(self.path),
+            "db": f'"{make_url(self.url).database}"',
+            "package": str(self.package),
             "opendp": str(self.opendp),
-        }  # fmt: skip
+        }
         patterns = {
             "statement": r"(?:GRANT|CREATE|ALTER|SELECT|DROP) [^;]*",
             "command": r"dbanon [a-z]+ URL[^,;]*",

@@ -42,10 +42,17 @@ OF_EVALUATIONS = {
 MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 # Rooms whose hints appear at one door alone.
 OF_ONE_DOOR = (
-    "doors/backend_limit.py", "doors/cli/", "doors/extension.py", "doors/install.py",
-    "doors/plpython", "doors/python_path.py", "doors/workbench/program.py",
-    "job/synthesis.py", "stores/frame/microdata.py", "synthesis/",
-)  # fmt: skip
+    "doors/backend_limit.py",
+    "doors/cli/",
+    "doors/extension.py",
+    "doors/install.py",
+    "doors/plpython",
+    "doors/python_path.py",
+    "doors/workbench/program.py",
+    "job/synthesis.py",
+    "stores/frame/microdata.py",
+    "synthesis/",
+)
 
 
 def hints() -> Iterator[tuple[str, str]]:
@@ -172,16 +179,22 @@ def test_the_arguments_of_classes_are_those_of_its_function() -> None:
         ('`key=["…"]`', 'key=["…"]', "--key …", """options => '{"key": ["…"]}'"""),
         ('`nulls="suppress"`', 'nulls="suppress"', "--nulls suppress", "nulls => 'suppress'"),
         ("`orders`", "orders", "--order NAME=A,B,C", '"orders" in options'),
-        ("`problems()`", "the error's problems", "dbanon hierarchy check",
-         "dbanon.check_hierarchy"),
+        (
+            "`problems()`",
+            "the error's problems",
+            "dbanon hierarchy check",
+            "dbanon.check_hierarchy",
+        ),
         ("`k=x`", "`k=x`", "`k=x`", "`k=x`"),
     ],
-)  # fmt: skip
+)
 def test_the_ways_of_the_doors(hint: str, python: str, line: str, sql: str) -> None:
     error = UsageError(hint=hint)
     assert (error.hint, error.hint_by(on_command_line), error.hint_by(in_sql)) == (
-        python, line, sql,
-    )  # fmt: skip
+        python,
+        line,
+        sql,
+    )
     assert error.to_dict(in_sql)["hint"] == sql
 
 
@@ -197,8 +210,12 @@ def test_methods_are_functions_in_sql() -> None:
 
 @pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
 def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
-    known = {*JobSpec.model_fields, *QuasiIdentifierColumn.model_fields,
-             *SensitiveColumn.model_fields, "table"}  # fmt: skip
+    known = {
+        *JobSpec.model_fields,
+        *QuasiIdentifierColumn.model_fields,
+        *SensitiveColumn.model_fields,
+        "table",
+    }
     for value in examples(one):
         error = InvalidParameter(
             hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
@@ -230,6 +247,6 @@ def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
         ("`withhold_failing=true`", "withhold_failing: true"),
         ("`problems()`", "dbanon hierarchy check"),
     ],
-)  # fmt: skip
+)
 def test_the_words_of_a_job_file(hint: str, told: str) -> None:
     assert UsageError(hint=hint).hint_by(in_job_file) == told

@@ -20,19 +20,10 @@ import dbanon
 from tests.doors.hint_cases import OF_TABLES, Case
 from tests.doors.hint_doors import Call, CommandDoor, JobDoor, PythonDoor, job_file
 from tests.doors.hint_list import text_of
-from tests.doors.hint_steps import (
-    COMMANDS,
-    CSV,
-    FILES,
-    FRAMES,
-    OPEN,
-    PEOPLE,
-    Steps,
-    World,
-    csv,
-    frame,
-    hint_of,
-)
+from tests.doors.hint_steps import Steps, World, csv, frame, hint_of
+from tests.doors.hints_commands import CSV, FILES, OPEN
+from tests.doors.hints_jobs import COMMANDS, FRAMES
+from tests.doors.run_steps import PEOPLE
 
 _N = 120
 _RNG = np.random.default_rng(1)
@@ -49,19 +40,29 @@ def pattern(text: str) -> re.Pattern[str]:
 def people() -> pd.DataFrame:
     """A table with a column for each kind of trouble."""
     n = np.arange(_N)
-    return pd.DataFrame({
-        "id": n, "pid": n // 4, "age": _RNG.integers(20, 60, _N),
-        "size": _RNG.normal(170, 9, _N).round(1), "town": _RNG.choice(list("abcde"), _N),
-        "ill": _RNG.choice(["x", "y", "z"], _N), "email": [f"p{i}@example.org" for i in n],
-        "hole": pd.array(n % 40, "Int64"), "seldom": pd.array(n % 40, "Int64"),
-        "part": pd.array(n % 40, "Int64"), "pair": pd.array(n % 40, "Int64"),
-        "rare": np.where(n < 2, "r", "s"),
-        "sums": np.where(n % 2 == 0, "=A1", "b"),
-        "code": [f"K{i // 4}" if i % 2 else f"k{i // 4}" for i in n],
-    }).assign(
-        hole=lambda f: f.hole.mask(n % 10 == 0), seldom=lambda f: f.seldom.mask(n < 2),
-        part=lambda f: f.part.mask(n < 10), pair=lambda f: f.pair.mask(n < 12)
-    )  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": n,
+            "pid": n // 4,
+            "age": _RNG.integers(20, 60, _N),
+            "size": _RNG.normal(170, 9, _N).round(1),
+            "town": _RNG.choice(list("abcde"), _N),
+            "ill": _RNG.choice(["x", "y", "z"], _N),
+            "email": [f"p{i}@example.org" for i in n],
+            "hole": pd.array(n % 40, "Int64"),
+            "seldom": pd.array(n % 40, "Int64"),
+            "part": pd.array(n % 40, "Int64"),
+            "pair": pd.array(n % 40, "Int64"),
+            "rare": np.where(n < 2, "r", "s"),
+            "sums": np.where(n % 2 == 0, "=A1", "b"),
+            "code": [f"K{i // 4}" if i % 2 else f"k{i // 4}" for i in n],
+        }
+    ).assign(
+        hole=lambda f: f.hole.mask(n % 10 == 0),
+        seldom=lambda f: f.seldom.mask(n < 2),
+        part=lambda f: f.part.mask(n < 10),
+        pair=lambda f: f.pair.mask(n < 12),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -140,17 +141,25 @@ def case_ways(case: Case, door: Any, call: Call, hint: str) -> Iterator[tuple[st
 
 
 _BASE = {
-    "table": "people", "quasi_identifiers": ["age", "size"], "k": 4, "releases": "independent",
-}  # fmt: skip
+    "table": "people",
+    "quasi_identifiers": ["age", "size"],
+    "k": 4,
+    "releases": "independent",
+}
 
 
 def at_doors(cases: tuple[Case, ...]) -> list[Any]:
     """Each case at one of its doors in turn; at the others in campaigns."""
     return [
-        pytest.param(case, door, id=f"{case.hint[:40]}-{door}",
-                     marks=() if i == n % len(case.doors) else pytest.mark.campaign)
-        for n, case in enumerate(cases) for i, door in enumerate(case.doors)
-    ]  # fmt: skip
+        pytest.param(
+            case,
+            door,
+            id=f"{case.hint[:40]}-{door}",
+            marks=() if i == n % len(case.doors) else pytest.mark.campaign,
+        )
+        for n, case in enumerate(cases)
+        for i, door in enumerate(case.doors)
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
@@ -213,8 +222,10 @@ def test_a_hint_in_words_can_be_followed(steps: Steps, world: World) -> None:
 def test_a_hint_names_no_view_where_a_source_has_none(source: str, world: World) -> None:
     """SQLite's views have no types (a cast in one is lost), and files and frames have no views."""
     options: dict[str, Any] = {
-        "quasi_identifiers": ["age", "x"], "kinds": {"x": "numeric"}, "recoding": "representative",
-    }  # fmt: skip
+        "quasi_identifiers": ["age", "x"],
+        "kinds": {"x": "numeric"},
+        "recoding": "representative",
+    }
     rows = pd.DataFrame({"age": [1, 2], "x": ["a", "b"]})
     act, words = {
         "table": (lambda w: w.table(**options | {"table": "loaded"}), "in a copy of the table"),

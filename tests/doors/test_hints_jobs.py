@@ -16,9 +16,11 @@ import pytest
 from tests.doors.hint_cases import Case
 from tests.doors.hint_doors import Call
 from tests.doors.hint_list import text_of
-from tests.doors.hint_steps import CSV, Steps, World, hint_of
-from tests.doors.hints_jobs import BY_NAME, COMMANDS, FRAMES, IN_POSTGRESQL, OF_TABLES
+from tests.doors.hint_steps import Steps, World, hint_of
+from tests.doors.hints_commands import CSV
+from tests.doors.hints_jobs import BY_NAME, COMMANDS, FRAMES, IN_POSTGRESQL
 from tests.doors.hints_workbench import IN_WORKBENCH, FormSteps
+from tests.doors.job_steps import OF_TABLES
 from tests.doors.test_hints_followed import at_doors, door_of, pattern, people, try_case
 from tests.doors.workbench import client as browser
 from tests.doors.workbench.people import COLUMNS, ROLES, decide_roles, load, rows
@@ -26,8 +28,11 @@ from tests.stores.databases import PostgresqlDatabase
 
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 _BASE = {
-    "table": "people", "quasi_identifiers": ["age", "size"], "k": 4, "releases": "independent",
-}  # fmt: skip
+    "table": "people",
+    "quasi_identifiers": ["age", "size"],
+    "k": 4,
+    "releases": "independent",
+}
 
 
 @dataclass(frozen=True)

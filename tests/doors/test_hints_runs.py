@@ -10,7 +10,7 @@ import pytest
 from tests.doors import hints_chains, hints_synthesis  # noqa: F401
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import hint_of
-from tests.doors.hints_runs import CASES, Case, Runs
+from tests.doors.run_steps import CASES, Case, Runs
 from tests.doors.test_hints_followed import pattern
 
 

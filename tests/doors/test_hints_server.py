@@ -55,10 +55,14 @@ def trials() -> list[Any]:
     """All trials with their numbers; of those of one hint, the later ones in campaigns."""
     texts = [trial.hint for trial in TRIALS]
     return [
-        pytest.param(number, trial, id=trial.hint[:40],
-                     marks=pytest.mark.campaign if trial.hint in texts[:number] else ())
+        pytest.param(
+            number,
+            trial,
+            id=trial.hint[:40],
+            marks=pytest.mark.campaign if trial.hint in texts[:number] else (),
+        )
         for number, trial in enumerate(TRIALS)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(("number", "trial"), trials())

@@ -75,8 +75,11 @@ def on_sqlite(path: Path) -> Run:
 
     def run(**given: Any) -> object:
         asked = {
-            "table": "people", "output": f"o{next(_OUTPUTS)}", "quasi_identifiers": ["age"], "k": 4,
-        }  # fmt: skip
+            "table": "people",
+            "output": f"o{next(_OUTPUTS)}",
+            "quasi_identifiers": ["age"],
+            "k": 4,
+        }
         if given.get("spill"):
             given["spill"] = str(path / "spill")
         return dbanon.anonymize(url, **(asked | given))
@@ -91,9 +94,12 @@ def on_csv(text: bytes) -> Callable[[Path], Run]:
 
         def run(**given: Any) -> object:
             asked = {
-                "table": "rows", "output": f"o{next(_OUTPUTS)}", "quasi_identifiers": ["age"],
-                "k": 2, "target": f"duckdb:///{path}/target.duckdb",
-            }  # fmt: skip
+                "table": "rows",
+                "output": f"o{next(_OUTPUTS)}",
+                "quasi_identifiers": ["age"],
+                "k": 2,
+                "target": f"duckdb:///{path}/target.duckdb",
+            }
             return dbanon.anonymize(f"file:{path}/rows.csv", **(asked | given))
 
         return run
@@ -112,20 +118,25 @@ CASES = {
         'Choose `nulls="category"` (classes within each pattern of NULLs) or `nulls="merge"` (the'
         ' same, and rare patterns join larger ones). `nulls="suppress"` withholds these records,'
         " and needs a `max_suppression` that allows it.",
-        on_frame(HOLES), {}, needs={"nulls='suppress'": {"max_suppression": 0.1}},
+        on_frame(HOLES),
+        {},
+        needs={"nulls='suppress'": {"max_suppression": 0.1}},
     ),
     "suppression": Case(
         "It would be feasible with `max_suppression={}` or more.",
-        on_frame(HOLES), {"nulls": "suppress"},
+        on_frame(HOLES),
+        {"nulls": "suppress"},
     ),
     "guarantee": Case(
         "Choose a method that groups rows. A release whose rows are not k-anonymous needs"
         ' `guarantee="per_attribute"`.',
-        on_frame(), {"method": "individual_ranking"},
+        on_frame(),
+        {"method": "individual_ranking"},
     ),
     "weights": Case(
         'Leave them out, or choose `standardize="zscore"` or `standardize="range"`.',
-        on_frame(), {"standardize": "mahalanobis", "weights": {"age": 2}},
+        on_frame(),
+        {"standardize": "mahalanobis", "weights": {"age": 2}},
     ),
     "refinement": Case(
         'Choose `refine="fast"`, or leave the budget out.', on_frame(), {"refine_iterations": 5}
@@ -138,23 +149,26 @@ CASES = {
     ),
     "output": Case(
         'Choose another name, or replace it: `if_exists="replace"`.',
-        on_sqlite, {"output": "taken"},
+        on_sqlite,
+        {"output": "taken"},
     ),
     "key": Case(
         'Name columns that are unique for each row: `key=["…"]`.',
-        on_sqlite, {"table": "seen"}, values={"key": ["id"]},
+        on_sqlite,
+        {"table": "seen"},
+        values={"key": ["id"]},
     ),
-    "blocks": Case(
-        "Say how large they are: `block_size=50000`.", on_sqlite, {"spill": "spill"}
-    ),
+    "blocks": Case("Say how large they are: `block_size=50000`.", on_sqlite, {"spill": "spill"}),
     "preamble": Case(
         "The header seems to be in line {}: `skip_lines={}`. {}",
-        on_csv(lines("Report of 2020", "", "age,x", *_ROWS)), {},
+        on_csv(lines("Report of 2020", "", "age,x", *_ROWS)),
+        {},
     ),
     "header": Case(
         "If it is one: `header=false`; the columns are column0, column1 and so on. If it names the"
         " columns: `header=true`.",
-        on_csv(lines(*_ROWS)), {},
+        on_csv(lines(*_ROWS)),
+        {},
         needs={
             "header=False": {"quasi_identifiers": ["column0"]},
             # Its first line is then their names.
@@ -164,17 +178,20 @@ CASES = {
     "names alike": Case(
         "Rename one of them; capitals make no difference. To number the later ones:"
         ' `duplicate_columns="rename"`. If the first line is a row: `header=false`.',
-        on_csv(lines("age,x,x", *(f"{i},1,2" for i in range(9)))), {},
+        on_csv(lines("age,x,x", *(f"{i},1,2" for i in range(9)))),
+        {},
         needs={"header=False": {"quasi_identifiers": ["column1"], "recoding": "representative"}},
     ),
     "UTF-8 in the place of Latin-1": Case(
-        'Say `encoding="{}"`.', on_csv(lines("age,x", *_ROWS, "20,ü")),
+        'Say `encoding="{}"`.',
+        on_csv(lines("age,x", *_ROWS, "20,ü")),
         {"encoding": "latin-1"},
     ),
     "words for nothing": Case(
-        "Correct it. If it means that nothing is known, name it: `null_words=[\"…\"]`. To read the"
+        'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
         " column as {}: {}.",
-        on_csv(lines("age,x", *(f"{20 + i % 50},a" for i in range(3000)), "n/a,b")), {},
+        on_csv(lines("age,x", *(f"{20 + i % 50},a" for i in range(3000)), "n/a,b")),
+        {},
         needs={
             "null_words=['n/a']": {"nulls": "suppress", "max_suppression": 0.1},
             # A text has no mean.
@@ -182,7 +199,7 @@ CASES = {
         },
         values={"null_words": ["n/a"]},
     ),
-}  # fmt: skip
+}
 TRIED = frozenset(case.hint for case in CASES.values())
 
 

@@ -1,0 +1,471 @@
+"""Hints of commands, and of files that they read."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import dbanon
+from tests.doors.hint_steps import (
+    FRAME,
+    Steps,
+    cli,
+    csv,
+)
+
+# Advice on few trials.
+FEW: dict[str, Any] = {"k": (4,), "methods": ("mdav",)}
+
+
+_ROWS = "".join(f"{20 + i},{'ab'[i % 2]}\n" for i in range(12))
+
+
+CSV = "age,x\n" + _ROWS
+
+
+# A release of the table, in the chain that is open; what makes a chain.
+PEOPLE = "anonymize {url} --table people -q age --k 4 --output {new}"
+
+
+OPEN = "--chain open --entity id --chain-key file:{path}/people.key"
+
+
+_SHOW = "--entity id --changes show --key-out {path}/{new}.key"
+
+
+COMMANDS = (
+    Steps(
+        "Name it: --chain NAME.",
+        cli("anonymize {url} --table people -q age --k 4 --output {new} --max-exposed 3"),
+    ),
+    Steps(
+        "Say where it is: --chain-key file:PATH or env:NAME.",
+        cli(f"{PEOPLE} --chain open --entity id"),
+        [cli(f"{PEOPLE} {OPEN}")],
+    ),
+    Steps(
+        "Choose another name.",
+        cli(f"chain create {{url}} open --table people {_SHOW}"),
+        [cli(f"chain create {{url}} others --table plain {_SHOW}")],
+    ),
+    Steps(
+        "Go on with it. Or close it, and",
+        cli(f"chain create {{url}} wider --table wide {_SHOW}"),
+        [
+            cli("chain close {url} wide"),
+            cli(
+                "chain create {url} wider --table wide --entity id"
+                " --changes show --new-chain-from wide --chain-key file:{path}/wide.key"
+            ),
+        ],
+    ),
+    Steps(
+        "Begin another one.",
+        cli(
+            "anonymize {url} --table few -q age --k 4 --output {new}"
+            " --chain closed --entity id --chain-key file:{path}/closed.key"
+        ),
+        [cli(f"{PEOPLE} {OPEN}")],
+    ),
+    Steps(
+        "What a chain's releases have in common stays.",
+        cli(f"{PEOPLE} {OPEN}".replace("-q age", "-q size")),
+        [cli(f"chain create {{url}} fourth --table seen {_SHOW}"), cli(f"{PEOPLE} {OPEN}")],
+    ),
+    Steps(
+        "dbanon chain list shows them.",
+        cli("chain show {url} nobody"),
+        [cli("chain list {url}"), cli("chain show {url} open")],
+    ),
+    Steps(
+        "With another key everyone would look",
+        cli(f"{PEOPLE} {OPEN}".replace("people.key", "key")),
+        [cli(f"{PEOPLE} {OPEN}")],
+    ),
+    Steps(
+        "A key is never written over another file.",
+        cli(
+            "chain create {url} fifth --table extra --entity id --changes show --key-out {path}/key"
+        ),
+        [cli(f"chain create {{url}} fifth --table extra {_SHOW}")],
+    ),
+    Steps(
+        "Choose a name such as patients.",
+        cli(f"chain create {{url}} 'a b' --table extra2 {_SHOW}"),
+        [cli(f"chain create {{url}} patients --table extra2 {_SHOW}")],
+    ),
+    Steps(
+        "dbanon chain create writes a key to a file.",
+        cli(f"{PEOPLE} --chain open --entity id --chain-key hush"),
+        [
+            cli(
+                "chain create {url} key --table fewer --entity id --changes show"
+                " --key-out {path}/key2"
+            ),
+            cli(
+                "anonymize {url} --table fewer -q age --k 4 --output {new} --chain key --entity id"
+                " --chain-key file:{path}/key2"
+            ),
+        ],
+    ),
+    Steps(
+        "Name one chain, without --k and --sensitive.",
+        cli("chain measure {url} open --chain-key file:{path}/people.key --k 4"),
+        [cli("chain measure {url} open --chain-key file:{path}/people.key")],
+    ),
+    Steps(
+        "Leave out --chain-key or --entity.",
+        cli("chain measure {url} open --chain-key file:{path}/people.key --entity id"),
+        [cli("chain measure {url} open --chain-key file:{path}/people.key")],
+    ),
+    Steps(
+        "Name the database that its releases go to, and the file",
+        cli(f"chain create file:{{path}}/rows.csv c --table rows {_SHOW}"),
+        [
+            cli(
+                "chain create {url} of_file --source file:{path}/rows.csv --table rows --entity x"
+                " --changes show --key-out {path}/rows.key"
+            )
+        ],
+    ),
+    Steps(
+        "Name the column of the person that each of these",
+        cli("chain measure {url} taken taken2 --k 4"),
+        [cli("chain measure {url} with_id with_id2 --k 4 --entity id")],
+    ),
+    Steps(
+        "Add --original TABLE.",
+        cli("evaluate {url} taken --changed-source"),
+        [cli("evaluate {url} taken --changed-source --original people")],
+    ),
+    Steps(
+        "Name the relation that the release was made from",
+        cli("evaluate {url} taken --original cast_copy"),
+        [cli("evaluate {url} taken --original people")],
+    ),
+    Steps(
+        "To compare it all the same: `changed_source`.",
+        cli("evaluate {url} taken --original fewer"),
+        [cli("evaluate {url} taken --original fewer --changed-source")],
+    ),
+    Steps(
+        "Name a .html file.",
+        cli("report {url} taken -o {path}/r.json --for Ann"),
+        [cli("report {url} taken -o {path}/r.html --for Ann")],
+    ),
+    Steps(
+        "Name a .json, .html or .txt file in a",
+        cli("report {url} taken -o {path}/no/r.html"),
+        [cli("report {url} taken -o {path}/r2.json"), cli("report {url} taken -o {path}/r3.txt")],
+    ),
+    Steps(
+        "The collector ignores other files.",
+        cli("run {path}/job.yaml --metrics {path}/x.txt"),
+        [cli("run {path}/job.yaml --metrics {path}/x.prom")],
+    ),
+    Steps(
+        "Choose another one (--directory), or remove it yourself.",
+        cli("tutorial --yes --directory {path}/full"),
+    ),
+    Steps(
+        "Write values as a,b,c, or one in each line of a file.",
+        cli(
+            "anonymize {url} --table"
+            " people -q age,town --k 4 --output {new} --order town=a,,b --recoding median"
+        ),
+        [
+            cli(
+                "anonymize {url} --table people -q age,town --k 4 --output {new} --order"
+                " town=a,b,c,d,e --recoding median"
+            )
+        ],
+    ),
+    Steps(
+        "Name a file that exists, in UTF-8.",
+        cli(
+            "anonymize {url} --table people -q age,town"
+            " --k 4 --output {new} --order-file town={path}/none.txt --recoding median"
+        ),
+        [
+            cli(
+                "anonymize {url} --table people -q age,town --k 4 --output {new}"
+                " --order-file town={path}/order.txt --recoding median"
+            )
+        ],
+    ),
+    Steps(
+        "recursive_cl takes l=NUMBER",
+        cli(
+            "anonymize {url} --table people -q age --k 4 --output"
+            " {new} -s ill --model ill=distinct_l:2:l=3"
+        ),
+        [
+            cli(
+                "anonymize {url} --table people -q age --k 4 --output {new} -s ill --model"
+                " ill=recursive_cl:3:l=2"
+            ),
+            cli(
+                "anonymize {url} --table people -q age --k 4 --output {new} -s ill --model"
+                " ill=t_closeness:0.9:distance=equal"
+            ),
+        ],
+    ),
+    Steps(
+        "Known: {}.",
+        cli(
+            "anonymize {url} --table people -q age --k 4 --output {new} -s ill"
+            " --model ill=closeness:2"
+        ),
+        [
+            cli(
+                "anonymize {url} --table people -q age --k 4 --output"
+                " {new} -s ill --model ill=distinct_l:2"
+            )
+        ],
+    ),
+    Steps(
+        "dbanon releases lists all releases with their current state.",
+        cli("refresh {url} nothing"),
+        [cli("releases {url}"), cli("refresh {url} taken")],
+    ),
+    Steps(
+        "dbanon explain lists all codes.",
+        cli("explain zzzzzz"),
+        [cli("explain"), cli("explain invalid_parameter")],
+    ),
+    Steps("dbanon drops only what it made: {}", cli("drop {url} strange"), [cli("releases {url}")]),
+    Steps(
+        "Add `k`.", cli("verify {url} people -q town"), [cli("verify {url} people -q town --k 2")]
+    ),
+    Steps(
+        "Compare it with the ledger of its release: name its",
+        cli("verify {path}/rows.csv"),
+        [cli("verify file:{path}/rows.csv rows -q x --k 2")],
+    ),
+    Steps(
+        "Write duckdb:///{} or sqlite:///{}.",
+        lambda w: dbanon.releases(w.path / "none"),
+        [cli("releases {url}")],
+    ),
+    Steps(
+        "Write sqlite:///file.db: a database in memory",
+        cli("releases sqlite://"),
+        [cli("releases {url}")],
+    ),
+    Steps(
+        "Write duckdb:///file.duckdb; in Python a",
+        cli("releases duckdb://"),
+        [cli("releases duckdb:///{path}/x.duckdb")],
+    ),
+    Steps(
+        "Write duckdb:///file.duckdb: a file is opened",
+        cli("releases duckdb:///{path}/x.duckdb?read_only=1"),
+        [cli("releases duckdb:///{path}/x.duckdb")],
+    ),
+    Steps(
+        "Write {}:///{}.",
+        cli("releases duckdb:///{path}/people.sqlite"),
+        [cli("releases sqlite:///{path}/people.sqlite")],
+    ),
+    Steps("Name a database file.", cli("releases sqlite:///{path}"), [cli("releases {url}")]),
+    Steps(
+        "Remove it, so that a database can be made there",
+        cli("releases duckdb:///{path}/empty.sqlite"),
+        [cli("releases {url}")],
+    ),
+    Steps(
+        "Name a database file, as in",
+        cli(
+            "anonymize {url} --table people -q age --k 4 --output"
+            " {new} --target sqlite:///{path}/out.csv"
+        ),
+        [
+            cli(
+                "anonymize {url} --table people -q age --k 4 --output {new} --releases independent"
+                " --target sqlite:///{path}/out.db"
+            )
+        ],
+    ),
+    Steps(
+        "Write postgresql://user@host/name",
+        cli("releases 'a:b:c//x'"),
+        [cli("releases duckdb:///{path}/x.duckdb"), cli("releases {url}")],
+    ),
+    Steps(
+        "Use PostgreSQL, MariaDB, DuckDB or SQLite",
+        cli("releases oracle://u@h/d"),
+        [cli("releases {url}")],
+    ),
+    Steps(
+        "Leave out --declare, and name the columns in the call.",
+        cli("advise file:{path}/rows.csv --table rows --declare"),
+        [cli("advise file:{path}/rows.csv --table rows")],
+    ),
+    Steps(
+        "Write a JSON object, in UTF-8, as in", cli("declare {url} {path}/rows.csv --table people")
+    ),
+    Steps(
+        "Common choices are 3, 5 and 10.",
+        cli("plan {url} --table people -q age --k 1 --output {new}"),
+        [cli("plan {url} --table people -q age --k 3 --output {new}")],
+    ),
+)
+
+
+FILES = (
+    Steps(
+        "Name a target, or a file: `exports`.",
+        csv(CSV, target=None),
+        [
+            csv(CSV),
+            lambda w: w.file(
+                w.new(".csv"), CSV, target=None, exports=[{"path": str(w.path / w.new(".parquet"))}]
+            ),
+        ],
+    ),
+    Steps(
+        "Write file:people.csv or file:/data",
+        csv(CSV, "rows.dat"),
+        [
+            csv(CSV, "dat/rows.csv"),
+            lambda w: w.rows(f"file:{w.path}/dat/"),
+            lambda w: w.rows(f"file:{w.path}/dat/*.csv"),
+        ],
+    ),
+    Steps(
+        "A folder, or a pattern as in file:data/*.parquet",
+        lambda w: w.rows(f"file:{w.path}/none/*.csv"),
+        [lambda w: w.rows(f"file:{w.path}/dat/*.csv")],
+    ),
+    Steps(
+        "Read a pattern, which leaves it out",
+        lambda w: w.rows(f"file:{w.path}/mix/"),
+        [lambda w: w.rows(f"file:{w.path}/mix/**/*.csv")],
+    ),
+    Steps(
+        "Read one kind:",
+        lambda w: (
+            w.file("kinds/a.csv", CSV),
+            FRAME.to_parquet(w.path / "kinds/b.parquet"),
+            w.rows(f"file:{w.path}/kinds/"),
+        )[-1],
+        [lambda w: w.rows(f"file:{w.path}/kinds/**/*.parquet")],
+    ),
+    Steps(
+        "Put the folder itself there, or remove the link.",
+        lambda w: w.rows(f"file:{w.path}/link/"),
+        [
+            lambda w: w.rows(f"file:{w.path}/link/", foreign_files="links"),
+            lambda w: w.rows(f"file:{w.path}/dat/"),
+        ],
+    ),
+    Steps(
+        "All files of a table have the same columns",
+        lambda w: (
+            w.file("differ/a.csv", CSV),
+            w.file("differ/b.csv", CSV.replace("x", "y")),
+            w.rows(f"file:{w.path}/differ/"),
+        )[-1],
+        [lambda w: w.rows(f"file:{w.path}/differ/a*.csv")],
+    ),
+    Steps(
+        "All files of a table lie equally deep",
+        lambda w: (
+            w.file("deep/y=1/a.csv", CSV),
+            w.file("deep/b.csv", CSV),
+            w.rows(f"file:{w.path}/deep/"),
+        )[-1],
+        [lambda w: w.rows(f"file:{w.path}/deep/y=*/*.csv")],
+    ),
+    Steps(
+        "Rename one of them, or read the folders one by one.",
+        lambda w: (w.file("part/x=1/a.csv", CSV), w.rows(f"file:{w.path}/part/"))[-1],
+        [lambda w: w.rows(f"file:{w.path}/part/x=1/a.csv")],
+    ),
+    Steps(
+        "Say `encoding=",
+        csv(b"\xff\xfe" + CSV.encode("utf-16-le")),
+        [csv(b"\xff\xfe" + CSV.encode("utf-16-le"), encoding="utf-16")],
+    ),
+    Steps("Files were put one behind the other", csv(CSV + CSV), [csv(CSV)]),
+    Steps(
+        "Say how it is read: {}. As text: {}.",
+        csv("age,x\n" + "".join(f'"1,{i:03}",a\n' for i in range(20))),
+        [
+            csv("age,x\n" + "".join(f'"1,{i:03}",a\n' for i in range(20)), decimal=","),
+            csv("age,x\n" + "".join(f'"1,{i:03}",a\n' for i in range(20)), thousands=","),
+            csv(
+                "age,x\n" + "".join(f'"1,{i:03}",a\n' for i in range(20)),
+                types={"age": "text"},
+                recoding="representative",
+            ),
+        ],
+    ),
+    Steps(
+        "It may be cut off: write it anew.",
+        csv(b"nothing", "cut.csv.gz"),
+        [csv(gzip.compress(CSV.encode()), "whole.csv.gz")],
+    ),
+    Steps(
+        "Choose another name, write {release} in it, or",
+        lambda w: w.file(
+            w.new(".csv"), CSV, target=None, exports=[{"path": str(w.path / "mix/a.csv")}]
+        ),
+        [
+            lambda w: w.file(
+                w.new(".csv"), CSV, target=None, exports=[{"path": f"{w.path}/{w.new()}.csv"}]
+            ),
+            lambda w: w.file(
+                w.new(".csv"), CSV, target=None, exports=[{"path": f"{w.path}/x-{{release}}.csv"}]
+            ),
+        ],
+    ),
+    Steps(
+        "Choose another place, or remove it.",
+        lambda w: w.table(if_exists="replace", exports=[{"path": str(w.path / "mix/a.csv")}]),
+        [lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv"))}])],
+    ),
+    Steps(
+        "Set formulas of the export to escape",
+        lambda w: w.table(
+            quasi_identifiers=["size"],
+            keep=["sums"],
+            exports=[{"path": str(w.path / w.new(".csv"))}],
+        ),
+        [
+            lambda w: w.table(
+                quasi_identifiers=["size"],
+                keep=["sums"],
+                exports=[{"path": str(w.path / w.new(".csv")), "formulas": "escape"}],
+            ),
+            lambda w: w.table(
+                quasi_identifiers=["size"],
+                keep=["sums"],
+                exports=[{"path": str(w.path / w.new(".csv")), "formulas": "keep"}],
+            ),
+            lambda w: w.table(
+                quasi_identifiers=["size"],
+                keep=["sums"],
+                exports=[{"path": str(w.path / w.new(".parquet"))}],
+            ),
+        ],
+    ),
+    Steps(
+        'With decimal "," set separator to ";" or tab.',
+        lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv")), "decimal": ","}]),
+        [
+            lambda w: w.table(
+                exports=[{"path": str(w.path / w.new(".csv")), "decimal": ",", "separator": ";"}]
+            ),
+            lambda w: w.table(
+                exports=[{"path": str(w.path / w.new(".csv")), "decimal": ",", "separator": "tab"}]
+            ),
+        ],
+    ),
+    Steps(
+        "Known keys: {}",
+        lambda w: w.table(exports=[{"place": "x.csv"}]),
+        [lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv"))}])],
+    ),
+    Steps("Take it out of `types`.", csv(CSV, types={"zzzzz": "text"}), [csv(CSV)]),
+)
