@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from tests.doors import hints_chains, hints_synthesis  # noqa: F401
+from tests.doors import hints_chains, hints_runs, hints_synthesis  # noqa: F401
 from tests.doors.hint_cases import OF_TABLES
-from tests.doors.hints_commands import FILES
+from tests.doors.hints_commands import COMMANDS, FILES
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE
-from tests.doors.hints_jobs import COMMANDS, FRAMES
+from tests.doors.hints_frames import FRAMES
 from tests.doors.hints_jobs import FOLLOWED as OF_JOBS
 from tests.doors.hints_jobs import IMPOSSIBLE as NEVER_OF_JOBS
 from tests.doors.hints_server import TRIALS as OF_SERVERS

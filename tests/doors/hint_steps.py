@@ -123,6 +123,15 @@ FRAME = pd.DataFrame(
 ARRAY = FRAME[["age", "size"]].to_numpy(float)
 MEASURES = pd.DataFrame(ARRAY, columns=["a", "b"])
 
+# Advice on few trials.
+FEW: dict[str, Any] = {"k": (4,), "methods": ("mdav",)}
+ROWS = "".join(f"{20 + i},{'ab'[i % 2]}\n" for i in range(12))
+CSV = "age,x\n" + ROWS
+# A release of the table, in the chain that is open; what makes a chain.
+PEOPLE = "anonymize {url} --table people -q age --k 4 --output {new}"
+OPEN = "--chain open --entity id --chain-key file:{path}/people.key"
+SHOW = "--entity id --changes show --key-out {path}/{new}.key"
+
 
 def frame(data: Any = FRAME, **options: Any) -> Act:
     asked: dict[str, Any] = {"quasi_identifiers": ["age", "size"], "k": 4}

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any
 
 import dbanon
 from tests.doors.hint_steps import (
+    CSV,
     FRAME,
+    OPEN,
+    PEOPLE,
+    SHOW,
     Steps,
     cli,
     csv,
 )
-
-# Advice on few trials.
-FEW: dict[str, Any] = {"k": (4,), "methods": ("mdav",)}
-
-
-_ROWS = "".join(f"{20 + i},{'ab'[i % 2]}\n" for i in range(12))
-
-
-CSV = "age,x\n" + _ROWS
-
-
-# A release of the table, in the chain that is open; what makes a chain.
-PEOPLE = "anonymize {url} --table people -q age --k 4 --output {new}"
-
-
-OPEN = "--chain open --entity id --chain-key file:{path}/people.key"
-
-
-_SHOW = "--entity id --changes show --key-out {path}/{new}.key"
-
 
 COMMANDS = (
     Steps(
@@ -45,12 +28,12 @@ COMMANDS = (
     ),
     Steps(
         "Choose another name.",
-        cli(f"chain create {{url}} open --table people {_SHOW}"),
-        [cli(f"chain create {{url}} others --table plain {_SHOW}")],
+        cli(f"chain create {{url}} open --table people {SHOW}"),
+        [cli(f"chain create {{url}} others --table plain {SHOW}")],
     ),
     Steps(
         "Go on with it. Or close it, and",
-        cli(f"chain create {{url}} wider --table wide {_SHOW}"),
+        cli(f"chain create {{url}} wider --table wide {SHOW}"),
         [
             cli("chain close {url} wide"),
             cli(
@@ -70,7 +53,7 @@ COMMANDS = (
     Steps(
         "What a chain's releases have in common stays.",
         cli(f"{PEOPLE} {OPEN}".replace("-q age", "-q size")),
-        [cli(f"chain create {{url}} fourth --table seen {_SHOW}"), cli(f"{PEOPLE} {OPEN}")],
+        [cli(f"chain create {{url}} fourth --table seen {SHOW}"), cli(f"{PEOPLE} {OPEN}")],
     ),
     Steps(
         "dbanon chain list shows them.",
@@ -87,12 +70,12 @@ COMMANDS = (
         cli(
             "chain create {url} fifth --table extra --entity id --changes show --key-out {path}/key"
         ),
-        [cli(f"chain create {{url}} fifth --table extra {_SHOW}")],
+        [cli(f"chain create {{url}} fifth --table extra {SHOW}")],
     ),
     Steps(
         "Choose a name such as patients.",
-        cli(f"chain create {{url}} 'a b' --table extra2 {_SHOW}"),
-        [cli(f"chain create {{url}} patients --table extra2 {_SHOW}")],
+        cli(f"chain create {{url}} 'a b' --table extra2 {SHOW}"),
+        [cli(f"chain create {{url}} patients --table extra2 {SHOW}")],
     ),
     Steps(
         "dbanon chain create writes a key to a file.",
@@ -120,7 +103,7 @@ COMMANDS = (
     ),
     Steps(
         "Name the database that its releases go to, and the file",
-        cli(f"chain create file:{{path}}/rows.csv c --table rows {_SHOW}"),
+        cli(f"chain create file:{{path}}/rows.csv c --table rows {SHOW}"),
         [
             cli(
                 "chain create {url} of_file --source file:{path}/rows.csv --table rows --entity x"

@@ -499,6 +499,10 @@ def _installed(w: Stores) -> None:
         assert version(re.split("[<>=]", requirement)[0])
 
 
+def _into(source: str) -> Act:
+    return lambda w: w.into(source, **LAKE)
+
+
 def _without(package: str, act: Act) -> Act:
     """Run an act as if a package was not installed."""
 
@@ -550,7 +554,7 @@ REST = (
     ),
     StoreSteps(
         "Install it with: pip install",
-        _without("deltalake", lambda w: w.into(f"delta:{delta(w)}", **LAKE)),
+        lambda w: _without("deltalake", _into(f"delta:{delta(w)}"))(w),
         [_install, lambda w: w.into(f"delta:{delta(w)}", **LAKE)],
     ),
     StoreSteps("It needs a Java of 17 or 21.", _without("pyspark", _spark), [_installed, _spark]),

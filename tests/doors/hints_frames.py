@@ -10,6 +10,7 @@ import pandas as pd
 import dbanon
 from tests.doors.hint_steps import (
     ARRAY,
+    FEW,
     FRAME,
     MEASURES,
     N,
@@ -23,7 +24,6 @@ from tests.doors.hint_steps import (
     release,
     tree,
 )
-from tests.doors.hints_commands import FEW
 
 _NOBODY: Any = [None, *["a", "b", "c"] * 13]
 

@@ -8,7 +8,17 @@ import pandas as pd
 
 import dbanon
 from dbanon.errors import OutcomeUnknown
-from tests.doors.hint_steps import ARRAY, FRAME, MEASURES, Steps, cli, evaluate, frame, noisy
+from tests.doors.hint_steps import (
+    ARRAY,
+    FRAME,
+    MEASURES,
+    PEOPLE,
+    Steps,
+    cli,
+    evaluate,
+    frame,
+    noisy,
+)
 from tests.doors.hints_workbench import IN_WORKBENCH
 from tests.doors.job_steps import (
     ALONE,
@@ -58,7 +68,6 @@ from tests.doors.job_steps import (
     second_release,
     serve,
 )
-from tests.doors.run_steps import PEOPLE
 
 COMMANDS = (
     of_chain("Leave out `evaluate`.", "--evaluate"),

@@ -38,8 +38,7 @@ from dbanon.run.open import open_source
 from dbanon.stores import origins, origins_sql
 from dbanon.stores.duckdb.file_rows import FileRows
 from tests.doors.hint_doors import Call, job_file
-from tests.doors.hint_steps import FRAME, World, csv, frame
-from tests.doors.hints_commands import CSV
+from tests.doors.hint_steps import CSV, FRAME, World, csv, frame
 from tests.object_server import served
 from tests.stores import warehouse
 from tests.stores.test_file_formats import workbook

@@ -26,6 +26,8 @@ from tests.doors.hint_doors import model
 from tests.doors.hint_steps import (
     ARRAY,
     FRAME,
+    OPEN,
+    PEOPLE,
     Act,
     CommandRefusedError,
     Steps,
@@ -34,8 +36,6 @@ from tests.doors.hint_steps import (
     frame,
     release,
 )
-from tests.doors.hints_commands import OPEN
-from tests.doors.run_steps import PEOPLE
 
 SECURE = {"epsilon": 3.0, "gamma0": 1.0}
 

@@ -20,10 +20,9 @@ import dbanon
 from tests.doors.hint_cases import OF_TABLES, Case
 from tests.doors.hint_doors import Call, CommandDoor, JobDoor, PythonDoor, job_file
 from tests.doors.hint_list import text_of
-from tests.doors.hint_steps import Steps, World, csv, frame, hint_of
-from tests.doors.hints_commands import CSV, FILES, OPEN
-from tests.doors.hints_jobs import COMMANDS, FRAMES
-from tests.doors.run_steps import PEOPLE
+from tests.doors.hint_steps import CSV, OPEN, PEOPLE, Steps, World, csv, frame, hint_of
+from tests.doors.hints_commands import COMMANDS, FILES
+from tests.doors.hints_frames import FRAMES
 
 _N = 120
 _RNG = np.random.default_rng(1)

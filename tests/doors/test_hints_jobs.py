@@ -16,8 +16,7 @@ import pytest
 from tests.doors.hint_cases import Case
 from tests.doors.hint_doors import Call
 from tests.doors.hint_list import text_of
-from tests.doors.hint_steps import Steps, World, hint_of
-from tests.doors.hints_commands import CSV
+from tests.doors.hint_steps import CSV, Steps, World, hint_of
 from tests.doors.hints_jobs import BY_NAME, COMMANDS, FRAMES, IN_POSTGRESQL
 from tests.doors.hints_workbench import IN_WORKBENCH, FormSteps
 from tests.doors.job_steps import OF_TABLES
