@@ -17,6 +17,7 @@ NAMES = (
     "alignment",
     "attacks",
     "bounds",
+    "calls",
     "cancellation",
     "chain_returns",
     "chain_sybils",
