@@ -18,7 +18,7 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
-from dbanon.doors.backend_limit import memory_of_call
+from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import messages_of, plain_error, refusal_of, require_version
 from dbanon.doors.spelling import in_sql, in_sql_classes, statement
 from dbanon.errors import (
@@ -129,7 +129,7 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
             "table": str(session.source_name()),
             "quasi_identifiers": call["quasi_identifiers"],
             "hierarchies": parse_all(trees, files=False),
-            "memory_limit": memory_of_call(plpy, call_options),
+            "memory_limit": apply_backend_limits(plpy, call_options),
         }
         advice = run_advise(make(AdviceRequest, request_options), StableSource(session), progress)
         progress.restore()
@@ -213,7 +213,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
             str(RelationName(call["schema"], call["name"])),
             accept=call["accept"],
             door="sql",
-            memory_limit=memory_of_call(plpy, {}),
+            memory_limit=apply_backend_limits(plpy, {}),
         )
         options.require_of_sql(job)
         source = session.find_existing(parse_relation(job.table))
@@ -313,7 +313,7 @@ def _call(arguments: str) -> dict[str, Any]:
 
 def _job(plpy: Any, call_options: dict[str, Any], **further_options: Any) -> Job:
     hierarchies = parse_all(call_options.pop("hierarchies", {}), files=False)
-    limit = memory_of_call(plpy, call_options)
+    limit = apply_backend_limits(plpy, call_options)
     call_options.pop("memory_limit", None)
     return make(
         Job,

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dbanon.doors.backend_limit import memory_of_call
+from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
     keys_of_private,
     messages_of,
@@ -128,7 +128,7 @@ class _Call:
         further_options = keys_of_private(options, _ARGUMENTS)
         # Callers must not read files of the server.
         further_options["hierarchies"] = parse_all(further_options.get("hierarchies"), files=False)
-        limit = memory_of_call(self._plpy, further_options)
+        limit = apply_backend_limits(self._plpy, further_options)
         further_options.pop("memory_limit", None)
         return {**arguments, **further_options, "memory_limit": limit}
 

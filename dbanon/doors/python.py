@@ -146,9 +146,9 @@ def anonymize(
         if k is None:
             raise parameter(Policy, "k").refusal()
         job, source, to = _job_and_stores(arguments)
-        from dbanon.doors.dispatch import run_classes
+        from dbanon.doors.dispatch import run_anonymization
 
-        return run_classes(job, source, to, arguments["progress"])
+        return run_anonymization(job, source, to, arguments["progress"])
 
 
 @list_options(all_parameters(Job))
@@ -192,10 +192,10 @@ def plan(
     arguments = locals()
     with progress_callback(progress) as arguments["progress"]:
         job, source, to = _job_and_stores(arguments)
-        from dbanon.doors.dispatch import plan_classes
+        from dbanon.doors.dispatch import plan_anonymization
 
         callback = arguments["progress"]
-        return plan_classes(job, source, to, cluster=cluster, progress=callback)
+        return plan_anonymization(job, source, to, cluster=cluster, progress=callback)
 
 
 def _private(arguments: Mapping[str, Any]) -> PrivateReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dbanon.doors.dispatch import run_classes
+from dbanon.doors.dispatch import run_anonymization
 from dbanon.doors.progress import progress_callback
 from dbanon.run import rules as run_rules
 from dbanon.run.open import open_store
@@ -127,4 +127,4 @@ def refresh(
             **run_option,
         )
     with progress_callback(progress) as callback:
-        return run_classes(job, store, None, callback)
+        return run_anonymization(job, store, None, callback)
