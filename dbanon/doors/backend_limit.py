@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.data.memory import half_of_memory, limit_threads
-from dbanon.doors.spelling import bytes_of
+from dbanon.doors.spelling import parse_bytes
 from dbanon.errors import InvalidParameter
 
 MEMORY_SETTING, THREADS_SETTING = "dbanon.memory_limit", "dbanon.threads"
@@ -80,7 +80,7 @@ def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
 def _parse_setting(name: str, value: str) -> int:
     """Read a setting: bytes of memory, or a number of threads."""
     is_memory = name == MEMORY_SETTING
-    number = bytes_of(value) if is_memory else int(value) if value.isdecimal() else None
+    number = parse_bytes(value) if is_memory else int(value) if value.isdecimal() else None
     if number is None or number < 1:
         expected = "a size such as 512MiB" if is_memory else "a whole number, 1 or more"
         raise InvalidParameter(f"The setting {name} must be {expected}.")

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from dbanon.doors.cli.main import main
 from dbanon.doors.cli.option_groups import OTHER, group_of
 from dbanon.doors.cli.support import Names, ShortNames
-from dbanon.doors.spelling import command
+from dbanon.doors.spelling import build_command
 from dbanon.measures.models import model_kinds
 from tests.stores.databases import DuckdbDatabase
 
@@ -124,7 +124,7 @@ def test_short_names_are_lists(options: list[str], duckdb_file: DuckdbDatabase) 
 
 def test_a_printed_command_takes_any_name() -> None:
     start = {"table": "t", "quasi_identifiers": ["a,b", " c ", 'd"e', "f g"], "k": 3}
-    words = command("duckdb:///x.duckdb", start).partition(" -q ")[2]
+    words = build_command("duckdb:///x.duckdb", start).partition(" -q ")[2]
     assert words.startswith("'\"a,b\"' -q ' c ' -q '\"d\"\"e\"' -q 'f g'")
 
 

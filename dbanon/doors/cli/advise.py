@@ -100,7 +100,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
     form = arguments["form"]
     with errors(form), signals():
         from dbanon.doors import advise as api
-        from dbanon.doors.spelling import command
+        from dbanon.doors.spelling import build_command
         from dbanon.run.open import open_store
 
         requested = values(OPTIONS, arguments)
@@ -125,7 +125,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
                 {parameter.name: requested[parameter.name] for parameter in parameters(Reading)},
             )
             options = {**advice.start, **reading.to_dict()}
-            line = command(open_store(url).url, options, arguments["hierarchies"])
+            line = build_command(open_store(url).url, options, arguments["hierarchies"])
         show(form, advice.to_dict() | {"command": line}, lambda: _tables(advice))
         if form == "table" and line is not None:
             # Printed raw, so that the command is not wrapped to the width of a table.

@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
-from dbanon.doors.cli.cautions import show_progress, warn_of
+from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.option_groups import GroupedOptions
 from dbanon.doors.cli.options import Decorator, click_option, merge_orders, values
@@ -249,7 +249,7 @@ def anonymize(url: str, **arguments: Any) -> None:
                 report = engine.run(api.job_of(options | context), url, target)
             log.release_id = report.release_id
             committed()
-        warn_of(report)
+        print_warnings(report)
         if path is not None:
             write_report(report, path, arguments["target"] or url)
         show(form, report.to_dict(), lambda: report_table(report))

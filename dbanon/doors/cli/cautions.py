@@ -1,4 +1,4 @@
-"""Progress and warnings of the commands that release, on stderr."""
+"""Progress and warnings on stderr, for commands that make releases."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
-    """Show the progress of a run, and suppress the warnings that ``warn_of`` prints later.
+    """Show the progress of a run, and suppress the warnings that ``print_warnings`` prints later.
 
     Parameters
     ----------
-    visible : False for silence.
+    visible : whether to print progress.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 
@@ -33,7 +33,7 @@ def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
         yield progress
 
 
-def warn_of(report: Report | PrivateReport) -> None:
-    """Warn about what a release discloses and what it has lost."""
-    for text in report.warned:
-        say(f"Warning: {text}.")
+def print_warnings(report: Report | PrivateReport) -> None:
+    """Print warnings about what a release discloses and what it has lost."""
+    for warning in report.warned:
+        say(f"Warning: {warning}.")

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.data.memory import half_of_memory
-from dbanon.doors.cli.cautions import show_progress, warn_of
+from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.releases import write_report
@@ -81,7 +81,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
             evaluate=True,
             progress=progress,
         )
-    warn_of(report)
+    print_warnings(report)
     _mark(database, report.release_id)
     with duckdb.connect(str(database), read_only=True) as connection:
         before = connection.execute(

@@ -21,7 +21,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.hierarchy.tree import Hierarchy
@@ -217,7 +217,7 @@ def _show(form: str, error: HierarchyBroken) -> None:
 
     problems = [problem for problem in error.problems if isinstance(problem, HierarchyProblem)]
     plain = {
-        "error": error.to_dict(on_command_line),
+        "error": error.to_dict(spell_cli_option),
         "problems": [{"line": p.line, "kind": p.kind, "label": p.label} for p in problems],
     }
     rows = [(p.line or "", p.kind, p.label) for p in problems]

@@ -20,7 +20,7 @@ import click
 
 from dbanon.data.words import printable
 from dbanon.doors.cli import early_log
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -96,7 +96,7 @@ class Log:
     def error(self, error: DbanonError, *, in_text_log: bool = True) -> None:
         """Log an error; a text log omits it if not ``in_text_log``, as stdout has it already."""
         if self.for_machines:
-            hint = error.hint_by(on_command_line)
+            hint = error.hint_by(spell_cli_option)
             texts = {"message": error.message, "detail": error.detail, "hint": hint}
             self.event("error", "error", code=error.code, **texts)
         elif in_text_log:
@@ -104,7 +104,7 @@ class Log:
             # Only a job file's problems span several lines; escape line breaks in other details.
             wrong = isinstance(error, JobFileInvalid)
             detail = error.detail and printable(error.detail, lines=wrong)
-            for label, text in (("Detail", detail), ("Hint", error.hint_by(on_command_line))):
+            for label, text in (("Detail", detail), ("Hint", error.hint_by(spell_cli_option))):
                 if text:
                     write(f"{label}: {text}")
             write(more_about(error.code))

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from dbanon.doors.cli.log import Log
-from dbanon.doors.progress import bar_on
+from dbanon.doors.progress import create_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -32,7 +32,7 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         if visible and not log.for_machines and self._stream.isatty():
-            self._bar = bar_on(self._stream)
+            self._bar = create_bar(self._stream)
 
     def __enter__(self) -> ProgressDisplay:
         if self._bar is not None:

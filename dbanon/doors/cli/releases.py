@@ -24,7 +24,7 @@ from dbanon.doors.cli.support import (
     sql_printer,
     with_recount_options,
 )
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def refused_into(path: Path | None, options: Mapping[str, Any], run_id: str) -> 
             from dbanon.doors.cli.render import save_refusal
 
             names = {"output": str(options["output"]), "source": str(options["table"] or "")}
-            save_refusal(error, path, **names, run_id=run_id, notation=on_command_line)
+            save_refusal(error, path, **names, run_id=run_id, notation=spell_cli_option)
         raise
 
 

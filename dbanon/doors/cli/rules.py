@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.words import json_text
-from dbanon.doors.cli.cautions import show_progress, warn_of
+from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import (
@@ -173,7 +173,7 @@ def refresh(
             )
             log.release_id = report.release_id
             committed()
-        warn_of(report)
+        print_warnings(report)
         show(form, report.to_dict(), lambda: report_table(report))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dbanon.doors.cli.cautions import show_progress, warn_of
+from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, open_jobs
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.releases import write_report
@@ -264,7 +264,7 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
         releases.append(result)
         report = result.report
         log.release_id = report.release_id
-        warn_of(report)
+        print_warnings(report)
         for name in result.unclassified:
             say(f'Warning: column "{name}" has no role, and was not released.')
         _report_not_compared(job.name, report)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from dbanon.doors.cli.log import current, discard_output, log_format, say
-from dbanon.doors.spelling import bytes_of, on_command_line
+from dbanon.doors.spelling import parse_bytes, spell_cli_option
 from dbanon.errors import (
     INTERRUPTED,
     TERMINATED,
@@ -171,7 +171,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        size = bytes_of(str(value))
+        size = parse_bytes(str(value))
         if size is None:
             self.fail("write a size such as 4GiB or 500MB", param, ctx)
         return size
@@ -401,7 +401,7 @@ def _say_error(form: str, error: DbanonError) -> None:
     printed = False
     if form == "json":
         try:
-            click.echo(json.dumps({"error": error.to_dict(on_command_line)}, indent=2))
+            click.echo(json.dumps({"error": error.to_dict(spell_cli_option)}, indent=2))
             printed = True
         except OSError:
             # Stdout is broken, but the exit code must be right and stderr may still be read.
