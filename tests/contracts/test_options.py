@@ -27,7 +27,7 @@ from dbanon.data.option import (
 from dbanon.doors import frame as frames
 from dbanon.doors.cli.anonymize import OPTIONS, with_options
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.options import flag, values
+from dbanon.doors.cli.options import flag, parse_option_values
 from dbanon.doors.plpython_options import allowed_keys, describe_option, parse_call_options
 from dbanon.doors.signature import list_options
 from dbanon.doors.sql_script import method_arguments, method_manual
@@ -370,7 +370,7 @@ def test_a_new_field_is_a_flag() -> None:
     @click.command()
     @with_options(_FUZZY)
     def command(**options: Any) -> None:
-        read.append(values(_FUZZY, options))
+        read.append(parse_option_values(_FUZZY, options))
 
     line = ["--table", "people", "--output", "o.people", "--k", "3", "--fuzz", "5"]
     done = CliRunner().invoke(command, line)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.option_groups import OTHER, group_of
+from dbanon.doors.cli.option_groups import OTHER_GROUP, group_of
 from dbanon.doors.cli.support import Names, ShortNames
 from dbanon.doors.spelling import build_command
 from dbanon.measures.models import model_kinds
@@ -49,7 +49,7 @@ def test_all_options_are_shown_once_by_task(name: str) -> None:
     context = click.Context(cli)
     options = [option for option in cli.get_params(context) if isinstance(option, click.Option)]
     assert len(names(page)) == len(options)
-    assert [option.name for option in options if group_of(option) == OTHER] == []
+    assert [option.name for option in options if group_of(option) == OTHER_GROUP] == []
     wide = [line for line in page.splitlines() if len(line) > 80]
     # The names of all methods form one word.
     assert all(line.startswith("  --method mdav|") for line in wide)

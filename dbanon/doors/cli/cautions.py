@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dbanon.doors.cli.log import current, say
+from dbanon.doors.cli.log import current_log, print_message
 from dbanon.errors import CodesAveraged, ColumnLost, PrivacyWarning
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 
-    with warnings.catch_warnings(), ProgressDisplay(visible, current()) as progress:
+    with warnings.catch_warnings(), ProgressDisplay(visible, current_log()) as progress:
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", ColumnLost)
         warnings.simplefilter("ignore", CodesAveraged)
@@ -36,4 +36,4 @@ def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
 def print_warnings(report: Report | PrivateReport) -> None:
     """Print warnings about what a release discloses and what it has lost."""
     for warning in report.warned:
-        say(f"Warning: {warning}.")
+        print_message(f"Warning: {warning}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dbanon.doors.cli.groups import CommandEntry, LoadedCommands
+from dbanon.doors.cli.groups import CommandEntry, LazyCommandGroup
 
 # The first paragraph of each command's help, for the list of all commands.
 _COMMANDS = {
@@ -135,7 +135,7 @@ _COMMANDS = {
 
 
 @click.group(
-    cls=LoadedCommands,
+    cls=LazyCommandGroup,
     entries=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
