@@ -124,7 +124,7 @@ def synthesize(
     InvalidParameter, UnknownMethod, UnknownOption, BoundsRequired : an option is wrong or missing.
     UnsupportedType : the method does not take a column's type.
     TooFewRecords, NoiseTooLarge : there are too few rows for k, or for epsilon.
-    BudgetExhausted : epsilon is more than what is left of the budget.
+    BudgetExhausted : epsilon exceeds the remaining budget.
     MissingDependency : OpenDP is not installed.
     """
     if "hierarchies" in options:
