@@ -136,6 +136,11 @@ def server_python_version(connection: Any) -> str:
 def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
     """Check, as the server's account, that its Python can use the package from these paths.
 
+    Parameters
+    ----------
+    paths : directories of dbanon and numpy on the server's machine.
+    owners : names or numbers of accounts that may own the files, besides root and the server's.
+
     Raises
     ------
     PythonNotUsable : the server's Python cannot use the package; the hint has the command to run.
@@ -163,17 +168,18 @@ def _run_in_python(connection: Any, body: str) -> Any:
     """Run the body of a PL/Python function once, and return its result."""
     query = "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     if not connection.execute(query).fetchall():
-        major = int(connection.execute("SHOW server_version_num").fetchall()[0][0]) // 10_000
+        [(version_number,)] = connection.execute("SHOW server_version_num").fetchall()
+        major_version = int(version_number) // 10_000
         raise InstallRefused(
             "The server has no PL/Python (plpython3u).",
             hint=f"On Debian, run on the server's machine: sudo apt-get install"
-            f" postgresql-plpython3-{major}. Or install without Python: dbanon install --sql-only.",
+            f" postgresql-plpython3-{major_version}. Or install without Python: dbanon install --sql-only.",
         )
     connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
     connection.execute(
         "CREATE FUNCTION pg_temp.dbanon_probe() RETURNS text LANGUAGE plpython3u"
         f" AS $dbanon_probe${body}$dbanon_probe$"
     )
-    result = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()[0][0]
+    [(result,)] = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()
     connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
     return result

@@ -86,6 +86,7 @@ def flag(parameter: Parameter) -> str:
 
 
 def _boolean_flag(parameter: Parameter, is_on: bool) -> str:
+    """Return the flag that turns an option on, or its ``--no-`` form."""
     return flag(parameter) if is_on else f"--no-{flag(parameter).removeprefix('--')}"
 
 
@@ -121,8 +122,8 @@ def spell_cli_option(name: str, value: Any) -> str:
 def declare_again_command(table: str) -> str:
     """Return the commands that save the rules of a table and declare them again."""
     table_option = f"--table {shlex.quote(table)}"
-    show = f"dbanon rules URL {table_option} --format json > rules.json"
-    return f"{show}; dbanon declare URL rules.json {table_option}"
+    save_command = f"dbanon rules URL {table_option} --format json > rules.json"
+    return f"{save_command}; dbanon declare URL rules.json {table_option}"
 
 
 def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
@@ -162,6 +163,7 @@ def _hint_literal(value: Any) -> str:
 
 
 def _hint_text_literal(text: str) -> str:
+    """Render a text of a hint as a SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -295,6 +297,7 @@ def build_statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | N
 
 
 def _scalar_literal(value: Any) -> str:
+    """Render a text or number as a SQL literal."""
     return _text_literal(value) if isinstance(value, str) else str(value)
 
 

@@ -159,6 +159,7 @@ def _digest_marks() -> dict[str, str]:
     """Return the SQL of row digests by mark, with plpgsql variables in place of ``?``."""
 
     def fill(statement: str, *variables: str) -> str:
+        """Replace each ``?`` by a variable."""
         pieces = statement.split("?")
         pairs = zip(pieces, [*variables, ""], strict=True)
         return "".join(piece + variable for piece, variable in pairs).strip()
@@ -284,23 +285,23 @@ def _fill_marks(text: str) -> str:
     text = text.replace("@JOINT_HISTORIES@", joint_histories_variable())
     text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach_statement())
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
-    for mark, build in (RULE_QUERIES | RELEASE_QUERIES).items():
-        text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build), text)
-    return in_ascii(text.replace("@VERSION@", version()))
+    for mark, build_sql in (RULE_QUERIES | RELEASE_QUERIES).items():
+        text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build_sql), text)
+    return to_ascii(text.replace("@VERSION@", version()))
 
 
-def in_ascii(text: str) -> str:
+def to_ascii(text: str) -> str:
     """Remove accents from a text, and write an ellipsis as three dots.
 
     Databases of every encoding accept ASCII. Directories are escaped earlier.
     """
-    parts = unicodedata.normalize("NFKD", text)
-    return "".join(part for part in parts if not unicodedata.combining(part))
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
-def _build_query(build: Callable[..., str], mark: re.Match[str]) -> str:
+def _build_query(build_sql: Callable[..., str], mark: re.Match[str]) -> str:
     """Build the SQL of a mark with the arguments in its parentheses."""
-    return build(*mark[1].split(", "))
+    return build_sql(*mark[1].split(", "))
 
 
 def _adopt_table(match: re.Match[str]) -> str:

@@ -94,7 +94,7 @@ def test_every_method_has_its_function_and_manual(sql_server: Server, sql_url: s
             url=sql_url,
         )
         assert signature.startswith("source regclass, output text, quasi_identifiers text[], k int")
-        assert sql_script.in_ascii(METHODS[name].reference) in comment
+        assert sql_script.to_ascii(METHODS[name].reference) in comment
         for option in METHODS[name].options:
             assert f"  {option.name}: " in comment
 

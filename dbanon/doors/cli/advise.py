@@ -57,7 +57,7 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
 
 
 def _with_options(command: Any) -> Any:
-    """Give the command its options, in their order."""
+    """Add the options of advice to the command, in order."""
     short_forms = {
         "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
         "sensitive": ("-s", "single_s", "Sensitive columns"),
@@ -76,6 +76,7 @@ def _with_options(command: Any) -> Any:
 
 
 def _k_help(description: str) -> str:
+    """Return the help text of ``--k``, with its default as the user would write it."""
     return f"{description} Default: 3..10,15,20."
 
 
@@ -142,20 +143,28 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
             # Printed without a table, which would wrap the command.
             click.echo(command_line)
         if to_declare:
-            _declare(url, arguments["table"], advice, yes, sql_printer(arguments["print_sql"]))
+            _declare(
+                url,
+                arguments["table"],
+                advice,
+                asks=not yes,
+                on_sql=sql_printer(arguments["print_sql"]),
+            )
 
 
-def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> None:
-    """Declare the proposed roles of columns without a rule, after confirmation."""
+def _declare(url: str, table: str, advice: Advice, *, asks: bool, on_sql: Any) -> None:
+    """Declare the proposed roles of columns without a rule; with ``asks`` after confirmation."""
     from dbanon.doors import rules as api
 
     rules = [rule for rule in api.rules(url, table, on_sql=on_sql) if rule.role is not None]
     # Rules that another role declared are replaced, and listed so that the owner notices them.
-    untrusted = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
-    declared = {rule.column for rule in rules} - untrusted
-    new_rules = {name: rule for name, rule in advice.rules.items() if name not in declared}
-    undecided = [
-        c.column.name for c in advice.columns if c.column.name not in {*declared, *advice.rules}
+    untrusted_columns = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
+    declared_columns = {rule.column for rule in rules} - untrusted_columns
+    new_rules = {name: rule for name, rule in advice.rules.items() if name not in declared_columns}
+    undecided_columns = [
+        c.column.name
+        for c in advice.columns
+        if c.column.name not in {*declared_columns, *advice.rules}
     ]
     proposals = [
         f"{name}: {rule if isinstance(rule, str) else rule['role']}"
@@ -164,24 +173,24 @@ def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> No
     click.echo(
         f"Rules to declare for {table}: {'; '.join(map(printable, proposals)) or 'none'}."
         + (
-            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared)))}."
-            if declared
+            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared_columns)))}."
+            if declared_columns
             else ""
         )
         + (
             " Declared by someone other than the present owner, and replaced if listed above:"
-            f" {', '.join(map(printable, sorted(untrusted)))}."
-            if untrusted
+            f" {', '.join(map(printable, sorted(untrusted_columns)))}."
+            if untrusted_columns
             else ""
         )
         + (
-            f" Without a rule, for you to decide: {', '.join(map(printable, undecided))}."
-            if undecided
+            f" Without a rule, for you to decide: {', '.join(map(printable, undecided_columns))}."
+            if undecided_columns
             else ""
         ),
         err=True,
     )
-    if new_rules and (yes or click.confirm("Declare them?", err=True)):
+    if new_rules and (not asks or click.confirm("Declare them?", err=True)):
         with commit_guard() as mark_committed:
             api.declare(url, table, new_rules, on_sql=on_sql)
             mark_committed()
@@ -227,11 +236,11 @@ def _render_advice(advice: Advice) -> Group:
         )
         for point in sweep.points
     ]
-    loss = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
+    loss_header = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
     header = [
         "method",
         "k",
-        loss,
+        loss_header,
         *(["about"] if has_estimates else []),
         "linkage risk",
         "class risk",

@@ -80,8 +80,11 @@ def save_refusal_on_error(
         if path is not None:
             from dbanon.doors.cli.render import save_refusal
 
-            names = {"output": str(options["output"]), "source": str(options["table"] or "")}
-            save_refusal(error, path, **names, run_id=run_id, notation=spell_cli_option)
+            release_names = {
+                "output": str(options["output"]),
+                "source": str(options["table"] or ""),
+            }
+            save_refusal(error, path, **release_names, run_id=run_id, notation=spell_cli_option)
         raise
 
 

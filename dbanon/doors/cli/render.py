@@ -264,12 +264,12 @@ def save_report(
     write(text, path)
 
 
-def save_refusal(error: DbanonError, report: Path, **context: Any) -> None:
+def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
     """Write why nothing was released to a file next to the missing report; warn if that fails.
 
     Parameters
     ----------
-    report : path of the missing report. Its ending selects the format, as in ``save_report``.
+    report_path : path of the missing report. Its ending selects the format, as in ``save_report``.
     context : passed to ``describe_refusal``.
     """
     from dbanon.doors.html.page import write
@@ -280,7 +280,7 @@ def save_refusal(error: DbanonError, report: Path, **context: Any) -> None:
         refusal_pairs,
     )
 
-    refusal, path = describe_refusal(error, **context), refusal_file(report)
+    refusal, path = describe_refusal(error, **context), refusal_file(report_path)
     if path.suffix == ".json":
         text = json.dumps({"refusal": refusal}, indent=2) + "\n"
     elif path.suffix == ".html":

@@ -332,5 +332,5 @@ def _save_refusal(job: FileJob, error: DbanonError) -> None:
             f"Warning: why job {job.name} released nothing was not written: {failure.message}"
         )
         return
-    names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
-    save_refusal(error, path, **names, run_id=job.job.run_id)
+    release_names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
+    save_refusal(error, path, **release_names, run_id=job.job.run_id)

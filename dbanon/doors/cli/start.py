@@ -81,7 +81,9 @@ def _exit_on_signal(signal_number: int, frame: object) -> NoReturn:
             sys.stdout.flush()
         os._exit(_exit_code)
     if _log is None:
-        _write(f"{signal_name.capitalize()} before anything was begun, or after all was done.")
+        _write(
+            f"{signal_name.capitalize()} before any work was started, or after all was finished."
+        )
     elif not _log.has_ended:
         _write(_log.format_line("error", "end", signal_name, exit_code=code))
     os._exit(code)

@@ -363,10 +363,10 @@ def _print_failures(output_format: str) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        translated = _translate_system_error(error) or missing_extra(error)
-        if translated is not None:
-            _print_error(output_format, translated)
-            raise _ReportedError(translated.exit_code, translated.code) from None
+        dbanon_error = _translate_system_error(error) or missing_extra(error)
+        if dbanon_error is not None:
+            _print_error(output_format, dbanon_error)
+            raise _ReportedError(dbanon_error.exit_code, dbanon_error.code) from None
         # A foreign exception's text may quote a value, so report only the location.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         location = f"{Path(frame.filename).name}:{frame.lineno}"
