@@ -101,9 +101,9 @@ class _Call:
         self._commit()
         self._plpy.execute(_SET_SEARCH_PATH)
         self._oid = int(self._arguments["source"])
-        session = self._session()
+        session = self._open_session()
         session.require_no_staging()
-        options = self._options() | {
+        options = self._read_options() | {
             "table": str(session.source_name()),
             "method": self._method,
             "door": "sql",
@@ -123,8 +123,8 @@ class _Call:
             f"{'' if report.rho is None else ' of rho'} of budget {report.budget} are spent"
         )
 
-    def _options(self) -> dict[str, Any]:
-        """Return arguments and checked options by name."""
+    def _read_options(self) -> dict[str, Any]:
+        """Check arguments and options, and return them by name."""
         arguments = {
             name: value for name, value in self._arguments.items() if name in _ARGUMENT_NAMES
         }
@@ -143,7 +143,7 @@ class _Call:
         further_options.pop("memory_limit", None)
         return {**arguments, **further_options, "memory_limit": memory_bytes}
 
-    def _session(self) -> PlpySession:
+    def _open_session(self) -> PlpySession:
         """Open a session in the new transaction, whose search path is set."""
         for name, value in FUNCTION_SETTINGS:
             self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
@@ -156,7 +156,7 @@ class _Call:
         """Spend and commit; return a session of the next transaction, with a fresh snapshot."""
         for attempt in range(ATTEMPTS):
             try:
-                spent_budget = spend(self._session(), private_plan)
+                spent_budget = spend(self._open_session(), private_plan)
                 self._commit()
                 break
             except SourceChanged:
@@ -166,7 +166,7 @@ class _Call:
                 self._plpy.rollback()
                 self._plpy.execute(_SET_SEARCH_PATH)
         self._plpy.execute(_SET_SEARCH_PATH)
-        session = self._session()
+        session = self._open_session()
         if session.source_name() != private_plan.relation.name:
             raise SourceChanged(
                 f"{private_plan.relation.name} was renamed after epsilon was spent. The epsilon"

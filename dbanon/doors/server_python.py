@@ -173,7 +173,8 @@ def _run_in_python(connection: Any, body: str) -> Any:
         raise InstallRefused(
             "The server has no PL/Python (plpython3u).",
             hint=f"On Debian, run on the server's machine: sudo apt-get install"
-            f" postgresql-plpython3-{major_version}. Or install without Python: dbanon install --sql-only.",
+            f" postgresql-plpython3-{major_version}. Or install without Python: dbanon install"
+            " --sql-only.",
         )
     connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
     connection.execute(

@@ -39,14 +39,14 @@ _BYTES_PER_PERSON = 400
 PRINTED_COLUMNS = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
 
 
-def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
+def run_demo(n_persons: int, k: int, directory: Path, seed: int) -> None:
     """Create ``persons.duckdb`` in ``directory``, release its table, and print the results.
 
     An earlier demonstration is replaced; other tables in the file stay.
 
     Parameters
     ----------
-    rows : number of persons.
+    n_persons : number of invented persons.
     seed : random seed of the invented persons.
 
     Raises
@@ -56,18 +56,18 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     OutputNotOurs : the file, its table or its release is not from a demonstration.
     NotADatabase : the file is not a DuckDB database.
     """
-    if rows * _BYTES_PER_PERSON > half_of_memory():
+    if n_persons * _BYTES_PER_PERSON > half_of_memory():
         raise MemoryLimit.over(
             "The demonstration needs",
             half_of_memory(),
-            detail=f"{rows} persons were requested.",
+            detail=f"{n_persons} persons were requested.",
             hint=f"Make fewer: --rows {half_of_memory() // _BYTES_PER_PERSON}.",
         )
     make_directory(directory)
     database = directory / "persons.duckdb"
-    make_persons(database, rows, seed)
+    make_persons(database, n_persons, seed)
     url = f"duckdb:///{database}"
-    print_results(f"{rows} generated persons are in {url}, table app.person.\n")
+    print_results(f"{n_persons} generated persons are in {url}, table app.person.\n")
     with show_progress(True) as progress:
         report = anonymize(
             url,
@@ -87,11 +87,11 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         source_rows = connection.execute(
             f"SELECT {', '.join(PRINTED_COLUMNS)} FROM app.person ORDER BY person_id LIMIT 5"  # noqa: S608
         ).fetchall()
-        released = connection.execute(
+        result = connection.execute(
             "SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"
         )
-        names = [column[0] for column in released.description or ()]
-        released_rows = released.fetchall()
+        names = [column[0] for column in result.description or ()]
+        released_rows = result.fetchall()
     print_results(
         rows_table("Before (app.person)", PRINTED_COLUMNS, source_rows),
         rows_table("After (release.person), two classes", names, released_rows),
@@ -124,7 +124,7 @@ def make_directory(directory: Path) -> bool:
         ) from None
 
 
-def make_persons(database: Path, rows: int, seed: int) -> None:
+def make_persons(database: Path, n_persons: int, seed: int) -> None:
     """Create table ``app.person`` in a DuckDB file and fill it with invented persons.
 
     An existing file must have the mark of a demonstration; its table is replaced.
@@ -141,7 +141,7 @@ def make_persons(database: Path, rows: int, seed: int) -> None:
     ):
         if file_exists:
             _require_demonstration(connection, database)
-        connection.register("persons", pa.table(generate_persons(rows, seed)))
+        connection.register("persons", pa.table(generate_persons(n_persons, seed)))
         connection.execute("BEGIN TRANSACTION")
         connection.execute("CREATE SCHEMA IF NOT EXISTS app")
         connection.execute("DROP TABLE IF EXISTS app.person")
@@ -189,7 +189,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
 
 
 def _add_release_to_mark(database: Path, release_id: str) -> None:
-    """Add the release to the mark, so that a later demonstration may replace it."""
+    """Record the release in the table's mark, so that a later demonstration may replace it."""
     with translated(), duckdb.connect(str(database)) as connection:
         connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+# Numbers, and indices into the constants below, by person.
 _Floats = NDArray[np.float64]
 _Index = NDArray[np.int64]
 
@@ -232,9 +233,9 @@ def _draw_regions_and_sites(rng: np.random.Generator, n: int) -> tuple[_Index, _
 def _draw_educations(rng: np.random.Generator, age: _Floats) -> _Index:
     """Draw the index of the highest education; younger generations went to school for longer."""
     inclination = rng.standard_normal(len(age)) + (50 - age) * 0.016
-    degree = np.searchsorted(_EDUCATION_BOUNDS, inclination)
+    aspired_education = np.searchsorted(_EDUCATION_BOUNDS, inclination)
     highest_possible = np.searchsorted(_EDUCATION_MIN_AGE, age, side="right") - 1
-    return np.minimum(degree, highest_possible)
+    return np.minimum(aspired_education, highest_possible)
 
 
 def _draw_occupations(rng: np.random.Generator, age: _Floats, education: _Index) -> _Index:
@@ -270,11 +271,11 @@ def _draw_incomes(
 
 def _draw_household_sizes(rng: np.random.Generator, age: _Floats, marital: _Index) -> _Index:
     """Draw numbers of persons, 1 to 9."""
-    is_married = marital == 1
+    is_married = _MARITAL_STATUSES[marital] == "married"
     children = np.interp(age, [18, 25, 38, 50, 60], [0.0, 0.4, 1.6, 0.9, 0.1])
     other_adults = np.interp(age, [18, 24, 32, 95], [1.6, 0.7, 0.25, 0.08])
-    mean = np.where(is_married, children, 0.35 * children + other_adults)
-    size: _Index = np.minimum(1 + is_married + rng.poisson(mean), 9)
+    mean_others = np.where(is_married, children, 0.35 * children + other_adults)
+    size: _Index = np.minimum(1 + is_married + rng.poisson(mean_others), 9)
     return size
 
 

@@ -70,7 +70,7 @@ class Tutorial:
             else:
                 _run_command(action)
         click.echo("\n" + click.wrap_text(step.conclusion, _TEXT_WIDTH))
-        self._wait()
+        self._wait_for_enter()
 
     def _run_query(self, query: Query) -> None:
         click.secho("\n".join(f"SQL> {line}" for line in query.sql.splitlines()), fg="cyan")
@@ -79,7 +79,7 @@ class Tutorial:
             names = [column[0] for column in result.description or ()]
             print_results(rows_table("", names, result.fetchall()))
 
-    def _wait(self) -> None:
+    def _wait_for_enter(self) -> None:
         if not self.waits_for_enter:
             return
         if _ask("\nEnter: next step, q: end ", "q") == "q":
@@ -101,13 +101,13 @@ def _run_command(command: Command) -> None:
     sys.stdout.flush()
     try:
         main.main(args=list(command.arguments), prog_name="dbanon", standalone_mode=False)
-        code: object = 0
+        exit_code: object = 0
     except SystemExit as end:
-        code = end.code or 0
+        exit_code = end.code or 0
     sys.stderr.flush()
-    if code in (INTERRUPTED, TERMINATED) and code != command.exit_code:
-        raise SystemExit(code)
-    if code != command.exit_code:
+    if exit_code in (INTERRUPTED, TERMINATED) and exit_code != command.exit_code:
+        raise SystemExit(exit_code)
+    if exit_code != command.exit_code:
         raise RuntimeError
     if command.exit_code:
         click.echo(f"(exit code {command.exit_code})")
