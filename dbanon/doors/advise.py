@@ -203,8 +203,12 @@ def certificate(
     DbanonError : as ``lower_bound``, or the table cannot be read.
     """
     class_size = int(parameter(Policy, "k").check(k))
-    untyped: Any = seconds
-    if isinstance(untyped, bool) or not isinstance(untyped, (int, float)) or not untyped > 0:
+    seconds_value: Any = seconds
+    if (
+        isinstance(seconds_value, bool)
+        or not isinstance(seconds_value, (int, float))
+        or not seconds_value > 0
+    ):
         raise InvalidParameter("seconds must be a number above 0.")
     report_progress = progress or (lambda fraction: None)
     if table is None:

@@ -82,6 +82,6 @@ def _parse_setting(name: str, value: str) -> int:
     is_memory = name == MEMORY_SETTING
     number = parse_bytes(value) if is_memory else int(value) if value.isdecimal() else None
     if number is None or number < 1:
-        expected = "a size such as 512MiB" if is_memory else "a whole number, 1 or more"
-        raise InvalidParameter(f"The setting {name} must be {expected}.")
+        expected_form = "a size such as 512MiB" if is_memory else "a whole number, 1 or more"
+        raise InvalidParameter(f"The setting {name} must be {expected_form}.")
     return number

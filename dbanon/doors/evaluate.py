@@ -169,16 +169,16 @@ def _pair_rows(
         if len(released_frame)
         else released_frame[names]
     )
-    suppressed = released_index < 0
+    is_suppressed = released_index < 0
     if len(released_frame) and stars_are_suppressed:
-        suppressed |= is_all_stars(released_frame, names)
+        is_suppressed |= is_all_stars(released_frame, names)
     columns = [
         ReleasedValues.of(attribute, released_frame[attribute.name])
         if len(released_frame)
         else ReleasedValues.empty(attribute)
         for attribute in microdata.attributes
     ]
-    labels, first_rows = _label_classes(columns, suppressed, classes, microdata)
+    labels, first_rows = _label_classes(columns, is_suppressed, classes, microdata)
     trees: dict[str, Hierarchy] = dict(build_all(tree_sources, microdata))
     for position, attribute in enumerate(microdata.categorical):
         trees.setdefault(attribute.name, flat(microdata.categories[position]))
@@ -381,7 +381,7 @@ class ReleasedValues:
 
 def _label_classes(
     columns: Sequence[ReleasedValues],
-    suppressed: NDArray[np.bool_],
+    is_suppressed: NDArray[np.bool_],
     classes: Any,
     microdata: Microdata,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -389,7 +389,7 @@ def _label_classes(
 
     Parameters
     ----------
-    suppressed : bool (n,).
+    is_suppressed : bool (n,).
     classes : the caller's partition or labels; None: rows with equal released values are a class.
 
     Returns
@@ -399,7 +399,7 @@ def _label_classes(
     """
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
-    rows = np.flatnonzero(~suppressed)
+    rows = np.flatnonzero(~is_suppressed)
     released_values = combine_codes([column.codes[rows] for column in columns], len(rows))
     if classes is None:
         labels_of_rows = released_values
@@ -424,19 +424,19 @@ def _label_classes(
 
 def _convert_parameters(**arguments: Any) -> Parameters:
     """Convert the caller's parameters to the types that the measures take."""
-    converted: dict[str, Any] = {}
+    converted_parameters: dict[str, Any] = {}
     for name, value in arguments.items():
         try:
             if name in ("sample", "seed"):
                 is_whole = value is None or (not isinstance(value, bool) and int(value) == value)
-                converted[name] = None if value is None else int(value)
+                converted_parameters[name] = None if value is None else int(value)
                 if not is_whole or (value is None and name == "seed"):
                     raise ValueError
             else:
-                converted[name] = tuple(
+                converted_parameters[name] = tuple(
                     number if isinstance(number, int) else float(number) for number in value
                 )
         except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if name in ("sample", "seed") else "numbers"
             raise InvalidParameter(f"{name} must be {kind}.") from None
-    return Parameters(**converted)
+    return Parameters(**converted_parameters)

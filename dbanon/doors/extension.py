@@ -82,20 +82,20 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
             **{f"{name}--{old_version}--{version()}.sql": text for old_version in older_versions},
         }
     _require_own_files(directory, files)
-    written = []
+    written_paths = []
     try:
         for name, content in files.items():
             path = directory / name
             path.write_text(content)
             path.chmod(0o644)
-            written.append(path)
+            written_paths.append(path)
     except OSError as error:
         raise InsufficientRights(
             f"The extension's files cannot be written to {directory} ({type(error).__name__}).",
             hint="Run it as root on the server's machine, or run dbanon install without"
             " --extension.",
         ) from None
-    return written
+    return written_paths
 
 
 def _first_line(name: str) -> str:

@@ -352,14 +352,14 @@ def _connect(url: str) -> Iterator[Any]:
         import psycopg
     except ModuleNotFoundError:
         raise MissingDependency.of_postgresql() from None
-    parsed = read_url(url)
-    if parsed.get_backend_name() != "postgresql":
+    parsed_url = read_url(url)
+    if parsed_url.get_backend_name() != "postgresql":
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
-    conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    conninfo = parsed_url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        connection = psycopg.connect(conninfo, **arguments_of(parsed))
+        connection = psycopg.connect(conninfo, **arguments_of(parsed_url))
     except psycopg.OperationalError as error:
-        raise pooler_error(error) or unreachable_error(error, parsed) from None
+        raise pooler_error(error) or unreachable_error(error, parsed_url) from None
     with connection, ending().scope():
         watch(connection)
         try:

@@ -36,7 +36,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
     ------
     MissingDependency : matplotlib is not installed.
     """
-    sweep, recommended = sweep_and_choice(result)
+    sweep, recommended_point = sweep_and_choice(result)
     if axes is None:
         axes = _create_figure().subplots()
     labelled_points: list[Point] = []
@@ -63,15 +63,15 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
                 textcoords="offset points",
                 fontsize="small",
             )
-    if recommended is not None:
+    if recommended_point is not None:
         axes.plot(
-            recommended.risk,
-            recommended.loss,
+            recommended_point.risk,
+            recommended_point.loss,
             "o",
             markersize=16,
             markerfacecolor="none",
             markeredgecolor="black",
-            label=f"recommended: {recommended.curve}, k = {recommended.k}",
+            label=f"recommended: {recommended_point.curve}, k = {recommended_point.k}",
         )
     axes.set_xlabel("linkage risk")
     axes.set_ylabel(LOSSES[sweep.measure])
@@ -83,8 +83,8 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
 
 def _is_near(point: Point, neighbour: Point, points: Sequence[Point]) -> bool:
     """Return True if the labels of two points would overlap in a plot of ``points``."""
-    max_risk = max(plotted.risk for plotted in points) or 1.0
-    max_loss = max(plotted.loss for plotted in points) or 1.0
+    max_risk = max(plotted_point.risk for plotted_point in points) or 1.0
+    max_loss = max(plotted_point.loss for plotted_point in points) or 1.0
     return (
         abs(point.risk - neighbour.risk) < _LABEL_WIDTH * max_risk
         and abs(point.loss - neighbour.loss) < _LABEL_HEIGHT * max_loss

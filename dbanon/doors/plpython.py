@@ -343,19 +343,19 @@ def _build_job(plpy: Any, call_options: dict[str, Any], **further_options: Any) 
 class _Progress:
     """Checks for cancellation and, if enabled, reports progress in notices."""
 
-    def __init__(self, plpy: Any, enabled: bool) -> None:
-        self._plpy, self._enabled = plpy, enabled
+    def __init__(self, plpy: Any, is_enabled: bool) -> None:
+        self._plpy, self._is_enabled = plpy, is_enabled
         self._last_notice = time.monotonic()
         self._ping = plpy.prepare("SELECT 1")
         self._original_name = ""
-        if enabled:
+        if is_enabled:
             [row] = plpy.execute("SELECT current_setting('application_name') AS name")
             self._original_name = row["name"]
 
     def __call__(self, phase: str, share: float) -> None:
         # Running any statement makes the backend check for cancellation and timeouts.
         self._plpy.execute(self._ping)
-        if not self._enabled or time.monotonic() - self._last_notice < SECONDS_BETWEEN_NOTICES:
+        if not self._is_enabled or time.monotonic() - self._last_notice < SECONDS_BETWEEN_NOTICES:
             return
         self._last_notice = time.monotonic()
         self._set_application_name(f"dbanon {phase} {share:.0%}")
@@ -363,7 +363,7 @@ class _Progress:
 
     def restore(self) -> None:
         """Restore the session's application name."""
-        if self._enabled:
+        if self._is_enabled:
             self._set_application_name(self._original_name)
 
     def _set_application_name(self, name: str) -> None:
@@ -383,6 +383,7 @@ def _run_guarded(
 
     Parameters
     ----------
+    work : computes the result, JSON values by name.
     writes : whether to run in a subtransaction, which an error rolls back.
     spelling : how an error writes names of options.
     """

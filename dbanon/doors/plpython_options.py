@@ -262,8 +262,8 @@ def _build_model(fields: Any) -> Model:
 
 
 def _unknown_option_hint(allowed: Mapping[str, Parameter], name: str = "") -> str:
-    similar = nearest_names(name, allowed) if name else None
-    return (similar + " " if similar else "") + "Known options: " + ", ".join(allowed) + "."
+    suggestion = nearest_names(name, allowed) if name else None
+    return (suggestion + " " if suggestion else "") + "Known options: " + ", ".join(allowed) + "."
 
 
 def require_version(sql_version: str) -> None:
@@ -275,10 +275,14 @@ def require_version(sql_version: str) -> None:
         )
 
 
-def messages_of(caught: Sequence[warnings.WarningMessage], category: type[Warning]) -> list[str]:
+def messages_of(
+    caught_warnings: Sequence[warnings.WarningMessage], category: type[Warning]
+) -> list[str]:
     """Return the messages of one category; other warnings, of libraries, may quote values."""
     return [
-        f"dbanon: {record.message}" for record in caught if issubclass(record.category, category)
+        f"dbanon: {record.message}"
+        for record in caught_warnings
+        if issubclass(record.category, category)
     ]
 
 

@@ -77,8 +77,8 @@ def _show_on_terminal() -> Iterator[ProgressCallback]:
 
         def show_phase(phase: str, share: float) -> None:
             if phase not in tasks:
-                for earlier in tasks.values():
-                    bar.update(earlier, completed=1.0)
+                for earlier_task in tasks.values():
+                    bar.update(earlier_task, completed=1.0)
                 tasks[phase] = bar.add_task(phase, total=1.0)
             bar.update(tasks[phase], completed=share)
 

@@ -114,7 +114,7 @@ def refresh(
     DbanonError : as ``anonymize``; the old release stays unchanged.
     """
     store = open_store(database, on_sql)
-    run_option = {} if run_id is None else {"run_id": run_id}
+    run_id_option = {} if run_id is None else {"run_id": run_id}
     with store.session(write=False) as session:
         job = job_again(
             session,
@@ -124,7 +124,7 @@ def refresh(
             pseudonym_key=pseudonym_key,
             door=door,
             memory_limit=memory_limit,
-            **run_option,
+            **run_id_option,
         )
     with progress_callback(progress) as callback:
         return run_anonymization(job, store, None, callback)

@@ -90,7 +90,7 @@ def install_hint(python: str, source: str | None = None) -> str:
     source : a checkout or wheel file to install. By default the one from which dbanon was installed
         here, if it still exists, else a wheel file of this version in the current directory.
     """
-    python_version = tuple(int(part) for part in python.split("."))
+    python_version = tuple(int(number) for number in python.split("."))
     if len(python_version) > 1 and python_version < _MIN_PYTHON:
         return (
             f"The server's Python is {python}, and dbanon needs"

@@ -28,13 +28,13 @@ def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Functi
         option_arguments = [
             _to_argument(parameter) for parameter in options if parameter.name not in names
         ]
-        trailing = (
+        trailing_arguments = (
             []
             if last_argument.name in {parameter.name for parameter in option_arguments}
             else [last_argument]
         )
         new_signature = old_signature.replace(
-            parameters=[*named_arguments, *option_arguments, *trailing]
+            parameters=[*named_arguments, *option_arguments, *trailing_arguments]
         )
         function.__signature__ = new_signature  # type: ignore[attr-defined]
         function.__doc__ = _with_options(cleandoc(function.__doc__ or ""), options)

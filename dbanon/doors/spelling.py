@@ -303,8 +303,8 @@ def _scalar_literal(value: Any) -> str:
 
 def _text_literal(value: str) -> str:
     """Render a SQL literal, in escape form only if it has backslashes."""
-    escaped = literal(value)
-    return escaped if "\\" in escaped else escaped.removeprefix("E")
+    escaped_literal = literal(value)
+    return escaped_literal if "\\" in escaped_literal else escaped_literal.removeprefix("E")
 
 
 def _array_literal(names: Iterable[str]) -> str:

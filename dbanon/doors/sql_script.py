@@ -107,26 +107,26 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     with_roles : also create the roles, if no ledger script has done so.
     """
     sql = share_path("sql")
-    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if with_roles]
-    parts.append(_create_types(sql / "types.sql"))
-    parts.append((sql / "views.sql").read_text())
+    scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if with_roles]
+    scripts.append(_create_types(sql / "types.sql"))
+    scripts.append((sql / "views.sql").read_text())
     # Functions that others call come first: underscore sorts before letters.
     for file in sorted((sql / "functions").glob("*.sql")):
-        parts.append(file.read_text())
+        scripts.append(file.read_text())
     if paths is not None:
         for file in sorted((sql / "python").glob("*.sql")):
             if file.name not in _TEMPLATES:
-                parts.append(file.read_text())
+                scripts.append(file.read_text())
         template = (sql / "python" / "method.sql").read_text()
-        parts += [method_script(template, method) for method in METHODS.values()]
+        scripts += [method_script(template, method) for method in METHODS.values()]
         template = (sql / "python" / "private.sql").read_text()
-        parts += [
+        scripts += [
             template.replace("@PROCEDURE@", name).replace("@SUMMARY@", summary)
             for name, summary in PRIVATE_SUMMARIES.items()
         ]
-    parts.append((sql / "grants.sql").read_text())
-    parts.append("SELECT dbanon._require_ledger();\n")
-    text = "\n".join(parts)
+    scripts.append((sql / "grants.sql").read_text())
+    scripts.append("SELECT dbanon._require_ledger();\n")
+    text = "\n".join(scripts)
     text = text.replace("@ADVICE@", literal(advice_manual()))
     text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
         "@FOREIGN_HINT@", HINT.replace("'", "''")
@@ -257,8 +257,8 @@ def ledger_script(*, extension: bool = False) -> str:
         tables = re.sub(
             r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopt_table, tables, flags=re.S
         )
-    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
-    parts += [
+    scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
+    scripts += [
         tables,
         tie_script(),
         f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
@@ -266,7 +266,7 @@ def ledger_script(*, extension: bool = False) -> str:
         f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
         (sql / "ledger_grants.sql").read_text(),
     ]
-    return _fill_marks("\n".join(parts))
+    return _fill_marks("\n".join(scripts))
 
 
 def tie_script() -> str:

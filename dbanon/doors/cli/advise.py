@@ -48,8 +48,10 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         sizes: list[int] = []
-        for part in str(value).split(","):
-            size_range = re.fullmatch(r"\s*(\d{1,6})\s*(?:\.\.\s*(\d{1,6})\s*)?", part, re.ASCII)
+        for size_text in str(value).split(","):
+            size_range = re.fullmatch(
+                r"\s*(\d{1,6})\s*(?:\.\.\s*(\d{1,6})\s*)?", size_text, re.ASCII
+            )
             if size_range is None:
                 self.fail("write sizes such as 3..10,15", param, ctx)
             sizes += range(int(size_range[1]), int(size_range[2] or size_range[1]) + 1)
@@ -147,13 +149,15 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
                 url,
                 arguments["table"],
                 advice,
-                asks=not yes,
+                needs_confirmation=not yes,
                 on_sql=sql_printer(arguments["print_sql"]),
             )
 
 
-def _declare(url: str, table: str, advice: Advice, *, asks: bool, on_sql: Any) -> None:
-    """Declare the proposed roles of columns without a rule; with ``asks`` after confirmation."""
+def _declare(
+    url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: Any
+) -> None:
+    """Declare the proposed roles of columns without a rule; with confirmation if needed."""
     from dbanon.doors import rules as api
 
     rules = [rule for rule in api.rules(url, table, on_sql=on_sql) if rule.role is not None]
@@ -190,7 +194,7 @@ def _declare(url: str, table: str, advice: Advice, *, asks: bool, on_sql: Any) -
         ),
         err=True,
     )
-    if new_rules and (not asks or click.confirm("Declare them?", err=True)):
+    if new_rules and (not needs_confirmation or click.confirm("Declare them?", err=True)):
         with commit_guard() as mark_committed:
             api.declare(url, table, new_rules, on_sql=on_sql)
             mark_committed()

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
+def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
     """Show the progress of a run, and suppress the warnings that ``print_warnings`` prints later.
 
     Parameters
     ----------
-    visible : whether to print progress.
+    is_visible : whether to print progress.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 
-    with warnings.catch_warnings(), ProgressDisplay(visible, current_log()) as progress:
+    with warnings.catch_warnings(), ProgressDisplay(is_visible, current_log()) as progress:
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", ColumnLost)
         warnings.simplefilter("ignore", CodesAveraged)

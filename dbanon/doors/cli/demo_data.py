@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 # Numbers, and indices into the constants below, by person.
-_Floats = NDArray[np.float64]
+_Numbers = NDArray[np.float64]
 _Index = NDArray[np.int64]
 
 _TODAY: Final = np.datetime64("2025-01-01", "D")
@@ -217,7 +217,7 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _draw_ages(rng: np.random.Generator, n: int) -> _Floats:
+def _draw_ages(rng: np.random.Generator, n: int) -> _Numbers:
     """Draw ages of an ageing population, in years, rounded to whole days."""
     cumulative_shares = [0.0, 0.13, 0.30, 0.48, 0.67, 0.83, 0.94, 1.0]
     years = np.interp(rng.random(n), cumulative_shares, [18.01, 28, 39, 50, 62, 73, 83, 95])
@@ -230,7 +230,7 @@ def _draw_regions_and_sites(rng: np.random.Generator, n: int) -> tuple[_Index, _
     return region, rng.choice(len(_SITE_SHARES), size=n, p=_SITE_SHARES)
 
 
-def _draw_educations(rng: np.random.Generator, age: _Floats) -> _Index:
+def _draw_educations(rng: np.random.Generator, age: _Numbers) -> _Index:
     """Draw the index of the highest education; younger generations went to school for longer."""
     inclination = rng.standard_normal(len(age)) + (50 - age) * 0.016
     aspired_education = np.searchsorted(_EDUCATION_BOUNDS, inclination)
@@ -238,7 +238,7 @@ def _draw_educations(rng: np.random.Generator, age: _Floats) -> _Index:
     return np.minimum(aspired_education, highest_possible)
 
 
-def _draw_occupations(rng: np.random.Generator, age: _Floats, education: _Index) -> _Index:
+def _draw_occupations(rng: np.random.Generator, age: _Numbers, education: _Index) -> _Index:
     """Draw an index into ``_STATUSES``."""
     shares = np.array([occupation.shares for occupation in _OCCUPATIONS]).T
     status = _draw_columns(rng, shares[education])
@@ -253,7 +253,7 @@ def _draw_occupations(rng: np.random.Generator, age: _Floats, education: _Index)
 
 
 def _draw_incomes(
-    rng: np.random.Generator, age: _Floats, education: _Index, occupation: _Index, region: _Index
+    rng: np.random.Generator, age: _Numbers, education: _Index, occupation: _Index, region: _Index
 ) -> _Index:
     """Draw incomes in currency units a year, skewed to the right and highest around 52 years."""
     age_factor = 1 - ((np.minimum(age, 67) - 52) / 55) ** 2
@@ -264,12 +264,12 @@ def _draw_incomes(
     is_retired = occupation == len(_STATUSES) - 1
     base = np.where(is_retired, 24_000, base)
     age_factor = np.where(occupation < len(_OCCUPATIONS), age_factor, 1.0)
-    expected = base * age_factor * education_factor * region_factor
-    income = expected * rng.lognormal(-0.04, 0.28, len(age))
+    expected_income = base * age_factor * education_factor * region_factor
+    income = expected_income * rng.lognormal(-0.04, 0.28, len(age))
     return (np.round(income / 10) * 10).astype(np.int64)
 
 
-def _draw_household_sizes(rng: np.random.Generator, age: _Floats, marital: _Index) -> _Index:
+def _draw_household_sizes(rng: np.random.Generator, age: _Numbers, marital: _Index) -> _Index:
     """Draw numbers of persons, 1 to 9."""
     is_married = _MARITAL_STATUSES[marital] == "married"
     children = np.interp(age, [18, 25, 38, 50, 60], [0.0, 0.4, 1.6, 0.9, 0.1])
@@ -280,8 +280,8 @@ def _draw_household_sizes(rng: np.random.Generator, age: _Floats, marital: _Inde
 
 
 def _draw_heights_and_weights(
-    rng: np.random.Generator, age: _Floats, sex: _Index, education: _Index
-) -> tuple[_Index, _Floats]:
+    rng: np.random.Generator, age: _Numbers, sex: _Index, education: _Index
+) -> tuple[_Index, _Numbers]:
     """Draw heights in cm and weights in kg."""
     n = len(age)
     # Earlier generations are smaller, and old people have shrunk.
@@ -293,7 +293,7 @@ def _draw_heights_and_weights(
 
 
 def _draw_diagnoses(
-    rng: np.random.Generator, age: _Floats, sex: _Index, body_mass_index: _Floats
+    rng: np.random.Generator, age: _Numbers, sex: _Index, body_mass_index: _Numbers
 ) -> _Index:
     """Draw the index of each person's diagnosis."""
     odds = np.exp(
@@ -345,7 +345,7 @@ def _to_ascii(names: NDArray[Any]) -> NDArray[Any]:
     return np.array(ascii_names).reshape(names.shape)
 
 
-def _draw_columns(rng: np.random.Generator, weights: _Floats) -> _Index:
+def _draw_columns(rng: np.random.Generator, weights: _Numbers) -> _Index:
     """Draw a column index for each row of (n, m) non-negative weights, in proportion to them."""
     cumulative = np.cumsum(weights, axis=1)
     thresholds = rng.random(len(weights)) * cumulative[:, -1]
@@ -353,6 +353,6 @@ def _draw_columns(rng: np.random.Generator, weights: _Floats) -> _Index:
     return columns
 
 
-def _look_up(values: ArrayLike, index: _Index) -> _Floats:
+def _look_up(values: ArrayLike, index: _Index) -> _Numbers:
     """Return ``values[index]`` as float64."""
     return np.asarray(values, dtype=np.float64)[index]

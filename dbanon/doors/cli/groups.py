@@ -26,9 +26,11 @@ class DatabaseCommand(click.Command):
         argument_names = [param.name for param in self.params if isinstance(param, click.Argument)]
         if url and len(argument_names) > 1 and argument_names[0] == "url":
             with suppress(click.UsageError):
-                parsed, _, _ = self.make_parser(ctx).parse_args(list(args))
+                parsed_arguments, _, _ = self.make_parser(ctx).parse_args(list(args))
                 positional_values = [
-                    parsed[name] for name in argument_names if isinstance(parsed.get(name), str)
+                    parsed_arguments[name]
+                    for name in argument_names
+                    if isinstance(parsed_arguments.get(name), str)
                 ]
                 if (
                     len(positional_values) < len(argument_names)

@@ -176,15 +176,17 @@ def plan_file(
                 if output_format != "json" and grants:
                     show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
-            without_role = list(columns_without_role(job, outlook.not_copied))
+            unclassified_columns = list(columns_without_role(job, outlook.not_copied))
             documents.append(
-                {"job": job.name, "plan": outlook.to_dict(), "unclassified": without_role}
+                {"job": job.name, "plan": outlook.to_dict(), "unclassified": unclassified_columns}
             )
             documents[-1] |= {"schedule": job.schedule} if job.schedule else {}
             if output_format != "json":
                 pairs = [("job", job.name), *outlook.pairs()]
                 pairs += (
-                    [("without a role, dropped", ", ".join(without_role))] if without_role else []
+                    [("without a role, dropped", ", ".join(unclassified_columns))]
+                    if unclassified_columns
+                    else []
                 )
                 pairs += [("schedule, a hint", job.schedule)] if job.schedule else []
                 show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
@@ -267,10 +269,10 @@ def choose_by_ending(
     def make_context(
         name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        positional = [word for word in args if not word.startswith("-")]
+        positional_words = [word for word in args if not word.startswith("-")]
         is_file = any(
             word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")
-            for word in positional[:1]
+            for word in positional_words[:1]
         )
         has_option = bool(option) and any(word.partition("=")[0] == option for word in args)
         make_selected_context = (
@@ -282,5 +284,5 @@ def choose_by_ending(
     return command
 
 
-plan_any = choose_by_ending(plan, plan_file, (".yaml", ".yml"))
-verify_any = choose_by_ending(verify, verify_file, (".parquet", ".csv"), "--ledger")
+plan_table_or_file = choose_by_ending(plan, plan_file, (".yaml", ".yml"))
+verify_release_or_file = choose_by_ending(verify, verify_file, (".parquet", ".csv"), "--ledger")

@@ -72,7 +72,7 @@ _COMMANDS = {
         " and options.",
     ),
     "plan": CommandEntry(
-        "jobs:plan_any",
+        "jobs:plan_table_or_file",
         "Show what anonymize would do with these options, or refuse as anonymize would.",
     ),
     "refresh": CommandEntry(
@@ -124,7 +124,7 @@ _COMMANDS = {
         "Bring installed SQL functions to this version; ledger, hierarchies and grants stay.",
     ),
     "verify": CommandEntry(
-        "jobs:verify_any",
+        "jobs:verify_release_or_file",
         "Recount a release in the database, and compare it with the ledger.",
     ),
     "workbench": CommandEntry(

@@ -138,12 +138,12 @@ def parse_bounds(text: str) -> tuple[Any, Any]:
     ------
     InvalidParameter : the text does not have two bounds.
     """
-    parts = text.split(":")
+    pieces = text.split(":")
     low, high = (
-        ":".join(bound_parts)
-        for bound_parts in (parts[: len(parts) // 2], parts[len(parts) // 2 :])
+        ":".join(bound_pieces)
+        for bound_pieces in (pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :])
     )
-    if len(parts) % 2 or not low or not high:
+    if len(pieces) % 2 or not low or not high:
         raise InvalidParameter("Write NAME=LOW:HIGH, as in age=0:120.")
     return _number_or_text(low), _number_or_text(high)
 

@@ -21,17 +21,17 @@ class ProgressDisplay:
 
     Parameters
     ----------
-    visible : whether to show progress at all.
+    is_visible : whether to show progress at all.
     log : receives lines if there is no terminal; its phase is always updated.
     """
 
-    def __init__(self, visible: bool, log: Log, stream: TextIO | None = None) -> None:
+    def __init__(self, is_visible: bool, log: Log, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._visible, self._log = visible, log
+        self._is_visible, self._log = is_visible, log
         self._last_line_time = time.monotonic()
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        if visible and not log.is_json and self._stream.isatty():
+        if is_visible and not log.is_json and self._stream.isatty():
             self._bar = create_bar(self._stream)
 
     def __enter__(self) -> ProgressDisplay:
@@ -54,8 +54,8 @@ class ProgressDisplay:
             if phase not in self._tasks:
                 self._tasks[phase] = self._bar.add_task(phase, total=1.0)
             self._bar.update(self._tasks[phase], completed=share)
-        elif self._visible and time.monotonic() - self._last_line_time >= SECONDS_BETWEEN_LINES:
+        elif self._is_visible and time.monotonic() - self._last_line_time >= SECONDS_BETWEEN_LINES:
             self._last_line_time = time.monotonic()
             self._log.progress(phase, share)
-        elif self._visible and is_new_phase:
+        elif self._is_visible and is_new_phase:
             self._log.event("info", "phase")

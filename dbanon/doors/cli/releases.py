@@ -158,9 +158,9 @@ def report(
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
-        private = private_report(store, name)
-        inspection = look(store, name) if private is None else None
-        release_report = private if inspection is None else inspection.recorded.report
+        synthesis_report = private_report(store, name)
+        inspection = look(store, name) if synthesis_report is None else None
+        release_report = synthesis_report if inspection is None else inspection.recorded.report
         assert release_report is not None
         current_log().release_id = release_report.release_id
         recount = verify(store, name)
@@ -367,13 +367,13 @@ def drop(url: str, release: str, output_format: str, print_sql: bool) -> None:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
-        dropped = api.drop(url, release, on_sql=sql_printer(print_sql))
+        dropped_relations = api.drop(url, release, on_sql=sql_printer(print_sql))
         mark_committed()
-        title = f"{len(dropped)} relations dropped"
+        title = f"{len(dropped_relations)} relations dropped"
         show(
             output_format,
-            {"dropped": dropped},
-            lambda: rows_table(title, ["relation"], [[name] for name in dropped]),
+            {"dropped": dropped_relations},
+            lambda: rows_table(title, ["relation"], [[name] for name in dropped_relations]),
         )
 
 

@@ -302,9 +302,9 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
 
 def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
     """Report counts that could not be compared with an earlier release, as on a first run."""
-    uncompared = report.arguments.get("expect", {}).get("not_compared", ())
-    if uncompared:
-        counts = " and ".join(uncompared)
+    uncompared_counts = report.arguments.get("expect", {}).get("not_compared", ())
+    if uncompared_counts:
+        counts = " and ".join(uncompared_counts)
         print_message(
             f"Job {name}: no earlier release to compare {counts} with. Later runs will compare.",
             "info",

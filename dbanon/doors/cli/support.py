@@ -118,8 +118,8 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         text = str(value)
-        parts = split_list(text)
-        names = parts if '"' in text else tuple(part.strip() for part in parts)
+        items = split_list(text)
+        names = items if '"' in text else tuple(item.strip() for item in items)
         if not names or not all(names):
             self.fail("an empty name", param, ctx)
         return names
@@ -234,9 +234,9 @@ def _escape_unencodable() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def sql_printer(enabled: bool) -> Callable[[str], None] | None:
+def sql_printer(is_enabled: bool) -> Callable[[str], None] | None:
     """Return a function that prints SQL statements to stderr; None if not enabled."""
-    return (lambda sql: print_message(f"{sql};", "sql")) if enabled else None
+    return (lambda sql: print_message(f"{sql};", "sql")) if is_enabled else None
 
 
 @contextmanager
@@ -281,28 +281,28 @@ def handle_signals() -> Iterator[Sequence[int]]:
     A database driver may turn the exception of a signal handler into its own error, so the
     received signal decides how the command ends.
     """
-    received: list[int] = []
+    received_signals: list[int] = []
 
-    def receive(number: int, frame: FrameType | None) -> NoReturn:
-        received.append(number)
+    def record_signal(number: int, frame: FrameType | None) -> NoReturn:
+        received_signals.append(number)
         # Also wakes threads blocked on a stalled connection.
         ending().request_end()
         raise KeyboardInterrupt
 
     previous_handlers = {
-        number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, record_signal) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        yield received
+        yield received_signals
     except OutcomeUnknown:
         # An unknown outcome is more important to report than the signal that caused it.
         raise
     except BaseException as error:
         if isinstance(error, SystemExit) and error.code == OutcomeUnknown.exit_code:
             raise
-        if signal.SIGTERM in received:
+        if signal.SIGTERM in received_signals:
             raise TerminatedError from None
-        if received:
+        if received_signals:
             raise KeyboardInterrupt from None
         raise
     finally:
