@@ -106,14 +106,16 @@ def attack(
 def _check_linked(
     linked: Sequence[Sequence[str]] | None, names: Sequence[str]
 ) -> Sequence[Sequence[str]] | None:
-    """Check that ``linked`` is two lists of compared columns without a common column."""
+    """Check that ``linked`` is two candidate_lists of compared columns without a common column."""
     if linked is None:
         return None
-    lists: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
-    column_lists = [list(columns) for columns in lists if isinstance(columns, (list, tuple))]
+    candidate_lists: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
+    column_lists = [
+        list(columns) for columns in candidate_lists if isinstance(columns, (list, tuple))
+    ]
     linked_names = [name for columns in column_lists for name in columns]
     is_valid = all(name in names and linked_names.count(name) == 1 for name in linked_names)
-    if len(lists) != 2 or len(column_lists) != 2 or not all(column_lists) or not is_valid:
+    if len(candidate_lists) != 2 or len(column_lists) != 2 or not all(column_lists) or not is_valid:
         raise InvalidParameter(
             "linked must be two lists of columns, none of them in both.",
             hint="Such as [['age', 'sex'], ['zip']], of the columns that are compared.",
@@ -167,11 +169,13 @@ class _AttackedTable:
         import pandas as pd
 
         original_frame, released_frame = as_frames(original, _rows_of(released, original))
-        names = select_columns_to_compare(original_frame, released_frame, quasi_identifiers, None)
+        names = select_columns_to_compare(
+            original_frame, released_frame, quasi_identifiers, key=None
+        )
         frame = original_frame
         if control is not None:
             control_frame = as_frames(original, control)[1]
-            select_columns_to_compare(original_frame, control_frame, names, None)
+            select_columns_to_compare(original_frame, control_frame, names, key=None)
             frame = pd.concat([original_frame[names], control_frame[names]], ignore_index=True)
         if not len(original_frame) or not len(released_frame):
             raise TooFewRecords("There are no originals, or no released rows.")

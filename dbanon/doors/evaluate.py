@@ -229,18 +229,18 @@ def select_columns_to_compare(
     """Return the names of the columns to compare, and check that both tables have them."""
     from dbanon.stores.frame.microdata import require_columns
 
-    keys = _key_columns(key)
+    key_columns = _key_columns(key)
     if isinstance(quasi_identifiers, str):
         raise InvalidParameter("quasi_identifiers must be a list of names.")
     if quasi_identifiers is None:
         names = [
             name
             for name in original_frame.columns
-            if name in released_frame.columns and name not in keys
+            if name in released_frame.columns and name not in key_columns
         ]
     else:
         names = list(quasi_identifiers)
-    if not all(isinstance(name, str) for name in (*names, *keys)):
+    if not all(isinstance(name, str) for name in (*names, *key_columns)):
         raise InvalidParameter(
             "The columns of the frame have names that are not text.",
             hint="Name them first: frame.columns = [...]",
@@ -248,10 +248,10 @@ def select_columns_to_compare(
     if not names:
         raise InvalidParameter("The two tables have no column in common.")
     for name in names:
-        if names.count(name) > 1 or name in keys:
+        if names.count(name) > 1 or name in key_columns:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
     for table in (original_frame, released_frame):
-        require_columns(table, [*names, *keys])
+        require_columns(table, [*names, *key_columns])
     return names
 
 
@@ -279,8 +279,8 @@ def _match_rows(
 
     if report is not None:
         return rows_by_report(report, original_frame, released_frame, names)
-    keys = _key_columns(key)
-    if not keys:
+    key_columns = _key_columns(key)
+    if not key_columns:
         require_not_shuffled(released_frame)
         if len(original_frame) != len(released_frame):
             raise InvalidParameter(
@@ -291,9 +291,13 @@ def _match_rows(
         return np.arange(len(original_frame))
     indices = []
     for title, table in (("original", original_frame), ("release", released_frame)):
-        if table[keys].isna().any(axis=None):
+        if table[key_columns].isna().any(axis=None):
             raise InvalidParameter(f"The key of the {title} holds NULL.")
-        index = pd.MultiIndex.from_frame(table[keys]) if len(keys) > 1 else pd.Index(table[keys[0]])
+        index = (
+            pd.MultiIndex.from_frame(table[key_columns])
+            if len(key_columns) > 1
+            else pd.Index(table[key_columns[0]])
+        )
         if not index.is_unique:
             raise InvalidParameter(f"The key of the {title} is not unique.")
         indices.append(index)
@@ -404,12 +408,12 @@ def _label_classes(
     if classes is None:
         labels_of_rows = released_values
     else:
-        given_labels = as_partition(getattr(classes, "labels", classes)).labels
-        if len(given_labels) != n:
-            raise InvalidParameter(f"The partition has {len(given_labels)} records, the data {n}.")
-        labelled = given_labels[rows] >= 0
-        rows, released_values = rows[labelled], released_values[labelled]
-        labels_of_rows = combine_codes([given_labels[rows]], len(rows))
+        class_labels = as_partition(getattr(classes, "labels", classes)).labels
+        if len(class_labels) != n:
+            raise InvalidParameter(f"The partition has {len(class_labels)} records, the data {n}.")
+        has_label = class_labels[rows] >= 0
+        rows, released_values = rows[has_label], released_values[has_label]
+        labels_of_rows = combine_codes([class_labels[rows]], len(rows))
         if len(np.unique(combine_codes([labels_of_rows, released_values], len(rows)))) > len(
             np.unique(labels_of_rows)
         ):

@@ -33,13 +33,18 @@ from dbanon.version import version
 SHORT_MODELS = {"l_diversity": "distinct_l"}
 
 # Keys that only SQL calls have: progress notices, and short forms of models.
-PROGRESS = Parameter("progress", bool, False, Option("A NOTICE at most every 2 seconds."))
+PROGRESS = Parameter(
+    name="progress",
+    type=bool,
+    default=False,
+    option=Option("A NOTICE at most every 2 seconds."),
+)
 SHORT_FORMS = tuple(
     Parameter(
-        kind,
-        Mapping[str, Any],
-        {},
-        Option(
+        name=kind,
+        type=Mapping[str, Any],
+        default={},
+        option=Option(
             f"The level of {SHORT_MODELS.get(kind, kind)}, or an object with level and the model's"
             " own keys.",
             expected="levels by column",
@@ -251,8 +256,8 @@ def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
         fields = level if isinstance(level, Mapping) else {"level": level}
         if "kind" in fields or "attribute" in fields:
             raise InvalidParameter(f'Option "{kind}" already says kind and attribute.')
-        identity = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
-        models.append(_build_model({**identity, **fields}))
+        kind_and_attribute = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
+        models.append(_build_model({**kind_and_attribute, **fields}))
     return models
 
 

@@ -361,7 +361,14 @@ def create_chain(
         )
     file_store = None if source is None else open_store(source, on_sql, table=table)
     return manage.create(
-        open_store(database, on_sql), name, table, entity, rules, key_path, key, file_store
+        open_store(database, on_sql),
+        name,
+        table,
+        entity,
+        rules,
+        key_out=key_path,
+        key_of=key,
+        file=file_store,
     )
 
 

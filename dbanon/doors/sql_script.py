@@ -178,7 +178,7 @@ def _digest_marks() -> dict[str, str]:
 
 def _attach_statement() -> str:
     """Build the statement that attaches a relation to an entry, with plpgsql variables."""
-    head, *pieces = ATTACH.strip().split("?")
+    beginning, *pieces = ATTACH.strip().split("?")
     fields = (
         "table_oid",
         "shown_oid",
@@ -189,7 +189,7 @@ def _attach_statement() -> str:
         "release_id",
     )
     pairs = zip(fields, pieces, strict=True)
-    return head + "".join(f"candidate.{field}{piece}" for field, piece in pairs)
+    return beginning + "".join(f"candidate.{field}{piece}" for field, piece in pairs)
 
 
 def method_script(template: str, method: Method) -> str:

@@ -195,11 +195,11 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options["orders"] = merge_orders(options["orders"], arguments["order_files"])
     if options["memory_limit"] is None:
         options["memory_limit"] = half_of_memory()
-    has_rules = arguments["declared"]
+    uses_rules = arguments["declared"]
     return options | {
         "target": arguments["target"],
         "chain": chain_of(arguments),
-        "declared": has_rules,
+        "declared": uses_rules,
     }
 
 

@@ -189,21 +189,23 @@ def measure(
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        is_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
-        if is_chain and has_entity:
+        measures_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
+        if measures_chain and has_entity:
             raise InvalidParameter(
                 "Measure either a chain, with its key, or releases that have a column that"
                 " identifies persons.",
                 hint="Leave out --chain-key or --entity.",
             )
-        if is_chain and (len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]):
+        if measures_chain and (
+            len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]
+        ):
             raise InvalidParameter(
                 "A chain is measured separately, against its own k.",
                 hint="Name one chain, without --k and --sensitive.",
             )
         on_sql = sql_printer(print_sql)
         measurement: Any
-        if is_chain:
+        if measures_chain:
             measurement = api.measure_chain(url, names[0], key=arguments["key"], on_sql=on_sql)
         else:
             measurement = api.measure_releases(

@@ -121,7 +121,7 @@ _OUT_OF_WORK: Final = (
 _STATUSES: Final = (*_OCCUPATIONS, *_OUT_OF_WORK)
 
 _MARITAL_STATUSES: Final = np.array(["single", "married", "divorced", "widowed"])
-# Shares of each marital status at these ages, interpolated between them.
+# Shares of each marital_status status at these ages, interpolated between them.
 _MARITAL_AGES: Final = (18, 25, 35, 50, 65, 80, 95)
 _MARITAL_SHARES: Final = (
     (0.98, 0.80, 0.42, 0.22, 0.11, 0.07, 0.05),
@@ -175,7 +175,7 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
 
     Free text: `note`, which holds names and must never be released.
 
-    Raises ValueError when `n` is negative or over 10**8, the number of national ids.
+    Raises ValueError when `n` is negative or over 10**8, the number of national_number ids.
     """
     if not 0 <= n <= 10**8:
         raise ValueError("the number of persons must be between 0 and 10**8")
@@ -187,7 +187,7 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
     education = _draw_educations(rng, age)
     occupation = _draw_occupations(rng, age, education)
     marital_shares = [np.interp(age, _MARITAL_AGES, shares) for shares in _MARITAL_SHARES]
-    marital = _draw_columns(rng, np.column_stack(marital_shares))
+    marital_status = _draw_columns(rng, np.column_stack(marital_shares))
     height, weight = _draw_heights_and_weights(rng, age, sex, education)
     body_mass_index = weight / (height / 100) ** 2
     diagnosis = _draw_diagnoses(rng, age, sex, body_mass_index)
@@ -204,8 +204,8 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
         "site": np.array([r.sites for r in _REGIONS])[region, site],
         "education": _EDUCATIONS[education],
         "occupation": np.array([status.name for status in _STATUSES])[occupation],
-        "marital_status": _MARITAL_STATUSES[marital],
-        "household_size": _draw_household_sizes(rng, age, marital),
+        "marital_status": _MARITAL_STATUSES[marital_status],
+        "household_size": _draw_household_sizes(rng, age, marital_status),
         "height_cm": height,
         "weight_kg": weight,
         "income": _draw_incomes(rng, age, education, occupation, region),
@@ -269,9 +269,11 @@ def _draw_incomes(
     return (np.round(income / 10) * 10).astype(np.int64)
 
 
-def _draw_household_sizes(rng: np.random.Generator, age: _Numbers, marital: _Index) -> _Index:
+def _draw_household_sizes(
+    rng: np.random.Generator, age: _Numbers, marital_status: _Index
+) -> _Index:
     """Draw numbers of persons, 1 to 9."""
-    is_married = _MARITAL_STATUSES[marital] == "married"
+    is_married = _MARITAL_STATUSES[marital_status] == "married"
     children = np.interp(age, [18, 25, 38, 50, 60], [0.0, 0.4, 1.6, 0.9, 0.1])
     other_adults = np.interp(age, [18, 24, 32, 95], [1.6, 0.7, 0.25, 0.08])
     mean_others = np.where(is_married, children, 0.35 * children + other_adults)
@@ -314,7 +316,7 @@ def _draw_identifiers(rng: np.random.Generator, sex: _Index) -> dict[str, NDArra
     # Few names are frequent, many are rare.
     family_index = (len(_FAMILY_NAMES) * rng.random(n) ** 1.6).astype(np.int64)
     # The multiplier has no common factor with 10**8, so the numbers stay distinct.
-    national = 10**8 + (person_id * 48_271_397 + rng.integers(10**8)) % 10**8
+    national_number = 10**8 + (person_id * 48_271_397 + rng.integers(10**8)) % 10**8
     email = np.char.add(_to_ascii(given_names)[given_index], np.array(["."]))
     email = np.char.add(email, _to_ascii(_FAMILY_NAMES)[family_index])
     email = np.char.add(np.char.add(email, person_id.astype(np.str_)), np.array(["@example.org"]))
@@ -323,7 +325,7 @@ def _draw_identifiers(rng: np.random.Generator, sex: _Index) -> dict[str, NDArra
         "person_id": person_id,
         "full_name": np.char.add(given_names_and_blank[given_index], _FAMILY_NAMES[family_index]),
         "email": email,
-        "national_id": np.char.add("ZZ-", national.astype(np.str_)),
+        "national_id": np.char.add("ZZ-", national_number.astype(np.str_)),
     }
 
 

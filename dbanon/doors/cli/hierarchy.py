@@ -100,7 +100,7 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
         values = column_values(*_locate_column(url, table, column, print_sql))
         suggestion = hierarchy_builders.suggestion(values)
         click.echo(suggestion.tree.to_csv(), nl=False)
-        print_message(f'"{column}": {suggestion.reason}', "info")
+        print_message(f'"{column}": {suggestion.reason}', event="info")
 
 
 @hierarchy.command(epilog=FILE_HELP + URL_HELP)
@@ -153,7 +153,7 @@ def store(
 @hierarchy.command("list", epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_common_options
-def list_stored(url: str, output_format: str, print_sql: bool) -> None:
+def list_stored_hierarchies(url: str, output_format: str, print_sql: bool) -> None:
     """List the stored hierarchies."""
     with report_errors(output_format), handle_signals():
         from dbanon.doors.cli.render import rows_table
@@ -178,7 +178,7 @@ def list_stored(url: str, output_format: str, print_sql: bool) -> None:
 )
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 @with_log_format
-def show_stored(url: str, name: str, output_format: str, print_sql: bool) -> None:
+def show_stored_hierarchy(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Print a stored hierarchy as a file that can be stored again."""
     with report_errors(output_format), handle_signals():
         from dbanon.doors.releases import load_hierarchy

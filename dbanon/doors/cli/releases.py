@@ -149,9 +149,9 @@ def report(
         from dbanon.sessions.names import parse_relation
 
         require_report_file(path)
-        handover = None
+        recipient_and_purpose = None
         if recipient is not None or purpose is not None:
-            handover = {"recipient": recipient or "", "purpose": purpose or ""}
+            recipient_and_purpose = {"recipient": recipient or "", "purpose": purpose or ""}
             if path.suffix != ".html":
                 raise InvalidParameter(
                     "--for and --purpose only apply to an HTML report.",
@@ -164,7 +164,7 @@ def report(
         assert release_report is not None
         current_log().release_id = release_report.release_id
         recount = verify(store, name)
-        save_report(release_report, path, inspection, recount=recount, handed=handover)
+        save_report(release_report, path, inspection, recount=recount, handed=recipient_and_purpose)
         document = {
             "release_id": release_report.release_id,
             "report": str(path),

@@ -132,7 +132,7 @@ def run(
             accept_counts=accept_counts,
             write_start=write_start,
         )
-        results = _RunResults([], [], [])
+        results = _RunResults(outcomes=[], documents=[], failures=[])
         try:
             _run_all(jobs, options, results, received_signals, fail_fast=fail_fast)
         finally:
@@ -307,7 +307,7 @@ def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
         counts = " and ".join(uncompared_counts)
         print_message(
             f"Job {name}: no earlier release to compare {counts} with. Later runs will compare.",
-            "info",
+            event="info",
         )
 
 

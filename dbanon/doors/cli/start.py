@@ -85,7 +85,7 @@ def _exit_on_signal(signal_number: int, frame: object) -> NoReturn:
             f"{signal_name.capitalize()} before any work was started, or after all was finished."
         )
     elif not _log.has_ended:
-        _write(_log.format_line("error", "end", signal_name, exit_code=code))
+        _write(_log.format_line("error", "end", code=signal_name, exit_code=code))
     os._exit(code)
 
 
@@ -101,7 +101,7 @@ def _report_import_failure(error: ImportError | MemoryError) -> int | None:
         event = _log.format_line(
             "error",
             "error",
-            reported_error.code,
+            code=reported_error.code,
             message=reported_error.message,
             hint=reported_error.hint,
         )

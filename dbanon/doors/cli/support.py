@@ -236,7 +236,7 @@ def _escape_unencodable() -> None:
 
 def sql_printer(is_enabled: bool) -> Callable[[str], None] | None:
     """Return a function that prints SQL statements to stderr; None if not enabled."""
-    return (lambda sql: print_message(f"{sql};", "sql")) if is_enabled else None
+    return (lambda sql: print_message(f"{sql};", event="sql")) if is_enabled else None
 
 
 @contextmanager
@@ -373,7 +373,7 @@ def _print_failures(output_format: str) -> Iterator[None]:
         print_message(
             f"Error [unexpected]: {type(error).__name__} at {location}.\n"
             "Hint: please report this, with the command and this line.",
-            "error",
+            event="error",
         )
         _clear_frames(error)
         raise _ReportedError(UNEXPECTED, "unexpected") from None

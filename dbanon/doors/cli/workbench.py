@@ -55,7 +55,7 @@ def workbench(
 
         def print_address(address: str) -> None:
             click.echo(address)
-            print_message("Open it in a browser on this machine. Ctrl-C ends it.", "info")
+            print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
         reading_options = make(Reading, parse_option_values(parameters(Reading), reading))
