@@ -106,7 +106,7 @@ def attack(
 def _check_linked(
     linked: Sequence[Sequence[str]] | None, names: Sequence[str]
 ) -> Sequence[Sequence[str]] | None:
-    """Check that ``linked`` is two candidate_lists of compared columns without a common column."""
+    """Check that ``linked`` is two lists of compared columns without a common column."""
     if linked is None:
         return None
     candidate_lists: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()

@@ -121,7 +121,7 @@ _OUT_OF_WORK: Final = (
 _STATUSES: Final = (*_OCCUPATIONS, *_OUT_OF_WORK)
 
 _MARITAL_STATUSES: Final = np.array(["single", "married", "divorced", "widowed"])
-# Shares of each marital_status status at these ages, interpolated between them.
+# Shares of each marital status at these ages, interpolated between them.
 _MARITAL_AGES: Final = (18, 25, 35, 50, 65, 80, 95)
 _MARITAL_SHARES: Final = (
     (0.98, 0.80, 0.42, 0.22, 0.11, 0.07, 0.05),
@@ -175,7 +175,7 @@ def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
 
     Free text: `note`, which holds names and must never be released.
 
-    Raises ValueError when `n` is negative or over 10**8, the number of national_number ids.
+    Raises ValueError when `n` is negative or over 10**8, the number of national ids.
     """
     if not 0 <= n <= 10**8:
         raise ValueError("the number of persons must be between 0 and 10**8")
