@@ -290,16 +290,16 @@ def _match_rows(
             )
         return np.arange(len(original_frame))
     indices = []
-    for title, table in (("original", original_frame), ("release", released_frame)):
+    for table_name, table in (("original", original_frame), ("release", released_frame)):
         if table[key_columns].isna().any(axis=None):
-            raise InvalidParameter(f"The key of the {title} holds NULL.")
+            raise InvalidParameter(f"The key of the {table_name} holds NULL.")
         index = (
             pd.MultiIndex.from_frame(table[key_columns])
             if len(key_columns) > 1
             else pd.Index(table[key_columns[0]])
         )
         if not index.is_unique:
-            raise InvalidParameter(f"The key of the {title} is not unique.")
+            raise InvalidParameter(f"The key of the {table_name} is not unique.")
         indices.append(index)
     n_unknown_keys = int((~indices[1].isin(indices[0])).sum())
     if n_unknown_keys:

@@ -33,13 +33,13 @@ def extension_directory(connection: Any) -> Path:
     InstallRefused : the server does not report it.
     """
     query = "SELECT setting FROM pg_catalog.pg_config WHERE name = 'SHAREDIR'"
-    rows = connection.execute(query).fetchall()
-    if not rows or not rows[0][0]:
+    [share_directory] = [row[0] for row in connection.execute(query).fetchall()] or [None]
+    if not share_directory:
         raise InstallRefused(
             "The server does not say where its extensions are.",
             hint="Run dbanon install without --extension.",
         )
-    return Path(rows[0][0]) / "extension"
+    return Path(share_directory) / "extension"
 
 
 def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:

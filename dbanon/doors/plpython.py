@@ -19,7 +19,12 @@ from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.backend_limit import apply_backend_limits
-from dbanon.doors.plpython_options import messages_of, plain_error, require_version, to_dbanon_error
+from dbanon.doors.plpython_options import (
+    messages_of,
+    error_to_json,
+    require_version,
+    to_dbanon_error,
+)
 from dbanon.doors.spelling import build_statement, spell_classes_option, spell_sql_option
 from dbanon.errors import (
     CodesAveraged,
@@ -401,4 +406,4 @@ def _run_guarded(
     finally:
         if lock_timeout is not None:
             plpy.execute(f"SELECT set_config('lock_timeout', '{lock_timeout}', true)")
-    return json.dumps({"error": plain_error(refusal, spelling)})
+    return json.dumps({"error": error_to_json(refusal, spelling)})

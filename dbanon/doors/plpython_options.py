@@ -99,15 +99,15 @@ def check_private_options(
     call_options: Mapping[str, Any], arguments: Collection[str]
 ) -> dict[str, Any]:
     """Check options of a procedure for synthetic rows; raises as ``parse_call_options``."""
-    allowed = {
+    allowed_options = {
         parameter.name: parameter
         for parameter in all_parameters(PrivateJob)
         if parameter.option.sql and parameter.name not in arguments
     }
     for name in call_options:
-        if name not in allowed and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
+        if name not in allowed_options and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
             raise refused(name)
-    return _check_options(allowed, call_options)
+    return _check_options(allowed_options, call_options)
 
 
 def allowed_advice_keys() -> dict[str, Parameter]:
@@ -153,7 +153,7 @@ def parse_call_options(
             "options must be a JSON object.",
             hint="Write an object, as in options => '{\"seed\": 1}'.",
         )
-    allowed = allowed_keys(method, call, writes=writes, job=job)
+    allowed_options = allowed_keys(method, call, writes=writes, job=job)
     method_options = {option.name for option in find_method(method).options}
     argument_parameters = [
         parameter
@@ -172,8 +172,8 @@ def parse_call_options(
     for name, value in call_options.items():
         if name in method_options:
             values["options"][name] = value
-        elif name in allowed:
-            values[name] = _check_value(allowed[name], value)
+        elif name in allowed_options:
+            values[name] = _check_value(allowed_options[name], value)
         elif name == CONDITION:
             raise NotBuilt(
                 "A call in SQL does not accept a condition: options contain values, not SQL.",
@@ -195,11 +195,12 @@ def parse_call_options(
             )
         elif name in _NOT_BUILT:
             raise NotBuilt(
-                f'Option "{name}" is not implemented yet.', hint=_unknown_option_hint(allowed)
+                f'Option "{name}" is not implemented yet.',
+                hint=_unknown_option_hint(allowed_options),
             )
         else:
             raise UnknownOption(
-                f'There is no option "{name}".', hint=_unknown_option_hint(allowed, name)
+                f'There is no option "{name}".', hint=_unknown_option_hint(allowed_options, name)
             )
     for parameter in SHORT_FORMS:
         if parameter.name in values:
@@ -223,7 +224,7 @@ def require_repeatable_in_sql(job: Job) -> None:
             )
 
 
-def _check_options(allowed: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
+def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
     """Check options against the allowed keys."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
@@ -232,11 +233,13 @@ def _check_options(allowed: Mapping[str, Parameter], call_options: Any) -> dict[
             hint="Write an object, as in options => '{\"seed\": 1}'.",
         )
     for name in call_options:
-        if name not in allowed:
+        if name not in allowed_options:
             raise UnknownOption(
-                f'There is no option "{name}".', hint=_unknown_option_hint(allowed, name)
+                f'There is no option "{name}".', hint=_unknown_option_hint(allowed_options, name)
             )
-    return {name: _check_value(allowed[name], value) for name, value in call_options.items()}
+    return {
+        name: _check_value(allowed_options[name], value) for name, value in call_options.items()
+    }
 
 
 def _check_value(parameter: Parameter, value: Any) -> Any:
@@ -266,9 +269,14 @@ def _build_model(fields: Any) -> Model:
     return Model.of_plain(fields if isinstance(fields, Mapping) else {}, files=False)
 
 
-def _unknown_option_hint(allowed: Mapping[str, Parameter], name: str = "") -> str:
-    suggestion = nearest_names(name, allowed) if name else None
-    return (suggestion + " " if suggestion else "") + "Known options: " + ", ".join(allowed) + "."
+def _unknown_option_hint(allowed_options: Mapping[str, Parameter], name: str = "") -> str:
+    suggestion = nearest_names(name, allowed_options) if name else None
+    return (
+        (suggestion + " " if suggestion else "")
+        + "Known options: "
+        + ", ".join(allowed_options)
+        + "."
+    )
 
 
 def require_version(sql_version: str) -> None:
@@ -291,7 +299,7 @@ def messages_of(
     ]
 
 
-def plain_error(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
+def error_to_json(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
     """Convert an error to JSON values; ellipses become dots, which every encoding has."""
     return {
         name: value.replace("\N{HORIZONTAL ELLIPSIS}", "...") if isinstance(value, str) else value

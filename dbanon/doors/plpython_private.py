@@ -20,7 +20,7 @@ from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
     check_private_options,
     messages_of,
-    plain_error,
+    error_to_json,
     require_version,
     to_dbanon_error,
 )
@@ -72,7 +72,7 @@ def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, 
     with suppress(Exception):
         plpy.rollback()
     return json.dumps(
-        plain_error(refusal, lambda name, value: spell_sql_option(name, value, _ARGUMENT_NAMES))
+        error_to_json(refusal, lambda name, value: spell_sql_option(name, value, _ARGUMENT_NAMES))
     )
 
 

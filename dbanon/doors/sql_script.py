@@ -210,14 +210,14 @@ def method_arguments() -> tuple[str, ...]:
 
 def method_manual(method: Method, job: type[Any] = Job) -> str:
     """Build the manual of a method's SQL function."""
-    allowed = allowed_keys(method.name, method_arguments(), writes=True, job=job)
+    allowed_options = allowed_keys(method.name, method_arguments(), writes=True, job=job)
     lines = [
         f"{method.summary}.",
         f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
         f"Guarantee: {method.sentence}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
-        *(f"  {name}: {describe_option(option)}" for name, option in allowed.items()),
+        *(f"  {name}: {describe_option(option)}" for name, option in allowed_options.items()),
     ]
     if not method.takes_categories and method.takes_points:
         lines.append(
