@@ -33,7 +33,8 @@ def extension_directory(connection: Any) -> Path:
     InstallRefused : the server does not report it.
     """
     query = "SELECT setting FROM pg_catalog.pg_config WHERE name = 'SHAREDIR'"
-    [share_directory] = [row[0] for row in connection.execute(query).fetchall()] or [None]
+    rows = connection.execute(query).fetchall()
+    share_directory = rows[0][0] if rows else None
     if not share_directory:
         raise InstallRefused(
             "The server does not say where its extensions are.",

@@ -20,8 +20,8 @@ from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
-    messages_of,
     error_to_json,
+    messages_of,
     require_version,
     to_dbanon_error,
 )

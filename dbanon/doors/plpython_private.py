@@ -19,8 +19,8 @@ from typing import Any
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
     check_private_options,
-    messages_of,
     error_to_json,
+    messages_of,
     require_version,
     to_dbanon_error,
 )
