@@ -256,6 +256,7 @@ def microdata_of(
 
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:
+    """Convert (n, p) numbers to microdata, whose columns are named by their index."""
     try:
         array = np.asarray(data)
         if array.dtype.kind == "c":

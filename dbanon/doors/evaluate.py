@@ -217,6 +217,7 @@ def as_frames(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]
 
 
 def _key_columns(key: str | Sequence[str] | None) -> list[str]:
+    """Return the names of the key's columns."""
     return [] if key is None else [key] if isinstance(key, str) else list(key)
 
 

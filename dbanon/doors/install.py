@@ -317,6 +317,7 @@ def _run_check(connection: Any) -> list[tuple[str, str]]:
 
 
 def _is_extension(connection: Any, name: str) -> bool:
+    """Return True if the database has an extension of this name."""
     return bool(fetch_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
 
 
@@ -334,10 +335,12 @@ def _extension_tables(connection: Any, extension: str) -> list[str]:
 
 
 def _has_schema(connection: Any) -> bool:
+    """Return True if the database has dbanon's schema."""
     return bool(fetch_rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
 
 
 def _has_functions(connection: Any) -> bool:
+    """Return True if the database has dbanon's SQL functions."""
     return bool(fetch_rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
 
 

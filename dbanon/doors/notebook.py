@@ -92,6 +92,7 @@ def _is_near(point: Point, neighbour: Point, points: Sequence[Point]) -> bool:
 
 
 def _create_figure() -> Any:
+    """Create a figure of matplotlib; raises MissingDependency."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:

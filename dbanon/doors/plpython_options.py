@@ -270,6 +270,7 @@ def _build_model(fields: Any) -> Model:
 
 
 def _unknown_option_hint(allowed_options: Mapping[str, Parameter], name: str = "") -> str:
+    """List the known options, after the one that is most similar to ``name``."""
     suggestion = nearest_names(name, allowed_options) if name else None
     return (
         (suggestion + " " if suggestion else "")

@@ -308,6 +308,7 @@ def _text_literal(value: str) -> str:
 
 
 def _array_literal(names: Iterable[str]) -> str:
+    """Render names as a SQL array."""
     return f"ARRAY[{', '.join(map(_text_literal, names))}]"
 
 

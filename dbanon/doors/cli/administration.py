@@ -101,16 +101,16 @@ def gc(
             dropped_tables = garbage_collection.collect_garbage(store, keep_last)
         mark_committed()
         title = f"{counted(len(dropped_tables), 'table')} dropped"
-        documents = {"dropped": dropped_tables}
+        document = {"dropped": dropped_tables}
         if n_deleted_runs is not None:
             title += f", {counted(n_deleted_runs, 'failed run')} forgotten"
         if directories:
             folders = counted(len(cleared_directories), "directory", "directories")
             title += f", {folders} of killed runs taken away"
-            documents["cleared"] = cleared_directories
-        rows = [[name] for names in documents.values() for name in names]
+            document["cleared"] = cleared_directories
+        rows = [[name] for names in document.values() for name in names]
         failed_runs = {} if n_deleted_runs is None else {"runs": n_deleted_runs}
-        show(output_format, documents | failed_runs, lambda: rows_table(title, ["table"], rows))
+        show(output_format, document | failed_runs, lambda: rows_table(title, ["table"], rows))
 
 
 _PYTHON_PATH_OPTION = click.option(

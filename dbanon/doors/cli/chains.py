@@ -36,6 +36,7 @@ def chain() -> None:
 
 
 def _with_rule_options(command: Any) -> Any:
+    """Add the options for a chain's rules to a command."""
     for parameter in reversed(_RULE_OPTIONS):
         command = click_option(parameter, _RULE_OPTIONS)(command)
     return command
@@ -279,6 +280,7 @@ def budget() -> None:
 
 
 def _with_budget_options(command: Any) -> Any:
+    """Add the options for a new budget to a command."""
     for parameter in reversed(_BUDGET_OPTIONS):
         command = click_option(parameter, _BUDGET_OPTIONS)(command)
     return command

@@ -206,6 +206,7 @@ def drop(url: str, name: str, print_sql: bool) -> None:
 
 
 def _load_hierarchy(file: str, url: str | None, print_sql: bool) -> Hierarchy:
+    """Load a hierarchy from a file, or from the database if ``file`` names one in it."""
     from dbanon.hierarchy.spec import parse
 
     tree_or_spec = parse(file, files=True)
@@ -221,6 +222,7 @@ def _load_hierarchy(file: str, url: str | None, print_sql: bool) -> Hierarchy:
 def _locate_column(
     url: str, table: str, column: str, print_sql: bool
 ) -> tuple[Store, RelationName, str]:
+    """Open the store of a column; return store, table and column, for ``column_values``."""
     from dbanon.run.open import open_store
     from dbanon.sessions.names import parse_relation
 

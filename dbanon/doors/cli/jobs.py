@@ -52,6 +52,7 @@ PASSWORD_OPTION = click.option(
 
 
 def _read_file(file: Path, inline_password: bool) -> JobFile:
+    """Read a job file without expanding its variables."""
     from dbanon.doors.jobfile.file import read_job_file
 
     return read_job_file(file, inline_password=inline_password)

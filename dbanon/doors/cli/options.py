@@ -159,6 +159,7 @@ def _number_or_text(text: str) -> Any:
 
 
 def _parse_number(option: str, text: str) -> float:
+    """Convert a text to a number; ``option`` is the flag for the error message."""
     try:
         return float(text)
     except ValueError:
@@ -241,6 +242,7 @@ def convert_method_options(method: str, texts: Mapping[str, str]) -> dict[str, A
 
 
 def _convert_text(kind: Any, text: str) -> Any:
+    """Convert a text to a type; return it unchanged if that fails."""
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     try:

@@ -336,7 +336,7 @@ def evaluate(
         )
         current_log().release_id = evaluation.release_id
 
-        def rows() -> list[list[object]]:
+        def build_rows() -> list[list[object]]:
             return [
                 [
                     figure.measure,
@@ -351,7 +351,7 @@ def evaluate(
             ["measure", "column", "value", "note"],
             f"Evaluation of {evaluation.relation}",
         )
-        show(output_format, evaluation.to_dict(), lambda: rows_table(title, header, rows()))
+        show(output_format, evaluation.to_dict(), lambda: rows_table(title, header, build_rows()))
 
 
 @click.command(cls=DatabaseCommand, epilog=URL_HELP)

@@ -216,9 +216,10 @@ def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
 
 
 def _show_rules(output_format: str, title: str, listing: Sequence[Declared]) -> None:
+    """Print rules as a table or as JSON."""
     from dbanon.doors.cli.render import rows_table
 
-    def rows() -> list[list[str]]:
+    def build_rows() -> list[list[str]]:
         return [
             [entry.source, entry.column, entry.role or "", _describe_details(entry), entry.state]
             for entry in listing
@@ -228,7 +229,7 @@ def _show_rules(output_format: str, title: str, listing: Sequence[Declared]) -> 
     show(
         output_format,
         [asdict(entry) for entry in listing],
-        lambda: rows_table(title, header, rows()),
+        lambda: rows_table(title, header, build_rows()),
     )
 
 

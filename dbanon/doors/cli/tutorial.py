@@ -60,6 +60,7 @@ class Tutorial:
         click.echo(f"\n{NEXT}")
 
     def _run_step(self, number: str, step: TutorialStep) -> None:
+        """Explain a step, run its actions, and say what they show; ``number`` is such as 2/10."""
         click.echo()
         click.secho(f"{number}  {step.title}", bold=True)
         click.echo(click.wrap_text(f"\n{step.purpose}\n", _TEXT_WIDTH, preserve_paragraphs=True))
@@ -73,6 +74,7 @@ class Tutorial:
         self._wait_for_enter()
 
     def _run_query(self, query: Query) -> None:
+        """Print a query and its result."""
         click.secho("\n".join(f"SQL> {line}" for line in query.sql.splitlines()), fg="cyan")
         with duckdb.connect(str(self.database)) as connection:
             result = connection.execute(query.sql)

@@ -67,6 +67,7 @@ def build_steps(url: str, folder: str) -> Sequence[TutorialStep]:
 
 
 def _release_steps(release: tuple[str, ...]) -> Sequence[TutorialStep]:
+    """Build the steps that make a release; ``release`` is the command's arguments."""
     return (
         TutorialStep(
             "The raw table",
@@ -117,6 +118,7 @@ def _release_steps(release: tuple[str, ...]) -> Sequence[TutorialStep]:
 
 
 def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[TutorialStep]:
+    """Build the steps that verify, change and replace the release."""
     return (
         TutorialStep(
             "Verification",
@@ -154,6 +156,7 @@ def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[Tutorial
 
 
 def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
+    """Build the steps about privacy models, refusals and reports."""
     table = ("--table", "app.person")
     groups = (
         "anonymize",
