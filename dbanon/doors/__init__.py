@@ -3,11 +3,11 @@
 from dbanon.data.notebook import Drawing, set_drawing
 
 
-def _drawing() -> Drawing:
+def _import_drawing() -> Drawing:
     """Import the module that renders results in notebooks."""
     from dbanon.doors import notebook
 
     return notebook
 
 
-set_drawing(_drawing)
+set_drawing(_import_drawing)

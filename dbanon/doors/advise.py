@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from dbanon.advice.request import KS, AdviceRequest
-from dbanon.advice.request import SECONDS as SLOWEST
+from dbanon.advice.request import SECONDS as DEFAULT_MAX_SECONDS
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
@@ -26,14 +26,19 @@ from dbanon.run.bound import bound, bound_table
 if TYPE_CHECKING:
     from typing import Unpack
 
+    import pandas as pd
+
     from dbanon.advice.answer import Advice
     from dbanon.doors.progress import ProgressOption
     from dbanon.job.options import ReadingOptions
     from dbanon.sessions.base import OnSql
 
 
-# Options that ``anonymize_frame`` does not take.
-_OF_TABLES = ("table", "output", "key")
+# Time limit for the search for a lower bound.
+DEFAULT_BOUND_SECONDS = 60.0
+
+# Options for tables in databases, which ``anonymize_frame`` does not take.
+_TABLE_OPTIONS = ("table", "output", "key")
 
 
 @list_options(parameters(Reading))
@@ -47,7 +52,7 @@ def advise(
     methods: Sequence[str] = (),
     max_risk: float | None = None,
     max_loss: float | None = None,
-    max_seconds: float = SLOWEST,
+    max_seconds: float = DEFAULT_MAX_SECONDS,
     sample: int = 2_000,
     seed: int = 0,
     time_limit: float = 20.0,
@@ -71,47 +76,47 @@ def advise(
     data : a URL, a SQLAlchemy engine, a DuckDB connection, or a table as ``anonymize_frame``
         takes it: a data frame of pandas or polars, an Arrow table, a dict of columns, or a list
         of dicts.
-    table : its name, as in ``app.people``; None for a data frame.
+    table : name of the table in the database, such as ``app.people``; None for a data frame.
     quasi_identifiers : columns that together could re-identify a person; proposed if empty.
     sensitive : columns that are sensitive and not quasi-identifiers.
     k : class sizes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
     max_risk, max_loss : limits for the recommended release.
-    max_seconds : maximum forecast of CPU seconds for finding the classes of all rows.
+    max_seconds : maximum CPU seconds that finding the classes of all rows is forecast to take.
     sample : maximum number of rows on which releases are tried.
-    seed : of the sample.
+    seed : random seed of the sample.
     time_limit : seconds after which no further release is tried. At least one is completed.
     kinds : ``nominal`` or ``numeric`` by quasi-identifier; by default nominal for likely codes.
     nulls : treatment of NULLs, as in ``anonymize``; if None, the one with the least loss.
     key, hierarchies, memory_limit : as in ``anonymize``.
-    progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True
-        for a bar, in a notebook or on a terminal.
+    progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``) and the fraction
+        of it that is done, 0 to 1; True for a progress bar in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
-    reading : how a CSV file is written: ``dates``, ``decimal``, ``encoding``, ``null_words`` as in
+    reading : the format of a CSV file: ``dates``, ``decimal``, ``encoding``, ``null_words``, as in
         ``anonymize``.
 
     Raises
     ------
-    NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : there is nothing to advise.
-    DbanonError : what reading the table raises.
+    NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : no advice is possible.
+    DbanonError : the table cannot be read.
     """
     arguments = locals()
-    framed = _is_table(data)
-    if framed == (table is not None):
+    is_in_memory = _is_table_in_memory(data)
+    if is_in_memory == (table is not None):
         raise InvalidParameter(
-            "A data frame has no table." if framed else "The table is missing.",
+            "A data frame has no table." if is_in_memory else "The table is missing.",
             hint="Give a database with a table, or a data frame alone.",
         )
-    requested = {option.name: arguments[option.name] for option in parameters(AdviceRequest)}
-    requested["hierarchies"] = parse_all(hierarchies, files=True)
+    request_options = {option.name: arguments[option.name] for option in parameters(AdviceRequest)}
+    request_options["hierarchies"] = parse_all(hierarchies, files=True)
     read_options = make(Reading, reading)
-    if framed:
+    if is_in_memory:
         read_options.require_none()
-        return _advise_frame(data, requested, progress)
+        return _advise_frame(data, request_options, progress)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    request = make(AdviceRequest, requested)
+    request = make(AdviceRequest, request_options)
     store = open_store(data, on_sql, reading=read_options, table=table, memory=memory_limit)
     with progress_callback(progress) as callback, store.planning(staging=True) as session:
         advice = run_advise(request, SqlSource(session), callback)
@@ -130,19 +135,8 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
     request = make(AdviceRequest, {**options, "table": NAME})
     with progress_callback(progress) as report_progress, hints_without_views(PLACE_OF_FRAMES):
         advice = run_advise(request, FrameSource(frame), report_progress)
-    start = {name: value for name, value in advice.start.items() if name not in _OF_TABLES}
+    start = {name: value for name, value in advice.start.items() if name not in _TABLE_OPTIONS}
     return replace(advice, start=start)
-
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    import pandas as pd
-
-    from dbanon.job.options import ReadingOptions
-    from dbanon.sessions.base import OnSql
-
-SECONDS = 60.0
 
 
 def lower_bound(
@@ -150,25 +144,27 @@ def lower_bound(
     k: int,
     *,
     orders: Mapping[str, Sequence[str]] | None = None,
-    seconds: float = SECONDS,
+    seconds: float = DEFAULT_BOUND_SECONDS,
 ) -> float:
-    """The least that any partition into classes of k or more loses: SSE/SST on z-scores, a bound.
+    """Compute a lower bound on the loss of any partition into classes of k or more records.
 
-    As a share of SST it compares with ``information_loss`` of the same data, which is never less.
+    The loss is SSE/SST on z-scores, as in ``information_loss``, which is never below the bound of
+    the same data.
 
     Parameters
     ----------
     data, orders : as in ``information_loss``, without NULLs.
     k : smallest number of records in a class.
-    seconds : a limit in wall time for all but the bound of nearest neighbours, which is quick and
-        weak; the best bound until then is given. Up to 10,000 records linear programs give it,
-        which need the extra ``bound``; without it, and of more records, ``fitting`` does.
+    seconds : limit in wall time; the best bound found by then is returned. The nearest-neighbour
+        bound, which is quick and weak, is always computed. Up to 10,000 records the bound comes
+        from linear programs, which need the extra ``bound``; without the extra, or with more
+        records, it comes from ``fitting``.
 
     Raises
     ------
     TooFewRecords : fewer than k records.
     NullInQuasiIdentifier : NULL in a frame.
-    UnsupportedType : a column is neither of numbers nor ordinal.
+    UnsupportedType : a column is neither numeric nor ordinal.
     """
     return certificate(data, k, orders=orders, seconds=seconds).share
 
@@ -183,33 +179,38 @@ def certificate(
     key: Sequence[str] = (),
     orders: Mapping[str, Sequence[str]] | None = None,
     memory_limit: int | None = None,
-    seconds: float = SECONDS,
+    seconds: float = DEFAULT_BOUND_SECONDS,
     progress: Callable[[float], None] | None = None,
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Certificate:
-    """The lower bound of ``lower_bound`` with what proves it: a price for each record.
+    """Compute the bound of ``lower_bound`` with its proof: a price for each record.
 
-    ``certificate.prices``, shares of SST, add up to the bound, and no class of k or more records
-    loses less than its prices. To refute the bound, find such a class. See docs/bounds.md.
+    ``certificate.prices`` are shares of SST that add up to the bound. No class of k or more records
+    loses less than the sum of its records' prices; a class that does would refute the bound. See
+    docs/bounds.md.
 
     Parameters
     ----------
     data : as in ``lower_bound``, or a database as in ``anonymize``.
-    table, quasi_identifiers, key, memory_limit, on_sql : as in ``anonymize``, of a database.
-    progress : called with a share now and then; an error that it raises ends the search.
-    reading : how a CSV file is written: ``dates``, ``decimal``, ``encoding``, ``null_words`` as in
+    table, quasi_identifiers, key, memory_limit, on_sql : as in ``anonymize``, for databases only.
+    progress : called with the fraction done, 0 to 1; an error that it raises ends the search.
+    reading : the format of a CSV file: ``dates``, ``decimal``, ``encoding``, ``null_words``, as in
         ``anonymize``.
 
     Raises
     ------
-    DbanonError : as ``lower_bound``, and what reading the table raises.
+    DbanonError : as ``lower_bound``, or the table cannot be read.
     """
-    size = int(parameter(Policy, "k").check(k))
-    limit: Any = seconds
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
+    class_size = int(parameter(Policy, "k").check(k))
+    seconds_value: Any = seconds
+    if (
+        isinstance(seconds_value, bool)
+        or not isinstance(seconds_value, (int, float))
+        or not seconds_value > 0
+    ):
         raise InvalidParameter("seconds must be a number above 0.")
-    tick = progress or (lambda share: None)
+    report_progress = progress or (lambda fraction: None)
     if table is None:
         make(Reading, reading).require_none()
         if len(quasi_identifiers) or len(key):
@@ -218,7 +219,7 @@ def certificate(
                 hint="Leave out `quasi_identifiers` and `key`: all columns of an array or a data"
                 " frame are quasi-identifiers.",
             )
-        return bound(microdata_of(data, orders), size, seconds, tick)
+        return bound(microdata_of(data, orders), class_size, seconds, report_progress)
     job = make(
         Job,
         {
@@ -227,7 +228,7 @@ def certificate(
             "quasi_identifiers": quasi_identifiers,
             "key": key,
             "memory_limit": memory_limit,
-            "k": size,
+            "k": class_size,
             "orders": orders or {},
             **reading,
         },
@@ -237,10 +238,10 @@ def certificate(
 
     store = open_store(data, on_sql, reading=job.reading, table=table, memory=memory_limit)
     with store.planning(staging=True) as session:
-        return bound_table(job, SqlSource(session), seconds, tick)
+        return bound_table(job, SqlSource(session), seconds, report_progress)
 
 
-def _is_table(data: Any) -> bool:
-    """True for a table that ``anonymize_frame`` takes, False for a database."""
+def _is_table_in_memory(data: Any) -> bool:
+    """Return True for a table that ``anonymize_frame`` takes, False for a database."""
     package = type(data).__module__.partition(".")[0]
     return isinstance(data, (dict, list)) or package in ("pandas", "polars", "pyarrow")

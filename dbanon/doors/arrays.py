@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from dbanon.job.options import AttributeMethod, ClassOptions, RowMethod
 
 
-# Options of a policy that concern classes; the others concern releases.
-_CLASS_OPTIONS = tuple(option for option in parameters(Policy) if not option.option.release)
+# Options of a policy that concern how classes are found; the others concern releases.
+_CLASS_OPTIONS = tuple(field for field in parameters(Policy) if not field.option.release)
 
 
 @overload
@@ -77,40 +77,40 @@ def partition(
         quasi-identifiers.
     k : smallest number of records in a class.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
-        ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
-        different or not.
-    options : the method's own parameters, and the options of ``Policy`` that are about classes, as
-        the signature lists them: ``help(dbanon.partition)``.
+        ``{"intervals": [5, 10]}``. A column without a hierarchy is numeric, or a category whose
+        values are either equal or different.
+    options : the method's parameters, and the options of ``Policy`` that concern classes;
+        ``help(dbanon.partition)`` lists them.
 
     Returns
     -------
     Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
-    that groups each attribute by itself gives an AttributePartition of them, with the warning
-    ``RowsNotAnonymous``; one of a full domain gives ``.levels``, too.
+    that groups each attribute separately returns an AttributePartition, with the warning
+    ``RowsNotAnonymous``; a full-domain method also returns ``.levels``.
 
     Raises
     ------
     TooFewRecords : fewer than k records.
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
-    UnsupportedType : a column that the method does not take.
+    UnsupportedType : the method does not take columns of this type.
     """
     policy_names = {option.name for option in _CLASS_OPTIONS} - {"options"}
     policy_options = {name: options.pop(name) for name in policy_names & set(options)}
     policy = make(Policy, {"k": k, "options": options, **policy_options})
     data = as_table(data)
-    complete_data, candidate_rows = _candidates(data, policy.nulls)
-    microdata = microdata_of(complete_data, policy.orders, policy.kinds)
-    if candidate_rows is not None:
-        microdata = replace(microdata, withheld=len(candidate_rows) - microdata.n_records)
+    candidates, candidate_index = _select_candidates(data, policy.nulls)
+    microdata = microdata_of(candidates, policy.orders, policy.kinds)
+    if candidate_index is not None:
+        microdata = replace(microdata, withheld=len(candidate_index) - microdata.n_records)
     microdata = merge_nulls(microdata, policy)
     tree_sources = parse_all(hierarchies, files=True)
 
-    def trees(microdata: Microdata) -> dict[str, Hierarchy]:
+    def build_trees(microdata: Microdata) -> dict[str, Hierarchy]:
         return build_all(tree_sources, microdata)
 
-    policy = replace(policy, hierarchies=trees(microdata))
-    result = partition_for(microdata, policy, trees=trees).classes
-    return result if candidate_rows is None else result.of(candidate_rows)
+    policy = replace(policy, hierarchies=build_trees(microdata))
+    result = partition_for(microdata, policy, trees=build_trees).classes
+    return result if candidate_index is None else result.of(candidate_index)
 
 
 def information_loss(
@@ -125,15 +125,16 @@ def information_loss(
     ----------
     data, orders : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
         ``partition``.
-    classes : a partition of these n records, or the label of each, a whole number and -1 where it
-        is suppressed; suppressed records are left out.
+    classes : a partition of these n records, or the class label of each, a whole number; -1 for
+        suppressed records, which are left out.
 
     Raises
     ------
-    InvalidParameter : the partition is of another number of records, or labels are no such numbers.
+    InvalidParameter : the partition has another number of records, or a label is not a whole number
+        of -1 or more.
     """
     microdata = microdata_of(data, orders)
-    classes = _classes(classes, microdata)
+    classes = _partition_of(classes, microdata)
     valid = microdata.numeric_valid()
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
@@ -148,7 +149,7 @@ def generalization_loss(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """Compute iloss on ranges and common ancestors of classes, 0 to records times columns.
+    """Compute iloss from ranges and common ancestors of classes, 0 (none) to n * p (all).
 
     Parameters
     ----------
@@ -160,14 +161,14 @@ def generalization_loss(
     InvalidParameter : as in ``information_loss``.
     """
     microdata = microdata_of(data, orders)
-    classes = _classes(classes, microdata)
+    classes = _partition_of(classes, microdata)
     trees = build_all(parse_all(hierarchies, files=True), microdata)
     return float(class_losses(microdata, Measures.of(microdata), classes, trees).sum())
 
 
-def _classes(labelling: Partition | ArrayLike, microdata: Microdata) -> Partition:
+def _partition_of(partition_or_labels: Partition | ArrayLike, microdata: Microdata) -> Partition:
     """Convert a partition or labels into a partition of these records."""
-    classes = as_partition(getattr(labelling, "labels", labelling))
+    classes = as_partition(getattr(partition_or_labels, "labels", partition_or_labels))
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
             f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
@@ -175,10 +176,12 @@ def _classes(labelling: Partition | ArrayLike, microdata: Microdata) -> Partitio
     return classes
 
 
-def as_partition(labelling: Any) -> Partition:
+def as_partition(class_labels: Any) -> Partition:
+    """Convert class labels, (n,) whole numbers or -1 if suppressed, into a partition."""
     try:
-        labels = np.asarray(labelling)
+        labels = np.asarray(class_labels)
     except ValueError:
+        # Rows of different lengths: refused below, because it has no dimension.
         labels = np.array(None)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < SUPPRESSED:
         raise InvalidParameter(
@@ -193,20 +196,25 @@ def as_partition(labelling: Any) -> Partition:
 
 
 @name_missing_extras()
-def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
-    """Select the records that can get a class, with the index of each record among them."""
+def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
+    """Select the records that can get a class.
+
+    Also returns the position of each record among the candidates, int64 (n,), -1 if it is none;
+    None if all records are candidates.
+    """
     if not is_frame(data):
         return data, None
     from dbanon.stores.frame.microdata import candidates
 
-    complete_rows = candidates(data, list(data.columns), nulls)
-    if complete_rows is data:
+    complete_records = candidates(data, list(data.columns), nulls)
+    if complete_records is data:
         return data, None
-    rows = np.flatnonzero(data.notna().all(axis=1).to_numpy())
-    return complete_rows, places_of(rows, len(data))
+    row_numbers = np.flatnonzero(data.notna().all(axis=1).to_numpy())
+    return complete_records, places_of(row_numbers, len(data))
 
 
 def is_frame(data: Any) -> bool:
+    """Return True for a data frame of pandas."""
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
@@ -214,8 +222,8 @@ def is_frame(data: Any) -> bool:
 def as_table(data: Any) -> Any:
     """Convert a table with named columns to a data frame; return arrays unchanged."""
     has_columns = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
-    first = data[0] if isinstance(data, (list, tuple)) and data else data
-    if is_frame(data) or not (has_columns or isinstance(first, Mapping)):
+    first_row = data[0] if isinstance(data, (list, tuple)) and data else data
+    if is_frame(data) or not (has_columns or isinstance(first_row, Mapping)):
         return data
     from dbanon.stores.frame.conversion import frame_of
 
@@ -228,7 +236,7 @@ def microdata_of(
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
-    """Convert data of any form that ``partition`` takes."""
+    """Convert data in any form that ``partition`` takes to microdata."""
     data = as_table(data)
     if is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame
@@ -248,6 +256,7 @@ def microdata_of(
 
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:
+    """Convert (n, p) numbers to microdata, whose columns are named by their index."""
     try:
         array = np.asarray(data)
         if array.dtype.kind == "c":
@@ -283,12 +292,13 @@ def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
         return np.array(array, dtype=np.float64, order="C")
     numbers = np.empty(array.shape, np.float64)
 
-    def copy(part: slice) -> None:
-        numbers[part] = array[part]
+    def copy_rows(rows: slice) -> None:
+        numbers[rows] = array[rows]
 
-    on_all_cores(copy, pieces(len(array)))
+    on_all_cores(copy_rows, pieces(len(array)))
     return numbers
 
 
 def _row_numbers(n: int) -> NDArray[np.int64]:
+    """Return 0 to n - 1 as row keys, int64 (n, 1)."""
     return np.arange(n, dtype=np.int64).reshape(-1, 1)

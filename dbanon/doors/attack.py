@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dbanon.data.option import parameter
 from dbanon.data.partition import Synthesis
-from dbanon.doors.evaluate import ReleasedValues, as_frames, columns_to_compare, is_all_stars
+from dbanon.doors.evaluate import ReleasedValues, as_frames, is_all_stars, select_columns_to_compare
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
@@ -25,8 +25,10 @@ from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 if TYPE_CHECKING:
     import pandas as pd
 
-# Defaults of the membership attack: number of targets, and of releases with and without each.
-_TARGETS, _RELEASES = 2, 40
+# Defaults of the membership attack. Half of a target's releases include it, half do not.
+_DEFAULT_TARGETS, _DEFAULT_RELEASES = 2, 40
+# The number of originals among which outliers are sought, and of released rows for comparison.
+_SAMPLE_SIZE = 1000
 
 
 def attack(
@@ -40,90 +42,97 @@ def attack(
     orders: Mapping[str, Sequence[str]] | None = None,
     hierarchies: Mapping[str, HierarchySource] | None = None,
     guesses: int = GUESSES,
-    targets: int = _TARGETS,
-    releases: int = _RELEASES,
+    targets: int = _DEFAULT_TARGETS,
+    releases: int = _DEFAULT_RELEASES,
     seed: int = 0,
 ) -> Attacks:
-    """Measure attacks on released rows: classes or synthetic rows, from any tool.
+    """Attack released rows, generalized or synthetic, from any tool, and measure the success.
 
-    Attacks do not use which original became which row. The figures concern real persons and spend
-    no privacy budget, so they are for those responsible for the data, not for publication.
+    Attacks do not use the pairing of originals and released rows. The results concern real persons
+    and spend no privacy budget, so they are for those responsible for the data, not for
+    publication.
 
     Parameters
     ----------
-    original, released : as ``evaluate`` takes them, of any numbers of rows, or a synthesis.
-    control : records of the same kind that the release was not made of, as many where they can be;
-        without them, attacks are compared with random guesses alone.
-    make : makes a release of a table such as ``original``, for ``membership``, which is left out
-        without. It is called some 160 times, with rows drawn from originals and control records:
-        a budget inside of it is one that is thrown away.
+    original, released : as ``evaluate`` takes them, with any numbers of rows; ``released`` may be
+        a synthesis.
+    control : records of the same kind that the release was not made from, ideally as many as
+        originals; None: attacks are compared only with random guesses.
+    make : a function that makes a release of a table such as ``original``, for the membership
+        attack; None leaves that attack out. By default it is called 160 times, with rows drawn from
+        originals and control records; a privacy budget that it spends is wasted.
     quasi_identifiers : the columns to compare; None for all that both tables have.
-    linked : two lists of columns that are known from different places; None for the first half of
-        the columns, and the second.
+    linked : two lists of columns, which attackers know from different sources; None for the first
+        and the second half of the columns.
     orders, hierarchies : as in ``evaluate``.
-    guesses : at most, of each attack and column.
-    targets : records whose membership is asked about: those that are farthest from the others.
-    releases : of each target how many with it, and how many without; an even number.
+    guesses : maximum number of guesses per attack and column.
+    targets : number of records whose membership is attacked: those farthest from the others.
+    releases : number of releases per target that include it, and as many that do not; even.
 
     Raises
     ------
     InvalidParameter : an option is out of its range, or a label is unknown.
-    ColumnNotFound : a table has no column of a name.
-    UnsupportedType : a column is released as another type that is no text.
+    ColumnNotFound : a table lacks a named column.
+    UnsupportedType : a released column has neither the original's type nor text.
     TooFewRecords : there are no originals, or no released rows.
     """
-    numbers: tuple[tuple[str, Any, int], ...] = (
+    integer_options: tuple[tuple[str, Any, int], ...] = (
         ("guesses", guesses, 1),
         ("targets", targets, 1),
         ("releases", releases, 4),
         ("seed", seed, 0),
     )
-    for name, value, least in numbers:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidParameter(f"{name} must be a whole number, {least} or more.")
+    for name, value, minimum in integer_options:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise InvalidParameter(f"{name} must be a whole number, {minimum} or more.")
     if releases % 2:
         raise InvalidParameter("releases must be an even number.")
-    table = _Table.of(original, released, control, quasi_identifiers)
+    table = _AttackedTable.of(original, released, control, quasi_identifiers)
     table.orders = parameter(Policy, "orders").check(orders)
     table.trees = parse_all(hierarchies, files=True)
-    table.linked = _two_parts(linked, table.names)
-    exposed = replace(table.exposed(table.released), guesses=guesses, seed=seed)
-    attacks = attacks_of(exposed)
+    table.linked = _check_linked(linked, table.names)
+    attack_data = replace(table.attack_data(table.released), guesses=guesses, seed=seed)
+    attacks = attacks_of(attack_data)
     if make is None:
         return attacks
-    rng = exposed.rng(membership.NAME)
+    rng = attack_data.rng(membership.NAME)
     rates = [
         table.membership_rate(make, int(target), releases, rng)
-        for target in _farthest(exposed, targets, rng)
+        for target in _select_outliers(attack_data, targets, rng)
     ]
     return replace(attacks, results={**attacks.results, membership.NAME: membership.attack(rates)})
 
 
-def _two_parts(
+def _check_linked(
     linked: Sequence[Sequence[str]] | None, names: Sequence[str]
 ) -> Sequence[Sequence[str]] | None:
+    """Check that ``linked`` is two lists of compared columns without a common column."""
     if linked is None:
         return None
-    lists: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
-    parts = [list(part) for part in lists if isinstance(part, (list, tuple))]
-    used = [name for part in parts for name in part]
-    fits = all(name in names for name in used) and all(used.count(name) == 1 for name in used)
-    if len(lists) != 2 or len(parts) != 2 or not all(parts) or not fits:
+    candidate_lists: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
+    column_lists = [
+        list(columns) for columns in candidate_lists if isinstance(columns, (list, tuple))
+    ]
+    linked_names = [name for columns in column_lists for name in columns]
+    is_valid = all(name in names and linked_names.count(name) == 1 for name in linked_names)
+    if len(candidate_lists) != 2 or len(column_lists) != 2 or not all(column_lists) or not is_valid:
         raise InvalidParameter(
             "linked must be two lists of columns, none of them in both.",
             hint="Such as [['age', 'sex'], ['zip']], of the columns that are compared.",
         )
-    return parts
+    return column_lists
 
 
-def _farthest(
-    exposed: AttackData, n_targets: int, rng: np.random.Generator
+def _select_outliers(
+    attack_data: AttackData, n_targets: int, rng: np.random.Generator
 ) -> np.ndarray[Any, Any]:
-    """Select outliers: of a thousand originals, those farthest from the released rows."""
-    candidates = rng.choice(exposed.members, min(1000, exposed.members), replace=False)
-    rows = exposed.any_rows(rng, min(1000, len(exposed.weights)))
+    """Select the originals, of a sample, that are farthest from the released rows, int64 (n,)."""
+    candidates = rng.choice(
+        attack_data.members, min(_SAMPLE_SIZE, attack_data.members), replace=False
+    )
+    rows = attack_data.any_rows(rng, min(_SAMPLE_SIZE, len(attack_data.weights)))
     distances = np.zeros((len(candidates), len(rows)))
-    for column in exposed.columns:
+    for column in attack_data.columns:
         distances += column.apart(candidates[:, None], rows[None, :])
     targets: np.ndarray[Any, Any] = candidates[
         np.argsort(-distances.mean(axis=1), kind="stable")[:n_targets]
@@ -131,57 +140,72 @@ def _farthest(
     return targets
 
 
-class _Table:
-    """Originals and control records in one frame, with the options for reading releases."""
+class _AttackedTable:
+    """Originals and control records in one frame, with the options for reading releases.
+
+    Parameters
+    ----------
+    frame : the originals, followed by the control records.
+    n_originals : the number of originals.
+    released : the released rows, a data frame.
+    names : the columns to compare.
+    """
 
     orders: Any
     trees: Mapping[str, Any]
     linked: Sequence[Sequence[str]] | None
 
-    def __init__(self, frame: pd.DataFrame, members: int, released: Any, names: list[str]) -> None:
-        self.frame, self.members, self.released, self.names = frame, members, released, names
+    def __init__(
+        self, frame: pd.DataFrame, n_originals: int, released: Any, names: list[str]
+    ) -> None:
+        self.frame, self.n_originals, self.released = frame, n_originals, released
+        self.names = names
 
     @classmethod
-    def of(cls, original: Any, released: Any, control: Any, quasi_identifiers: Any) -> _Table:
+    def of(
+        cls, original: Any, released: Any, control: Any, quasi_identifiers: Any
+    ) -> _AttackedTable:
         """Combine the tables of a call, restricted to the columns to compare."""
         import pandas as pd
 
-        before, after = as_frames(original, _rows_of(released, original))
-        names = columns_to_compare(before, after, quasi_identifiers, None)
-        frame = before
+        original_frame, released_frame = as_frames(original, _rows_of(released, original))
+        names = select_columns_to_compare(
+            original_frame, released_frame, quasi_identifiers, key=None
+        )
+        frame = original_frame
         if control is not None:
-            others = as_frames(original, control)[1]
-            columns_to_compare(before, others, names, None)
-            frame = pd.concat([before[names], others[names]], ignore_index=True)
-        if not len(before) or not len(after):
+            control_frame = as_frames(original, control)[1]
+            select_columns_to_compare(original_frame, control_frame, names, key=None)
+            frame = pd.concat([original_frame[names], control_frame[names]], ignore_index=True)
+        if not len(original_frame) or not len(released_frame):
             raise TooFewRecords("There are no originals, or no released rows.")
-        return cls(frame[names], len(before), after, names)
+        return cls(frame[names], len(original_frame), released_frame, names)
 
-    def exposed(self, after: pd.DataFrame) -> AttackData:
-        """Build the input of attacks on a release, without its rows of stars alone."""
+    def attack_data(self, released_frame: pd.DataFrame) -> AttackData:
+        """Build the input of attacks on a release, without rows that are ``*`` in every column."""
         from dbanon.stores.frame.microdata import microdata_from_frame
 
         microdata = microdata_from_frame(self.frame, self.names, orders=self.orders)
-        after = after[self.names]
-        after = after[~is_all_stars(after, self.names)]
-        if not len(after):
+        released_frame = released_frame[self.names]
+        released_frame = released_frame[~is_all_stars(released_frame, self.names)]
+        if not len(released_frame):
             raise TooFewRecords("All released rows are suppressed.")
         columns = [
-            ReleasedValues.of(source_attribute, after[source_attribute.name])
+            ReleasedValues.of(source_attribute, released_frame[source_attribute.name])
             for source_attribute in microdata.attributes
         ]
-        row_codes = combine_codes([column.codes for column in columns], len(after))
-        _, firsts, weights = np.unique(row_codes, return_index=True, return_counts=True)
+        row_codes = combine_codes([column.codes for column in columns], len(released_frame))
+        _, first_rows, weights = np.unique(row_codes, return_index=True, return_counts=True)
         trees: dict[str, Hierarchy] = dict(build_all(self.trees, microdata))
         for position, attribute in enumerate(microdata.categorical):
-            values = set(after[attribute.name].dropna().astype(str)) - {ANY}
+            values = set(released_frame[attribute.name].dropna().astype(str)) - {ANY}
             categories = microdata.categories[position]
             # A synthesis may contain public values that occur in no record.
             trees.setdefault(attribute.name, flat([*categories, *sorted(values - {*categories})]))
-        released_columns = [column.at(firsts) for column in columns]
+        released_columns = [column.to_released_column(first_rows) for column in columns]
         return attack_data_of(
             microdata,
-            self.members,
+            self.n_originals,
             released_columns,
             weights.astype(np.int64),
             trees,
@@ -191,25 +215,34 @@ class _Table:
     def membership_rate(
         self, make: Callable[[Any], Any], target: int, releases: int, rng: np.random.Generator
     ) -> Any:
-        """Measure how often membership of a record is guessed right."""
-        others = np.delete(np.arange(len(self.frame)), target)
-        size = max(len(others) // 2, 1)
-        figures: tuple[list[Any], list[Any]] = ([], [])
+        """Measure how often an attacker guesses right whether ``target``, a row, is a member.
+
+        ``make`` is called for ``releases`` samples with the target, and as many without it.
+        """
+        other_rows = np.delete(np.arange(len(self.frame)), target)
+        n_sampled = max(len(other_rows) // 2, 1)
+        features_with_target: list[Any] = []
+        features_without_target: list[Any] = []
         for _ in range(releases):
-            for inside, side in enumerate(figures):
-                rows = rng.choice(others, size, replace=False)
-                if inside == 0:
+            for includes_target in (True, False):
+                rows = rng.choice(other_rows, n_sampled, replace=False)
+                if includes_target:
                     rows[0] = target
                 records = self.frame.iloc[rng.permutation(rows)].reset_index(drop=True)
-                after = as_frames(self.frame, _rows_of(make(records), self.frame))[1]
-                side.append(membership.release_features(self.exposed(after), target))
-        return membership.membership_rate(np.array(figures[0]), np.array(figures[1]))
+                released_frame = as_frames(self.frame, _rows_of(make(records), self.frame))[1]
+                features = membership.release_features(self.attack_data(released_frame), target)
+                (features_with_target if includes_target else features_without_target).append(
+                    features
+                )
+        return membership.membership_rate(
+            np.array(features_with_target), np.array(features_without_target)
+        )
 
 
-def _rows_of(released: Any, like: Any) -> Any:
+def _rows_of(released: Any, original: Any) -> Any:
     """Convert a synthesis to a data frame, or to an array if the originals are one."""
     import pandas as pd
 
     if not isinstance(released, Synthesis):
         return released
-    return pd.DataFrame(dict(released.columns)) if hasattr(like, "columns") else released.values
+    return pd.DataFrame(dict(released.columns)) if hasattr(original, "columns") else released.values

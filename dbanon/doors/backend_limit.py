@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.data.memory import half_of_memory, limit_threads
-from dbanon.doors.spelling import bytes_of
+from dbanon.doors.spelling import parse_bytes
 from dbanon.errors import InvalidParameter
 
-MEMORY, THREADS = "dbanon.memory_limit", "dbanon.threads"
+MEMORY_SETTING, THREADS_SETTING = "dbanon.memory_limit", "dbanon.threads"
 
-# The administrators' limits, without settings of single roles, which roles set for themselves.
-_MOST = """
+# The administrators' limits, and the session's settings, whose names get the prefix "session ".
+# Settings of single roles are left out, because roles can set them for themselves.
+_SETTINGS_QUERY = """
 SELECT pg_catalog.split_part(setting, '=', 1) AS name,
     pg_catalog.regexp_replace(setting, '^[^=]*=', '') AS value
 FROM pg_catalog.pg_db_role_setting AS s
@@ -36,48 +37,51 @@ FROM pg_catalog.unnest(ARRAY['dbanon.memory_limit', 'dbanon.threads']) AS name
 """
 
 
-def memory_of_call(plpy: Any, call_options: Mapping[str, Any]) -> int:
-    """Return the bytes that a call may use, and limit this backend's threads.
+def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
+    """Limit this backend's threads, and return the bytes of memory that the call may use.
 
     Parameters
     ----------
-    call_options : of the call, in which ``memory_limit`` may ask for less.
+    call_options : the call's options by name; a ``memory_limit`` among them can lower the limit.
 
     Raises
     ------
     InvalidParameter : the call asks for more than the limit, or a setting is invalid.
     """
-    most: dict[str, list[int]] = {MEMORY: [], THREADS: []}
+    allowed_values: dict[str, list[int]] = {MEMORY_SETTING: [], THREADS_SETTING: []}
     session_settings: dict[str, int] = {}
-    for row in plpy.execute(_MOST):
+    for row in plpy.execute(_SETTINGS_QUERY):
         name, value = row["name"], row["value"]
         if name.startswith("session "):
             if value:
-                session_settings[name.removeprefix("session ")] = _number(
-                    name.removeprefix("session "), value
-                )
+                setting = name.removeprefix("session ")
+                session_settings[setting] = _parse_setting(setting, value)
         else:
-            most[name].append(_number(name, value))
+            allowed_values[name].append(_parse_setting(name, value))
     # Administrators must allow more than one thread, since other backends need cores, too.
-    threads = min(most[THREADS], default=1)
-    limit_threads(min(threads, session_settings.get(THREADS, threads)))
-    allowed = min(most[MEMORY], default=None)
-    requested: int | None = call_options.get("memory_limit")
-    if requested is None:
-        return min([*most[MEMORY], session_settings.get(MEMORY, half_of_memory())])
-    if allowed is not None and requested > allowed:
+    threads = min(allowed_values[THREADS_SETTING], default=1)
+    limit_threads(min(threads, session_settings.get(THREADS_SETTING, threads)))
+    allowed_bytes = min(allowed_values[MEMORY_SETTING], default=None)
+    requested_bytes: int | None = call_options.get("memory_limit")
+    if requested_bytes is None:
+        session_bytes = session_settings.get(MEMORY_SETTING, half_of_memory())
+        return min([*allowed_values[MEMORY_SETTING], session_bytes])
+    if allowed_bytes is not None and requested_bytes > allowed_bytes:
         raise InvalidParameter(
-            f"memory_limit is {requested} bytes, and a call in this database may use {allowed}.",
-            hint=f"Use `memory_limit={allowed}` or less. An administrator can raise the limit of"
-            " the database (ALTER DATABASE … SET dbanon.memory_limit) and of all roles (ALTER ROLE"
-            " ALL SET dbanon.memory_limit).",
+            f"memory_limit is {requested_bytes} bytes, and a call in this database may use"
+            f" {allowed_bytes}.",
+            hint=f"Use `memory_limit={allowed_bytes}` or less. An administrator can raise the limit"
+            " of the database (ALTER DATABASE … SET dbanon.memory_limit) and of all roles (ALTER"
+            " ROLE ALL SET dbanon.memory_limit).",
         )
-    return requested
+    return requested_bytes
 
 
-def _number(name: str, value: str) -> int:
-    number = bytes_of(value) if name == MEMORY else int(value) if value.isdecimal() else None
+def _parse_setting(name: str, value: str) -> int:
+    """Read a setting: bytes of memory, or a number of threads."""
+    is_memory = name == MEMORY_SETTING
+    number = parse_bytes(value) if is_memory else int(value) if value.isdecimal() else None
     if number is None or number < 1:
-        form = "a size such as 512MiB" if name == MEMORY else "a whole number, 1 or more"
-        raise InvalidParameter(f"The setting {name} must be {form}.")
+        expected_form = "a size such as 512MiB" if is_memory else "a whole number, 1 or more"
+        raise InvalidParameter(f"The setting {name} must be {expected_form}.")
     return number

@@ -1,4 +1,4 @@
-"""Jobs, whatever they make: each kind of job has one way to be run and to be planned."""
+"""Run and plan jobs of every kind: classes, releases of chains, synthetic rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from dbanon.sessions.store import Store
 
 
-def run_any(
+def run_any_job(
     job: Job | PrivateJob,
     source: Store,
     target: Store | None = None,
     progress: PhaseProgress | None = None,
 ) -> Report | PrivateReport:
-    """Run a job; when it fails, leave a row in the ledger of its target.
+    """Run a job; if it fails, record the failure in the ledger of its target.
 
     Raises
     ------
@@ -32,31 +32,31 @@ def run_any(
     if isinstance(job, PrivateJob):
         from dbanon.run.private import run_private
 
-        # The budget is in the database that is read, and so is the release.
+        # Budget and release are in the source database.
         return run_private(job, source, progress)
-    return run_classes(job, source, target, progress)
+    return run_anonymization(job, source, target, progress)
 
 
-def run_classes(
+def run_anonymization(
     job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
-    """Run a job that makes classes, as the next release of its chain where it has one."""
+    """Run a job that makes classes; if it names a chain, as the chain's next release."""
     runner: Runner = run_in_transactions
     if job.chain is not None:
         from dbanon.chain.run import run_chained
 
         runner = run_chained
 
-    def between(
+    def run_with_rules(
         job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
     ) -> Report:
         return runner(with_table_rules(job, source), source, target, progress)
 
-    return run_with_ledger(job, source, target, progress, between)
+    return run_with_ledger(job, source, target, progress, run_with_rules)
 
 
-def plan_classes(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
-    """Plan such a job; ``options`` as ``outlook`` has them."""
+def plan_anonymization(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
+    """Plan a job that makes classes; ``options`` are passed to ``outlook``."""
     from dbanon.run.outlook import outlook
 
     job = with_table_rules(job, source)

@@ -1,4 +1,4 @@
-"""Engines that run jobs outside of this process."""
+"""Engines that run jobs outside this process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ENGINES = ("spark",)
 
 @dataclass(frozen=True)
 class Engine:
-    """A cluster that a job runs on.
+    """A cluster that runs jobs.
 
     Parameters
     ----------
     name : one of ``ENGINES``.
-    master : URL of its master, in Spark's form.
-    tasks : number of tasks on blocks; None for at least the number of cores.
-    conf : settings of Spark by name, which may include secrets.
+    master : URL of its master, as Spark writes it, such as ``spark://host:7077``.
+    tasks : number of tasks that anonymize blocks; None for at least the number of cores.
+    conf : Spark settings by name; values may be secrets.
     """
 
     name: str

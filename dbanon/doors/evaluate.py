@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from dbanon.release.report import Report
 
-_PLAIN = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+_NUMBER_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 
 
 def evaluate(
@@ -66,37 +66,43 @@ def evaluate(
 
     Parameters
     ----------
-    original, released : (n, p) numbers both, or tables both, as ``anonymize_frame`` takes them.
-        Intervals are text as in ``[20, 30)``, and labels those of ``hierarchies``. NaN is NULL.
+    original, released : either both (n, p) numbers, or both tables as ``anonymize_frame`` takes
+        them. Intervals are text such as ``[20, 30)``; labels are those of ``hierarchies``. NaN
+        counts as NULL.
     quasi_identifiers : the columns to compare; None for all that both tables have, except the
         key.
-    key : columns of both tables that pair the rows, unique and without NULL; None for their places.
-    report : that of the same call of ``anonymize_frame``, which knows in memory which row became
-        which, and whose columns, orders, strata and persons are taken.
-    classes : the label of each original, or a partition; None: rows that are released alike.
-    orders : by column of text, its values from the lowest to the highest.
+    key : columns of both tables that pair the rows, unique and without NULL; None to pair rows by
+        position.
+    report : the report of the ``anonymize_frame`` call that returned ``released``. It knows in
+        memory which row became which, and supplies quasi-identifiers, orders, strata and the
+        person column.
+    classes : the class label of each original, or a partition; None: rows with equal released
+        values are a class.
+    orders : for text columns, by name: their values from the lowest to the highest.
     hierarchies : by column, as in ``anonymize_frame``.
     lambdas, taus, gammas : weights of IL_1 to IL_3, of DLD and ID, and of IL and DR.
-    interval_percents : the widths of interval disclosure.
-    sample : how many records are linked, drawn by ``seed``; None for all where that is affordable.
+    interval_percents : widths of the intervals for interval disclosure, in percent.
+    sample : number of records to link, drawn with ``seed``; None for all records if their number
+        permits, otherwise a sample.
 
     Raises
     ------
     InvalidParameter : the tables cannot be paired, a label is unknown, or a class is released with
         different values.
-    RowsNotAligned : rows at the same place do not belong together, or the report is of others.
-    ColumnNotFound : a table has no column of a name.
-    UnsupportedType : a column is released as another type that is not text.
+    RowsNotAligned : rows at the same position do not belong together, or the report belongs to
+        other tables.
+    ColumnNotFound : a table lacks a named column.
+    UnsupportedType : a released column has neither the original's type nor text.
     """
-    _require_one_way(key, report)
-    before, after = as_frames(original, released)
+    _require_key_or_report(key, report)
+    original_frame, released_frame = as_frames(original, released)
     if report is not None:
         quasi_identifiers = quasi_identifiers or report.quasi_identifiers
         orders = orders or report.arguments["orders"]
-    names = columns_to_compare(before, after, quasi_identifiers, key)
-    released_index = _match_rows(before, after, names, key, report)
+    names = select_columns_to_compare(original_frame, released_frame, quasi_identifiers, key)
+    released_index = _match_rows(original_frame, released_frame, names, key, report)
     tree_sources = parse_all(hierarchies, files=True)
-    parameters = _parameters(
+    parameters = _convert_parameters(
         lambdas=lambdas,
         taus=taus,
         gammas=gammas,
@@ -107,15 +113,22 @@ def evaluate(
     from dbanon.stores.frame.microdata import microdata_from_frame, with_groups
 
     microdata = microdata_from_frame(
-        before, names, orders=parameter(Policy, "orders").check(orders)
+        original_frame, names, orders=parameter(Policy, "orders").check(orders)
     )
     if not microdata.n_records:
         raise TooFewRecords("There are no records.")
     if report is not None:
         groups = recorded(report.k_requested, report.arguments)
-        microdata = with_groups(before, microdata, groups.by, groups.persons)
+        microdata = with_groups(original_frame, microdata, groups.by, groups.persons)
     # dbanon leaves withheld rows out, so a row of stars is a fully generalized class.
-    pairs = _pairs(microdata, after, released_index, classes, tree_sources, stars=report is None)
+    pairs = _pair_rows(
+        microdata,
+        released_frame,
+        released_index,
+        classes,
+        tree_sources,
+        stars_are_suppressed=report is None,
+    )
     if key is None and report is None:
         _require_related(pairs, parameters.seed)
     return evaluation_of(pairs, parameters)
@@ -134,44 +147,48 @@ def _require_related(pairs: Pairs, seed: int) -> None:
         )
 
 
-def _pairs(
+def _pair_rows(
     microdata: Microdata,
-    after: pd.DataFrame,
+    released_frame: pd.DataFrame,
     released_index: NDArray[np.int64],
     classes: Any,
     tree_sources: Mapping[str, Hierarchy | HierarchySpec],
     *,
-    stars: bool,
+    stars_are_suppressed: bool,
 ) -> Pairs:
     """Pair the originals with their released rows.
 
     Parameters
     ----------
     released_index : int64 (n,), the released row of each original; -1 if suppressed.
-    stars : whether rows of stars alone count as suppressed.
+    stars_are_suppressed : whether rows that are ``*`` in every column count as suppressed.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    after = after[names].iloc[np.maximum(released_index, 0)] if len(after) else after[names]
-    suppressed = released_index < 0
-    if len(after) and stars:
-        suppressed |= is_all_stars(after, names)
+    released_frame = (
+        released_frame[names].iloc[np.maximum(released_index, 0)]
+        if len(released_frame)
+        else released_frame[names]
+    )
+    is_suppressed = released_index < 0
+    if len(released_frame) and stars_are_suppressed:
+        is_suppressed |= is_all_stars(released_frame, names)
     columns = [
-        ReleasedValues.of(attribute, after[attribute.name])
-        if len(after)
-        else ReleasedValues.none(attribute)
+        ReleasedValues.of(attribute, released_frame[attribute.name])
+        if len(released_frame)
+        else ReleasedValues.empty(attribute)
         for attribute in microdata.attributes
     ]
-    labels, firsts = _classes(columns, suppressed, classes, microdata)
+    labels, first_rows = _label_classes(columns, is_suppressed, classes, microdata)
     trees: dict[str, Hierarchy] = dict(build_all(tree_sources, microdata))
     for position, attribute in enumerate(microdata.categorical):
         trees.setdefault(attribute.name, flat(microdata.categories[position]))
-    released_columns = [column.at(firsts) for column in columns]
+    released_columns = [column.to_released_column(first_rows) for column in columns]
     return pairs_of(microdata, Partition(labels), released_columns, trees)
 
 
 @name_missing_extras()
 def as_frames(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Convert both tables to data frames; columns of arrays are named by their index."""
+    """Convert both tables to data frames; the columns of arrays are named by their index."""
     import pandas as pd
 
     tables = [as_table(data) for data in (original, released)]
@@ -199,26 +216,32 @@ def as_frames(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]
     return frames[0], frames[1]
 
 
-def _keys(key: str | Sequence[str] | None) -> list[str]:
+def _key_columns(key: str | Sequence[str] | None) -> list[str]:
+    """Return the names of the key's columns."""
     return [] if key is None else [key] if isinstance(key, str) else list(key)
 
 
-def columns_to_compare(
-    before: pd.DataFrame,
-    after: pd.DataFrame,
+def select_columns_to_compare(
+    original_frame: pd.DataFrame,
+    released_frame: pd.DataFrame,
     quasi_identifiers: Sequence[str] | None,
     key: str | Sequence[str] | None,
 ) -> list[str]:
+    """Return the names of the columns to compare, and check that both tables have them."""
     from dbanon.stores.frame.microdata import require_columns
 
-    keys = _keys(key)
+    key_columns = _key_columns(key)
     if isinstance(quasi_identifiers, str):
         raise InvalidParameter("quasi_identifiers must be a list of names.")
     if quasi_identifiers is None:
-        names = [name for name in before.columns if name in after.columns and name not in keys]
+        names = [
+            name
+            for name in original_frame.columns
+            if name in released_frame.columns and name not in key_columns
+        ]
     else:
         names = list(quasi_identifiers)
-    if not all(isinstance(name, str) for name in (*names, *keys)):
+    if not all(isinstance(name, str) for name in (*names, *key_columns)):
         raise InvalidParameter(
             "The columns of the frame have names that are not text.",
             hint="Name them first: frame.columns = [...]",
@@ -226,15 +249,15 @@ def columns_to_compare(
     if not names:
         raise InvalidParameter("The two tables have no column in common.")
     for name in names:
-        if names.count(name) > 1 or name in keys:
+        if names.count(name) > 1 or name in key_columns:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
-    for table in (before, after):
-        require_columns(table, [*names, *keys])
+    for table in (original_frame, released_frame):
+        require_columns(table, [*names, *key_columns])
     return names
 
 
-def _require_one_way(key: str | Sequence[str] | None, report: Report | None) -> None:
-    """Check that rows are paired by at most one of a key and an original report object."""
+def _require_key_or_report(key: str | Sequence[str] | None, report: Report | None) -> None:
+    """Refuse a key together with a report, and anything else in place of a report."""
     if not (report is None or hasattr(report, "quasi_identifiers")):
         raise InvalidParameter("report must be the report that anonymize_frame returned.")
     if report is not None and key is not None:
@@ -244,8 +267,8 @@ def _require_one_way(key: str | Sequence[str] | None, report: Report | None) -> 
 
 
 def _match_rows(
-    before: pd.DataFrame,
-    after: pd.DataFrame,
+    original_frame: pd.DataFrame,
+    released_frame: pd.DataFrame,
     names: Sequence[str],
     key: str | Sequence[str] | None,
     report: Report | None,
@@ -256,40 +279,44 @@ def _match_rows(
     from dbanon.stores.frame.conversion import require_not_shuffled, rows_by_report
 
     if report is not None:
-        return rows_by_report(report, before, after, names)
-    keys = _keys(key)
-    if not keys:
-        require_not_shuffled(after)
-        if len(before) != len(after):
+        return rows_by_report(report, original_frame, released_frame, names)
+    key_columns = _key_columns(key)
+    if not key_columns:
+        require_not_shuffled(released_frame)
+        if len(original_frame) != len(released_frame):
             raise InvalidParameter(
-                f"The original has {len(before)} rows, the release {len(after)}.",
+                f"The original has {len(original_frame)} rows, the release {len(released_frame)}.",
                 hint="Rows are paired by their places; name a `key` to join them by, or give the"
                 " `report` of anonymize_frame.",
             )
-        return np.arange(len(before))
+        return np.arange(len(original_frame))
     indices = []
-    for title, table in (("original", before), ("release", after)):
-        if table[keys].isna().any(axis=None):
-            raise InvalidParameter(f"The key of the {title} holds NULL.")
-        index = pd.MultiIndex.from_frame(table[keys]) if len(keys) > 1 else pd.Index(table[keys[0]])
+    for table_name, table in (("original", original_frame), ("release", released_frame)):
+        if table[key_columns].isna().any(axis=None):
+            raise InvalidParameter(f"The key of the {table_name} holds NULL.")
+        index = (
+            pd.MultiIndex.from_frame(table[key_columns])
+            if len(key_columns) > 1
+            else pd.Index(table[key_columns[0]])
+        )
         if not index.is_unique:
-            raise InvalidParameter(f"The key of the {title} is not unique.")
+            raise InvalidParameter(f"The key of the {table_name} is not unique.")
         indices.append(index)
-    strangers = int((~indices[1].isin(indices[0])).sum())
-    if strangers:
+    n_unknown_keys = int((~indices[1].isin(indices[0])).sum())
+    if n_unknown_keys:
         raise InvalidParameter(
-            f"The release has {strangers} rows whose key is not in the original.",
+            f"The release has {n_unknown_keys} rows whose key is not in the original.",
             hint="Both keys must have the same type, and every row must come from the original.",
         )
     return np.asarray(indices[1].get_indexer(indices[0]), np.int64)
 
 
-def is_all_stars(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
+def is_all_stars(released_frame: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
     """Return which released rows are ``*`` in every column, bool (n,)."""
-    all_stars = np.ones(len(after), bool)
+    all_stars = np.ones(len(released_frame), bool)
     for name in names:
         # Comparing pandas' NA gives NA instead of False.
-        values = after[name].to_numpy(object)
+        values = released_frame[name].to_numpy(object)
         all_stars &= np.array([isinstance(value, str) and value == ANY for value in values], bool)
     return all_stars
 
@@ -310,73 +337,84 @@ class ReleasedValues:
 
     @classmethod
     def of(cls, attribute: Attribute, series: pd.Series[Any]) -> ReleasedValues:
-        """Read the released values of an attribute."""
+        """Read the released values of an attribute, whose original type tells how to read them."""
         from dbanon.stores.frame.microdata import attribute_of, microdata_from_frame
 
         name, missing = attribute.name, series.isna().to_numpy(bool)
         released_attribute = attribute_of(name, series)
-        number = attribute.kind.is_numeric and attribute.kind is not Kind.ORDINAL
-        same_kind = released_attribute.kind is attribute.kind or (
-            released_attribute.kind in _PLAIN and attribute.kind in _PLAIN
+        is_number = attribute.kind.is_numeric and attribute.kind is not Kind.ORDINAL
+        has_same_kind = released_attribute.kind is attribute.kind or (
+            released_attribute.kind in _NUMBER_KINDS and attribute.kind in _NUMBER_KINDS
         )
-        if number and missing.all():
+        if is_number and missing.all():
             return cls(Attribute(name, Kind.FLOAT), np.zeros(len(series)), missing)
-        if number and same_kind:
+        if is_number and has_same_kind:
             numbers = microdata_from_frame(series.to_frame(name), [name]).numbers[:, 0]
-            kind = attribute.kind if attribute.kind not in _PLAIN else Kind.FLOAT
+            kind = attribute.kind if attribute.kind not in _NUMBER_KINDS else Kind.FLOAT
             return cls(
                 Attribute(name, kind, has_time_zone=attribute.has_time_zone),
                 np.where(missing, 0.0, numbers),
                 missing,
             )
-        if number and released_attribute.kind is not Kind.CATEGORY:
+        if is_number and released_attribute.kind is not Kind.CATEGORY:
             raise UnsupportedType(
                 f'Column "{name}" is of type {attribute.sql_type or "number"}, and of type'
                 f" {released_attribute.sql_type} in the release.",
                 hint="Give the released column the type of the original, or make it text.",
             )
-        # Numbers among texts are spelled as they are: mixed columns hold values beside "*".
+        # Mixed columns hold numbers beside "*"; convert the numbers to text without rounding.
         texts = np.array([str(value) for value in series.to_numpy(object)], object)
         return cls(Attribute(name, Kind.CATEGORY), texts, missing)
 
     @classmethod
-    def none(cls, attribute: Attribute) -> ReleasedValues:
-        """Of a release without rows."""
+    def empty(cls, attribute: Attribute) -> ReleasedValues:
+        """Return the values of a release without rows."""
         return cls(Attribute(attribute.name, Kind.FLOAT), np.zeros(0), np.zeros(0, bool))
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """An integer per distinct value, 0 for NULL, int64 (n,)."""
+        """A code for each value, int64 (n,): 0 for NULL, equal values have the same code."""
         values = self.values.astype(str) if self.values.dtype == object else self.values
         codes = np.unique(values, return_inverse=True)[1].reshape(-1) + 1
         return np.where(self.missing, 0, codes)
 
-    def at(self, rows: NDArray[np.int64]) -> ReleasedColumn:
-        """Return the column of these rows, one row per class."""
+    def to_released_column(self, rows: NDArray[np.int64]) -> ReleasedColumn:
+        """Return the values of the classes, of which ``rows`` names one row each."""
         missing = self.missing[rows]
         return ReleasedColumn(self.attribute, self.values[rows], missing if missing.any() else None)
 
 
-def _classes(
+def _label_classes(
     columns: Sequence[ReleasedValues],
-    suppressed: NDArray[np.bool_],
+    is_suppressed: NDArray[np.bool_],
     classes: Any,
     microdata: Microdata,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the class of each record, int32 (n,), and the index of one row per class."""
+    """Label the class of each record, and select one row per class.
+
+    Parameters
+    ----------
+    is_suppressed : bool (n,).
+    classes : the caller's partition or labels; None: rows with equal released values are a class.
+
+    Returns
+    -------
+    labels : int32 (n,), -1 if suppressed.
+    rows : int64 (n_classes,), the index of each class's first row.
+    """
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
-    rows = np.flatnonzero(~suppressed)
+    rows = np.flatnonzero(~is_suppressed)
     released_values = combine_codes([column.codes[rows] for column in columns], len(rows))
     if classes is None:
         labels_of_rows = released_values
     else:
-        given_labels = as_partition(getattr(classes, "labels", classes)).labels
-        if len(given_labels) != n:
-            raise InvalidParameter(f"The partition has {len(given_labels)} records, the data {n}.")
-        labelled = given_labels[rows] >= 0
-        rows, released_values = rows[labelled], released_values[labelled]
-        labels_of_rows = combine_codes([given_labels[rows]], len(rows))
+        class_labels = as_partition(getattr(classes, "labels", classes)).labels
+        if len(class_labels) != n:
+            raise InvalidParameter(f"The partition has {len(class_labels)} records, the data {n}.")
+        has_label = class_labels[rows] >= 0
+        rows, released_values = rows[has_label], released_values[has_label]
+        labels_of_rows = combine_codes([class_labels[rows]], len(rows))
         if len(np.unique(combine_codes([labels_of_rows, released_values], len(rows)))) > len(
             np.unique(labels_of_rows)
         ):
@@ -384,26 +422,26 @@ def _classes(
                 "A class is released with different values.",
                 hint="Leave `classes` out: rows that are released alike are the classes then.",
             )
-    firsts = np.unique(labels_of_rows, return_index=True)[1]
+    first_rows = np.unique(labels_of_rows, return_index=True)[1]
     labels[rows] = labels_of_rows
-    return labels, rows[firsts]
+    return labels, rows[first_rows]
 
 
-def _parameters(**arguments: Any) -> Parameters:
+def _convert_parameters(**arguments: Any) -> Parameters:
     """Convert the caller's parameters to the types that the measures take."""
-    converted: dict[str, Any] = {}
+    converted_parameters: dict[str, Any] = {}
     for name, value in arguments.items():
         try:
             if name in ("sample", "seed"):
                 is_whole = value is None or (not isinstance(value, bool) and int(value) == value)
-                converted[name] = None if value is None else int(value)
+                converted_parameters[name] = None if value is None else int(value)
                 if not is_whole or (value is None and name == "seed"):
                     raise ValueError
             else:
-                converted[name] = tuple(
-                    part if isinstance(part, int) else float(part) for part in value
+                converted_parameters[name] = tuple(
+                    number if isinstance(number, int) else float(number) for number in value
                 )
         except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if name in ("sample", "seed") else "numbers"
             raise InvalidParameter(f"{name} must be {kind}.") from None
-    return Parameters(**converted)
+    return Parameters(**converted_parameters)

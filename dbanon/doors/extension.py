@@ -10,7 +10,7 @@ from dbanon.doors.sql_script import LEDGER_EXTENSION, functions_script, ledger_s
 from dbanon.errors import InstallRefused, InsufficientRights
 from dbanon.version import version
 
-CONTROL = """comment = '{comment}'
+CONTROL_TEMPLATE = """comment = '{comment}'
 default_version = '{version}'
 schema = dbanon
 relocatable = false
@@ -24,34 +24,45 @@ COMMENTS = {
 
 
 def extension_directory(connection: Any) -> Path:
-    """Ask the server of a connection for its directory of extensions.
+    """Query a connection's server for its directory of extensions.
 
-    A pg_config on PATH may be of another version, and its author would choose where files go.
+    Do not run pg_config from PATH: it may belong to another version, or to an attacker.
 
     Raises
     ------
-    InstallRefused : it does not say.
+    InstallRefused : the server does not report it.
     """
     query = "SELECT setting FROM pg_catalog.pg_config WHERE name = 'SHAREDIR'"
     rows = connection.execute(query).fetchall()
-    if not rows or not rows[0][0]:
+    share_directory = rows[0][0] if rows else None
+    if not share_directory:
         raise InstallRefused(
             "The server does not say where its extensions are.",
             hint="Run dbanon install without --extension.",
         )
-    return Path(rows[0][0]) / "extension"
+    return Path(share_directory) / "extension"
 
 
 def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     """Write control files, this version's scripts, and an upgrade from each older version.
+
+    Returns the paths of the files.
+
+    Parameters
+    ----------
+    directory : the server's directory of extensions.
+    paths : directories from which the server's Python imports dbanon.
 
     Raises
     ------
     InsufficientRights : the directory cannot be written.
     InstallRefused : another extension's files have these names.
     """
-    control = {name: CONTROL.format(comment=COMMENTS[name], version=version()) for name in COMMENTS}
-    control["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
+    control_files = {
+        name: CONTROL_TEMPLATE.format(comment=COMMENTS[name], version=version())
+        for name in COMMENTS
+    }
+    control_files["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
     scripts = {
         "dbanon": functions_script(paths, with_roles=True),
         LEDGER_EXTENSION: ledger_script(extension=True),
@@ -59,33 +70,33 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     files: dict[str, str] = {}
     for name, script in scripts.items():
         text = f"{_first_line(name)}\n{script}"
-        older = {
+        older_versions = {
             old_version
             for file in directory.glob(f"{name}--*.sql")
             if "--" not in (old_version := file.stem.removeprefix(f"{name}--"))
             and old_version != version()
         }
         files |= {
-            f"{name}.control": control[name],
+            f"{name}.control": control_files[name],
             f"{name}--{version()}.sql": text,
             # The script can be run over older versions, so it is also their upgrade.
-            **{f"{name}--{old_version}--{version()}.sql": text for old_version in older},
+            **{f"{name}--{old_version}--{version()}.sql": text for old_version in older_versions},
         }
-    _require_own(directory, files)
-    written = []
+    _require_own_files(directory, files)
+    written_paths = []
     try:
         for name, content in files.items():
             path = directory / name
             path.write_text(content)
             path.chmod(0o644)
-            written.append(path)
+            written_paths.append(path)
     except OSError as error:
         raise InsufficientRights(
             f"The extension's files cannot be written to {directory} ({type(error).__name__}).",
             hint="Run it as root on the server's machine, or run dbanon install without"
             " --extension.",
         ) from None
-    return written
+    return written_paths
 
 
 def _first_line(name: str) -> str:
@@ -93,8 +104,8 @@ def _first_line(name: str) -> str:
     return f'\\echo Use "CREATE EXTENSION {name} CASCADE" to load this file. \\quit'
 
 
-def _require_own(directory: Path, files: Mapping[str, str]) -> None:
-    """Refuse to write over files of another extension that has dbanon's name."""
+def _require_own_files(directory: Path, files: Mapping[str, str]) -> None:
+    """Refuse to overwrite files of another extension with the same name."""
     for name, content in files.items():
         path = directory / name
         # The first line is the same in every version, for control files and scripts.

@@ -57,8 +57,8 @@ class ArrowExporter(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-# A frame has no name of its own.
-_NAMES = {"table": NAME, "output": NAME}
+# Names for source and output, which frames do not have.
+_TABLE_NAMES = {"table": NAME, "output": NAME}
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 
@@ -113,10 +113,10 @@ def anonymize_frame(
 ) -> tuple[Any, FrameReport]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
-    Rows come back in fresh random order under a new index. Columns named nowhere are left out.
-    NaN and NaT are NULLs. An Arrow table or polars frame comes back as one. The report knows in
-    memory which row became which, for ``evaluate``; nothing that is written of it has this.
-    Ordered categoricals have the order of their categories, unless ``orders`` gives another.
+    Rows are returned in a new random order with a new index. Columns without a role are left out.
+    NaN and NaT count as NULL. An Arrow table or polars frame is returned as the same type. The
+    report knows in memory which row became which, for ``evaluate``; it is never written anywhere.
+    Ordered categoricals use the order of their categories, unless ``orders`` gives another.
     ``KeptColumnTells`` warns about copied columns that reveal too much; ``strict`` refuses them.
 
     Parameters
@@ -125,40 +125,43 @@ def anonymize_frame(
         provides one, a dict of columns or a list of dicts. Its order is the record order; its
         index is ignored.
     quasi_identifiers, sensitive, keep : column names by role.
-    by : columns whose values make strata: released as they are, no class crosses them, and k counts
-        them as quasi-identifiers.
+    by : columns that define strata: they are released unchanged, no class spans two strata, and k
+        counts them as quasi-identifiers.
     entity : the column that identifies the person: k counts its distinct values, and all rows of
-        a person (in a stratum) share a class. It is not released. None: rows are counted.
-    entity_normalize : ``trim`` or ``casefold``: how its texts are compared.
-    persons : ``whole``, or ``rows``: rows of one person may lie in different classes of k persons.
+        a person (in a stratum) share a class. It is not released. None: k counts rows.
+    entity_normalize : ``trim`` or ``casefold``: how texts of ``entity`` are compared.
+    persons : ``whole``: all rows of a person share a class; ``rows``: they may lie in different
+        classes of k persons.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
-    pseudonyms : identifiers that are released as keyed hashes, so that they join.
-    pseudonym_key : where their key is: ``file:PATH`` or ``env:NAME``.
+    pseudonyms : identifiers that are released as keyed hashes, which can be joined across releases.
+    pseudonym_key : source of the key of the hashes: ``file:PATH`` or ``env:NAME``.
     rows : ``shuffled``, or ``input`` to keep order and index of the released rows. That is for
         your own use, because it links rows to their originals: ``RowsLinkable`` warns, and
         ``strict`` refuses it.
-    progress : True for a bar, in a notebook or on a terminal; or a function that is called with a
-        phase and the share of it that is done. An error that it raises ends the run.
+    progress : True for a progress bar in a notebook or on a terminal; or a function that is called
+        with a phase and the fraction of it that is done. An error that it raises ends the run.
 
     Raises
     ------
     DbanonError : its class says what went wrong.
     """
-    table, to_given_type = frame_of(frame)
+    table, to_input_type = frame_of(frame)
     roles = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep, "by": by}
     _require_text_names(roles)
     trees = parse_all(hierarchies, files=True)
     policy = make(Policy, {"k": k, **options})
-    _check_rows(rows, policy)
-    keyed = {
+    _check_row_order(rows, policy)
+    identifier_options = {
         "pseudonyms": pseudonyms,
         "pseudonym_key": pseudonym_key,
         "entity": entity,
         "entity_normalize": entity_normalize,
         "persons": persons,
     }
-    job = make(Job, {"policy": policy, "hierarchies": trees, **_NAMES, **keyed, **roles})
+    job = make(
+        Job, {"policy": policy, "hierarchies": trees, **_TABLE_NAMES, **identifier_options, **roles}
+    )
     target = FrameTarget(rows)
     with progress_callback(progress) as callback, hints_without_views(PLACE_OF_FRAMES):
         report = run(job, FrameSource(table), target, callback)
@@ -167,14 +170,14 @@ def anonymize_frame(
     if rows == INPUT:
         report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
         warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
-    released = to_given_type(target.released)
+    released = to_input_type(target.released)
     alignment = alignment_of(table, released, job.quasi_identifiers, target.places, trees)
     return released, FrameReport.of(report, alignment)
 
 
-def _require_text_names(columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse column names, here by role, that are not text."""
-    for names in columns.values():
+def _require_text_names(columns_by_role: Mapping[str, Sequence[str]]) -> None:
+    """Refuse column names that are not text."""
+    for names in columns_by_role.values():
         if isinstance(names, (list, tuple)) and not all(isinstance(name, str) for name in names):
             raise InvalidParameter(
                 "The columns of the frame have names that are not text.",
@@ -182,13 +185,13 @@ def _require_text_names(columns: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def _check_rows(rows: str, policy: Policy) -> None:
+def _check_row_order(rows: str, policy: Policy) -> None:
     """Refuse unknown values of ``rows``, and with ``strict`` rows in input order."""
     if rows not in (SHUFFLED, INPUT):
         raise InvalidParameter(f"rows must be {SHUFFLED} or {INPUT}.")
     if rows == INPUT and policy.strict:
         raise RowsLinkableRefused(
-            f'With rows="{INPUT}" the released rows would stand as their originals do, and strict'
-            " was requested.",
+            f'With rows="{INPUT}" the released rows would have the order of their originals, and'
+            " strict was requested.",
             hint="Take the usual order, which is random, or leave out `strict`.",
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dbanon.release.evaluation import Evaluation
 
     class EvaluationOptions(TypedDict, total=False):
-        """What else ``dbanon.evaluate`` takes."""
+        """Options of ``dbanon.evaluate``, except those that the report supplies."""
 
         classes: Partition | ArrayLike | None
         hierarchies: Mapping[str, HierarchySource] | None
@@ -38,27 +38,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameReport(Report):
-    """A ``Report`` that has its frame and the pairing of rows, in memory only.
+    """A ``Report`` that also holds the released frame and the pairing of rows, in memory only.
 
-    Copies, pickles and texts of the report do not include them.
+    Copies, pickles and printed forms of the report do not include them.
     """
 
     @classmethod
     def of(cls, report: Report, alignment: Alignment) -> FrameReport:
         """Add the alignment of released and original rows to a report."""
-        report_of_frame = cls(
-            **{field.name: getattr(report, field.name) for field in fields(report)}
-        )
-        object.__setattr__(report_of_frame, "alignment", alignment)
-        return report_of_frame
+        frame_report = cls(**{field.name: getattr(report, field.name) for field in fields(report)})
+        object.__setattr__(frame_report, "alignment", alignment)
+        return frame_report
 
     def evaluate(self, original: Any, **options: Unpack[EvaluationOptions]) -> Evaluation:
-        """Measure the release's loss and remaining risk: ``dbanon.evaluate`` in one call.
+        """Measure the release's loss and remaining risk, as ``dbanon.evaluate`` does.
 
         Parameters
         ----------
         original : the unmodified table that was anonymized.
-        options : of ``dbanon.evaluate``; hierarchies default to those of the release.
+        options : options of ``dbanon.evaluate``; hierarchies default to those of the release.
 
         Raises
         ------
@@ -83,7 +81,7 @@ class FrameReport(Report):
 
         Parameters
         ----------
-        path : a file to write, that only the owner can read; None to return the page alone.
+        path : a file to write, readable only by its owner; None to write no file.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Installing, upgrading and removing the SQL side of a PostgreSQL database."""
+"""Install, upgrade and remove the SQL side of a PostgreSQL database: functions, types, ledger."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from dbanon.doors.extension import extension_directory, write_extension
 from dbanon.doors.server_python import (
+    find_import_paths,
     install_hint,
-    own_paths,
     require_python,
     server_python_version,
 )
-from dbanon.doors.sql_script import LEDGER_EXTENSION, script, tie_script
+from dbanon.doors.sql_script import LEDGER_EXTENSION, install_script, tie_script
 from dbanon.errors import (
     DbanonError,
     InstallRefused,
@@ -36,7 +36,11 @@ from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, PINNED
 from dbanon.version import version
 
-_A_DAY = 86_400
+_MAX_LOCK_SECONDS = 86_400
+
+# SQLSTATEs.
+_INSUFFICIENT_PRIVILEGE = "42501"
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 def install(
@@ -65,8 +69,8 @@ def install(
     DatabaseBusy : other sessions hold locks on the ledger; nothing was changed.
     DbanonError : the installation failed; the database was not changed.
     """
-    paths = None if sql_only else _paths(url, python_paths)
-    with _connected(url) as connection:
+    paths = None if sql_only else _import_paths(url, python_paths)
+    with _connect(url) as connection:
         _require_encoding(connection)
         if paths is not None:
             require_python(connection, paths, trusted_owners)
@@ -78,13 +82,13 @@ def install(
             )
         if extension:
             write_extension(extension_directory(connection), list(paths or ()))
-            _bring_ledger(connection)
+            _upgrade_ledger_extension(connection)
             connection.execute("CREATE EXTENSION dbanon CASCADE")
         else:
             if not _has_schema(connection):
                 connection.execute("CREATE SCHEMA dbanon")
-            connection.execute(script(paths))
-        return _checked(connection)
+            connection.execute(install_script(paths))
+        return _run_check(connection)
 
 
 def upgrade(
@@ -94,10 +98,10 @@ def upgrade(
     trusted_owners: Sequence[str] = (),
     lock_timeout: float = LOCK_SECONDS,
 ) -> list[tuple[str, str]]:
-    """Bring ledger and SQL side to this version, in the way they were installed; grants stay.
+    """Upgrade the SQL side to this version, as an extension or a script as before; grants stay.
 
-    A ledger that a client made is brought to this version alone, on every database. On PostgreSQL
-    releases are tied to their relations again, as is needed after a dump was restored.
+    In a database without functions, of any system, only the ledger is upgraded. On PostgreSQL the
+    releases are also reattached to their relations, which is necessary after a dump was restored.
 
     Parameters
     ----------
@@ -108,15 +112,14 @@ def upgrade(
     InstallRefused : dbanon is not installed.
     DatabaseBusy : other sessions hold locks on the tables; nothing was changed.
     """
-    require_seconds(lock_timeout)
+    check_lock_timeout(lock_timeout)
     if not _is_postgresql(url):
-        return _upgraded_ledger(url, lock_timeout)
-    with _connected(url) as connection:
-        functions = _has_functions(connection)
-        if functions:
+        return _upgrade_ledger(url, lock_timeout)
+    with _connect(url) as connection:
+        if _has_functions(connection):
             _upgrade_functions(url, connection, python_paths, trusted_owners, lock_timeout)
-            return [*_checked(connection), *_as_checks(_repaired(connection))]
-    return _upgraded_ledger(url, lock_timeout)
+            return [*_run_check(connection), *_repairs_as_checks(_run_repair(connection))]
+    return _upgrade_ledger(url, lock_timeout)
 
 
 def repair(
@@ -124,11 +127,11 @@ def repair(
 ) -> list[Repair]:
     """Reattach the releases of a PostgreSQL ledger to their relations, and list the repairs.
 
-    Needed after a dump was restored, and after a relation was renamed or got another owner.
+    Necessary after a dump was restored, and after a relation was renamed or got another owner.
 
     Parameters
     ----------
-    accept_owners : roles whose relations may be releases that other roles published.
+    accept_owners : roles that may own relations whose releases other roles published.
     lock_timeout : seconds to wait for locks on the ledger's tables.
 
     Raises
@@ -137,52 +140,53 @@ def repair(
     InsufficientRights : the ledger belongs to another role.
     DatabaseBusy : other sessions hold locks on the tables; nothing was changed.
     """
-    require_seconds(lock_timeout)
+    check_lock_timeout(lock_timeout)
     if not _is_postgresql(url):
         raise InstallRefused(
             "Only a ledger on PostgreSQL is repaired.",
             hint="Elsewhere a relation is a release by its name and mark.",
         )
-    with _connected(url) as connection:
-        if rows_of(connection, "SELECT to_regprocedure('dbanon.repair(text[])')")[0][0]:
+    with _connect(url) as connection:
+        if fetch_rows(connection, "SELECT to_regprocedure('dbanon.repair(text[])')")[0][0]:
             lock_ledger(connection, lock_timeout)
-            return _repaired(connection, accept_owners)
+            return _run_repair(connection, accept_owners)
         if _has_functions(connection):
             raise InstallRefused(
                 "The functions of this database are of an earlier version.",
                 hint="Run: dbanon upgrade",
             )
-    return _repaired_ledger(url, lock_timeout, accept_owners)
+    return _upgrade_and_repair_ledger(url, lock_timeout, accept_owners)
 
 
-def _repaired(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
+def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
     """Call the repair function with the rights of the ledger's owner."""
-    # Membership in the owner is granted only for this call.
-    grants = (
+    # Only the owner can grant UPDATE, and revoke it after the repair: become a member each time.
+    grant_statements = (
         (
             f"GRANT {OWNER} TO CURRENT_USER",
             "{} UPDATE ON dbanon.release {} CURRENT_USER",
             f"REVOKE {OWNER} FROM CURRENT_USER",
         )
-        if needs_owner(connection)
+        if needs_owner_role(connection)
         else ()
     )
-    for statement in grants:
+    for statement in grant_statements:
         connection.execute(statement.format("GRANT", "TO"))
     query = "SELECT release_id::text, output, action, reason FROM dbanon.repair(%s)"
     repairs = [Repair(*row) for row in connection.execute(query, (list(accept_owners),))]
-    for statement in grants:
+    for statement in grant_statements:
         connection.execute(statement.format("REVOKE", "FROM"))
     return repairs
 
 
-def _as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
+def _repairs_as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
+    """Convert repairs to rows such as those of ``dbanon.check()``."""
     return [(f"release {entry.output}", f"{entry.action}: {entry.reason}") for entry in repairs]
 
 
 def _require_encoding(connection: Any) -> None:
     """Check that the database has an encoding other than SQL_ASCII."""
-    [(encoding,)] = rows_of(connection, "SELECT pg_catalog.current_setting('server_encoding')")
+    [(encoding,)] = fetch_rows(connection, "SELECT pg_catalog.current_setting('server_encoding')")
     if encoding == "SQL_ASCII":
         raise InstallRefused(
             "This database has the encoding SQL_ASCII: it does not know what the bytes of a text"
@@ -196,38 +200,40 @@ def _upgrade_functions(
     url: str,
     connection: Any,
     python_paths: Sequence[str],
-    owners: Sequence[str],
+    trusted_owners: Sequence[str],
     lock_timeout: float,
 ) -> None:
-    with_python = rows_of(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
-    paths = _paths(url, python_paths) if with_python else None
+    """Upgrade functions, types and ledger; the parameters are those of ``upgrade``."""
+    has_python_functions = fetch_rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
+    paths = _import_paths(url, python_paths) if has_python_functions else None
     if paths is not None:
-        require_python(connection, paths, owners)
+        require_python(connection, paths, trusted_owners)
     lock_ledger(connection, lock_timeout)
     if _is_extension(connection, "dbanon"):
         write_extension(extension_directory(connection), list(paths or ()))
         if not _is_extension(connection, LEDGER_EXTENSION):
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
-        _bring_ledger(connection)
+        _upgrade_ledger_extension(connection)
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
         # An extension of the same version does not run its script again, even after a restore.
         connection.execute(tie_script())
     else:
-        connection.execute(script(paths))
+        connection.execute(install_script(paths))
 
 
-def _bring_ledger(connection: Any) -> None:
+def _upgrade_ledger_extension(connection: Any) -> None:
     """Update the ledger's extension, if it exists."""
     if _is_extension(connection, LEDGER_EXTENSION):
         connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
 
 
-def _upgraded_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
-    repairs = _repaired_ledger(url, lock_timeout)
-    return [("ledger", HEAD), ("sql functions", "not installed"), *_as_checks(repairs)]
+def _upgrade_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
+    """Upgrade the ledger of a database without functions, and list versions and repairs."""
+    repairs = _upgrade_and_repair_ledger(url, lock_timeout)
+    return [("ledger", HEAD), ("sql functions", "not installed"), *_repairs_as_checks(repairs)]
 
 
-def _repaired_ledger(
+def _upgrade_and_repair_ledger(
     url: str, lock_timeout: float, accept_owners: Sequence[str] = ()
 ) -> list[Repair]:
     """Upgrade the ledger of a database without functions, and list the repairs."""
@@ -245,34 +251,34 @@ def _repaired_ledger(
 
 
 def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECONDS) -> None:
-    """Remove functions and types; the ledger stays unless ``ledger`` says otherwise.
+    """Remove functions and types, and with ``ledger`` the ledger, too.
 
     Raises
     ------
     InstallRefused : there is nothing to remove.
     DatabaseBusy : other sessions held locks on the ledger for ``lock_timeout`` seconds.
     """
-    with _connected(url) as connection:
-        functions = _has_functions(connection)
-        if not functions and not (ledger and _has_schema(connection)):
+    with _connect(url) as connection:
+        has_functions = _has_functions(connection)
+        if not has_functions and not (ledger and _has_schema(connection)):
             raise InstallRefused(hint="There is nothing to remove.")
         if ledger:
             lock_ledger(connection, lock_timeout)
-        borrowed = needs_owner(connection)
-        if borrowed:
+        needs_grant = needs_owner_role(connection)
+        if needs_grant:
             connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
         if _is_extension(connection, "dbanon"):
             # The extension of version 0.1.0 includes the ledger.
-            for table in _members(connection, "dbanon"):
+            for table in _extension_tables(connection, "dbanon"):
                 connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
             connection.execute("DROP EXTENSION dbanon")
-        elif functions:
-            for name in rows_of(
+        elif has_functions:
+            for (routine,) in fetch_rows(
                 connection,
                 "SELECT p.oid::regprocedure::text FROM pg_proc p"
                 " WHERE p.pronamespace = 'dbanon'::regnamespace",
             ):
-                connection.execute(f"DROP ROUTINE {name[0]} CASCADE")
+                connection.execute(f"DROP ROUTINE {routine} CASCADE")
             connection.execute(f"DROP VIEW IF EXISTS dbanon.{INTERNAL_VIEW}")
             connection.execute("DROP TYPE dbanon.release_info, dbanon.verification")
         if ledger:
@@ -280,17 +286,20 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
             for table in (*TABLES, "alembic_version"):
                 connection.execute(f"DROP TABLE IF EXISTS dbanon.{table}")
             connection.execute("DROP SCHEMA dbanon")
-        if borrowed:
+        if needs_grant:
             connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
 
 
-def _paths(url: str, python_paths: Sequence[str]) -> list[str]:
-    """Choose the server's import paths; an error's hint has the command for its machine."""
+def _import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
+    """Choose the directories that the server's Python imports from.
+
+    If there are none, the error's hint has the command that installs dbanon on the server.
+    """
     try:
-        return list(python_paths) or own_paths()
+        return list(python_paths) or find_import_paths()
     except PythonNotUsable as error:
         try:
-            with _connected(url) as connection:
+            with _connect(url) as connection:
                 python = server_python_version(connection)
                 connection.rollback()
         except MissingDependency:
@@ -302,17 +311,19 @@ def _paths(url: str, python_paths: Sequence[str]) -> list[str]:
         raise
 
 
-def _checked(connection: Any) -> list[tuple[str, str]]:
-    return rows_of(connection, "SELECT item, found FROM dbanon.check()")
+def _run_check(connection: Any) -> list[tuple[str, str]]:
+    """Return the rows of ``dbanon.check()``: item and value."""
+    return fetch_rows(connection, "SELECT item, found FROM dbanon.check()")
 
 
 def _is_extension(connection: Any, name: str) -> bool:
-    return bool(rows_of(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
+    """Return True if the database has an extension of this name."""
+    return bool(fetch_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
 
 
-def _members(connection: Any, extension: str) -> list[str]:
+def _extension_tables(connection: Any, extension: str) -> list[str]:
     """Return the tables that belong to an extension."""
-    members = rows_of(
+    tables = fetch_rows(
         connection,
         "SELECT d.objid::regclass::text FROM pg_depend AS d"
         " JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
@@ -320,15 +331,17 @@ def _members(connection: Any, extension: str) -> list[str]:
         " WHERE d.classid = 'pg_class'::regclass AND e.extname = %s",
         extension,
     )
-    return [name for (name,) in members]
+    return [name for (name,) in tables]
 
 
 def _has_schema(connection: Any) -> bool:
-    return bool(rows_of(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
+    """Return True if the database has dbanon's schema."""
+    return bool(fetch_rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
 
 
 def _has_functions(connection: Any) -> bool:
-    return bool(rows_of(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
+    """Return True if the database has dbanon's SQL functions."""
+    return bool(fetch_rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
 
 
 def _is_postgresql(url: str) -> bool:
@@ -336,20 +349,20 @@ def _is_postgresql(url: str) -> bool:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[Any]:
-    """Connect for a block, whose end commits the transaction."""
+def _connect(url: str) -> Iterator[Any]:
+    """Connect for a ``with`` block; its end commits the transaction."""
     try:
         import psycopg
     except ModuleNotFoundError:
         raise MissingDependency.of_postgresql() from None
-    parsed = read_url(url)
-    if parsed.get_backend_name() != "postgresql":
+    parsed_url = read_url(url)
+    if parsed_url.get_backend_name() != "postgresql":
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
-    conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    conninfo = parsed_url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        connection = psycopg.connect(conninfo, **arguments_of(parsed))
+        connection = psycopg.connect(conninfo, **arguments_of(parsed_url))
     except psycopg.OperationalError as error:
-        raise pooler_error(error) or unreachable_error(error, parsed) from None
+        raise pooler_error(error) or unreachable_error(error, parsed_url) from None
     with connection, ending().scope():
         watch(connection)
         try:
@@ -363,71 +376,72 @@ def _connected(url: str) -> Iterator[Any]:
                 finally:
                     del refusal
             # Only dbanon's DDL ran, so the server's message quotes no value of a table.
-            text = error.diag.message_primary or type(error).__name__
-            if error.sqlstate == "55P03":
+            message = error.diag.message_primary or type(error).__name__
+            if error.sqlstate == _LOCK_NOT_AVAILABLE:
                 raise translation(error) from None
-            if error.sqlstate == "42501":
+            if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
                 details = {"detail": error.diag.message_detail, "hint": error.diag.message_hint}
-                raise InsufficientRights(text, **details) from None
-            raise InstallRefused(text, hint=error.diag.message_hint) from None
+                raise InsufficientRights(message, **details) from None
+            raise InstallRefused(message, hint=error.diag.message_hint) from None
         finally:
             unwatch(connection)
 
 
 class _Transaction:
-    """Adapts a plain connection to the interface of the locking functions."""
+    """Adapts a psycopg connection to the interface that ``lock_schema`` needs."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self._executed(sql, parameters)
+        self._execute(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._executed(sql, parameters).fetchall()
+        rows: list[tuple[Any, ...]] = self._execute(sql, parameters).fetchall()
         return rows
 
     def savepoint(self) -> AbstractContextManager[Any]:
         savepoint: AbstractContextManager[Any] = self._connection.transaction()
         return savepoint
 
-    def _executed(self, sql: str, parameters: Sequence[Any]) -> Any:
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> Any:
         with translate_errors():
             return self._connection.execute(sql.replace("?", "%s"), parameters or None)
 
 
 def lock_ledger(connection: Any, seconds: float) -> None:
-    """Lock the ledger's tables for this transaction, without letting a queue build up."""
-    require_seconds(seconds)
+    """Lock the ledger's tables for this transaction, without a queue of sessions behind it."""
+    check_lock_timeout(seconds)
     transaction = _Transaction(connection)
     try:
         with transaction.savepoint():
-            borrowed = needs_owner(connection)
-            if borrowed:
+            needs_grant = needs_owner_role(connection)
+            if needs_grant:
                 transaction.run(f"GRANT {OWNER} TO CURRENT_USER")
             lock_schema(transaction, "dbanon", seconds)
-            if borrowed:
+            if needs_grant:
                 transaction.run(f"REVOKE {OWNER} FROM CURRENT_USER")
     except InsufficientRights:
-        # The following statements report the ledger's owner.
+        # Statements that follow fail with an error that names the ledger's owner.
         transaction.run(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
 
 
-def require_seconds(lock_timeout: float) -> None:
-    """Check a lock timeout."""
-    if not 0 < lock_timeout <= _A_DAY:
+def check_lock_timeout(lock_timeout: float) -> None:
+    """Check that a lock timeout is above 0 and at most a day."""
+    if not 0 < lock_timeout <= _MAX_LOCK_SECONDS:
         raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
 
 
-def needs_owner(connection: Any) -> bool:
-    """True for an administrator without superuser rights, if another role owns the ledger."""
+def needs_owner_role(connection: Any) -> bool:
+    """Return True if the ledger's owner role exists and the current role is no superuser."""
     query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
     return bool(
-        rows_of(connection, query)
-        and rows_of(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", OWNER)
+        fetch_rows(connection, query)
+        and fetch_rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", OWNER)
     )
 
 
-def rows_of(connection: Any, query: str, *parameters: str) -> list[Any]:
+def fetch_rows(connection: Any, query: str, *parameters: str) -> list[Any]:
+    """Run a query and return its rows."""
     rows: list[Any] = connection.execute(query, parameters or None).fetchall()
     return rows

@@ -1,4 +1,4 @@
-"""Results in a notebook: cards in HTML, plots by matplotlib."""
+"""Results in a notebook: HTML cards and matplotlib plots."""
 
 from __future__ import annotations
 
@@ -11,37 +11,41 @@ from dbanon.doors.html.card import LOSSES, sweep_and_choice
 from dbanon.doors.html.card import card as draw_card
 from dbanon.errors import MissingDependency
 
+# Matplotlib's markers, one per method.
 _MARKERS = "os^D"
+# Width and height of a label, as fractions of the axes.
+_LABEL_WIDTH, _LABEL_HEIGHT = 0.12, 0.06
 
 
 def card(result: Any) -> str:
-    """Render a result as a card: escaped HTML without scripts and external resources."""
+    """Render a result as a card: escaped HTML without scripts or external resources."""
     return draw_card(result)
 
 
 def plot(result: Advice | Sweep, axes: Any = None) -> Any:
-    """Loss against risk of the releases that were tried, a line for each method.
+    """Plot loss against risk of the trial releases, with a line for each method.
 
-    The recommended release has a ring. Filled marks are releases that no other beats in both.
+    The recommended release is circled. Filled markers are releases that no other release beats in
+    both loss and risk.
 
     Parameters
     ----------
-    axes : the axes of matplotlib to draw on; None for a new figure.
+    axes : matplotlib axes to draw on; None for a new figure.
 
     Raises
     ------
     MissingDependency : matplotlib is not installed.
     """
-    sweep, chosen = sweep_and_choice(result)
+    sweep, recommended_point = sweep_and_choice(result)
     if axes is None:
-        axes = _figure().subplots()
-    labelled: list[Point] = []
-    for index, name in enumerate(dict.fromkeys(point.curve for point in sweep.points)):
-        curve = [point for point in sweep.points if point.curve == name]
+        axes = _create_figure().subplots()
+    labelled_points: list[Point] = []
+    for index, curve_name in enumerate(dict.fromkeys(point.curve for point in sweep.points)):
+        curve = [point for point in sweep.points if point.curve == curve_name]
         risks, losses = [point.risk for point in curve], [point.loss for point in curve]
         frontier = [i for i, point in enumerate(curve) if point.on_frontier]
         marker = _MARKERS[index % len(_MARKERS)]
-        [line] = axes.plot(risks, losses, f"-{marker}", label=name, markerfacecolor="none")
+        [line] = axes.plot(risks, losses, f"-{marker}", label=curve_name, markerfacecolor="none")
         axes.plot(
             [risks[i] for i in frontier],
             [losses[i] for i in frontier],
@@ -49,9 +53,9 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
             color=line.get_color(),
         )
         for point in (curve[0], curve[-1]):
-            if any(_is_near(point, neighbour, sweep.points) for neighbour in labelled):
+            if any(_is_near(point, neighbour, sweep.points) for neighbour in labelled_points):
                 continue
-            labelled.append(point)
+            labelled_points.append(point)
             axes.annotate(
                 f"k = {point.k}",
                 (point.risk, point.loss),
@@ -59,15 +63,15 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
                 textcoords="offset points",
                 fontsize="small",
             )
-    if chosen is not None:
+    if recommended_point is not None:
         axes.plot(
-            chosen.risk,
-            chosen.loss,
+            recommended_point.risk,
+            recommended_point.loss,
             "o",
             markersize=16,
             markerfacecolor="none",
             markeredgecolor="black",
-            label=f"recommended: {chosen.curve}, k = {chosen.k}",
+            label=f"recommended: {recommended_point.curve}, k = {recommended_point.k}",
         )
     axes.set_xlabel("linkage risk")
     axes.set_ylabel(LOSSES[sweep.measure])
@@ -77,16 +81,21 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
     return axes
 
 
-def _is_near(a: Point, b: Point, points: Sequence[Point]) -> bool:
-    """True if the labels of both points would overlap."""
-    wide, high = max(p.risk for p in points) or 1.0, max(p.loss for p in points) or 1.0
-    return abs(a.risk - b.risk) < 0.12 * wide and abs(a.loss - b.loss) < 0.06 * high
+def _is_near(point: Point, neighbour: Point, points: Sequence[Point]) -> bool:
+    """Return True if the labels of two points would overlap in a plot of ``points``."""
+    max_risk = max(plotted_point.risk for plotted_point in points) or 1.0
+    max_loss = max(plotted_point.loss for plotted_point in points) or 1.0
+    return (
+        abs(point.risk - neighbour.risk) < _LABEL_WIDTH * max_risk
+        and abs(point.loss - neighbour.loss) < _LABEL_HEIGHT * max_loss
+    )
 
 
-def _figure() -> Any:
+def _create_figure() -> Any:
+    """Create a figure of matplotlib; raises MissingDependency."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise MissingDependency.of_extra("A plot", "matplotlib", "plot") from None
-    # Notebooks show figures of pyplot at the end of a cell.
+    # Notebooks display figures that pyplot created at the end of a cell.
     return plt.figure(layout="constrained")

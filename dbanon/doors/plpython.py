@@ -18,9 +18,14 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
-from dbanon.doors.backend_limit import memory_of_call
-from dbanon.doors.plpython_options import messages_of, plain_error, refusal_of, require_version
-from dbanon.doors.spelling import in_sql, in_sql_classes, statement
+from dbanon.doors.backend_limit import apply_backend_limits
+from dbanon.doors.plpython_options import (
+    error_to_json,
+    messages_of,
+    require_version,
+    to_dbanon_error,
+)
+from dbanon.doors.spelling import build_statement, spell_classes_option, spell_sql_option
 from dbanon.errors import (
     CodesAveraged,
     ColumnLost,
@@ -51,18 +56,18 @@ from dbanon.version import version
 SECONDS_BETWEEN_NOTICES = 2.0
 
 # Maximum digits of whole numbers in arguments, so that they fit an int64.
-_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 def anonymize(plpy: Any, sql_version: str, arguments: str) -> str:
     """Run a job in the caller's transaction; returns a ``dbanon.release_info`` row or the error."""
-    return _run_guarded(plpy, sql_version, lambda: _anonymize(plpy, _call(arguments)))
+    return _run_guarded(plpy, sql_version, lambda: _anonymize(plpy, _parse_call(arguments)))
 
 
 def check(plpy: Any, sql_version: str) -> str:
-    """Return the versions in this backend's Python, and a trial of the compiled core."""
+    """Return the versions in this backend's Python, and test its compiled core."""
 
-    def versions() -> dict[str, Any]:
+    def collect_versions() -> dict[str, Any]:
         import numpy as np
 
         from dbanon.kernels import Mdav
@@ -77,39 +82,42 @@ def check(plpy: Any, sql_version: str) -> str:
             "compiled core": f"{len(set(kernel.labels()))} classes of 4 records",
         }
 
-    return _run_guarded(plpy, sql_version, versions)
+    return _run_guarded(plpy, sql_version, collect_versions)
 
 
 def classes(
     plpy: Any, sql_version: str, arguments: str
 ) -> Iterator[tuple[str | None, int | None, str]]:
     """Yield row keys (JSON text) and classes in record order, or one row with the error."""
-    labelled_rows: list[Any] = []
+    results: list[Any] = []
 
     def work() -> dict[str, Any]:
-        call = _call(arguments)
-        call_options = options.parse(call, writes=False)
+        call = _parse_call(arguments)
+        call_options = options.parse_call_options(call, writes=False)
         progress = _Progress(plpy, call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        job = _job(plpy, call_options, table=str(session.source_name()), output="")
-        labelled_rows.append(_classes(job, StableSource(session), progress))
+        job = _build_job(plpy, call_options, table=str(session.source_name()), output="")
+        results.append(_label_rows(job, StableSource(session), progress))
         return {}
 
-    outcome = _run_guarded(plpy, sql_version, work, writes=False, spelling=in_sql_classes)
-    if not labelled_rows:
-        yield None, None, outcome
+    error_json = _run_guarded(plpy, sql_version, work, writes=False, spelling=spell_classes_option)
+    if not results:
+        yield None, None, error_json
         return
-    for row_key, label in labelled_rows[0]:
+    [rows] = results
+    for row_key, label in rows:
         yield row_key, label, ""
 
 
-def _classes(job: Job, source: StableSource, progress: _Progress) -> list[tuple[str, int | None]]:
+def _label_rows(
+    job: Job, source: StableSource, progress: _Progress
+) -> list[tuple[str, int | None]]:
     """Return the key (JSON text) and the class of every row; None for withheld rows."""
     clock = Clock(progress)
-    planned = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
-    microdata, _, result = read_and_cluster(planned, source, clock)
+    run_plan = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
+    microdata, _, result = read_and_cluster(run_plan, source, clock)
     assert isinstance(result.classes, Partition)
-    return list(source.labelled(planned.relation, microdata, result.classes))
+    return list(source.labelled(run_plan.relation, microdata, result.classes))
 
 
 def advise(plpy: Any, sql_version: str, arguments: str) -> str:
@@ -119,8 +127,8 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
         from dbanon.advice.request import AdviceRequest
         from dbanon.run.advise import advise as run_advise
 
-        call = _call(arguments)
-        call_options = options.advice_options(call["options"])
+        call = _parse_call(arguments)
+        call_options = options.check_advice_options(call["options"])
         progress = _Progress(plpy, call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         trees = call_options.get("hierarchies", {})
@@ -129,13 +137,13 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
             "table": str(session.source_name()),
             "quasi_identifiers": call["quasi_identifiers"],
             "hierarchies": parse_all(trees, files=False),
-            "memory_limit": memory_of_call(plpy, call_options),
+            "memory_limit": apply_backend_limits(plpy, call_options),
         }
         advice = run_advise(make(AdviceRequest, request_options), StableSource(session), progress)
         progress.restore()
         rows = list(advice.table_rows())
         if advice.start:
-            start_statement = statement(advice.start, trees)
+            start_statement = build_statement(advice.start, trees)
             rows.append(("recommended", "start", start_statement, dict(advice.start)))
         return {"rows": rows}
 
@@ -146,7 +154,7 @@ def check_rules(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return rules in their stored form, with explicit roles, or the error."""
 
     def work() -> dict[str, Any]:
-        return dict(rules.checked(_call(arguments)).by_column)
+        return dict(rules.checked(_parse_call(arguments)).by_column)
 
     return _run_guarded(plpy, sql_version, work, writes=False)
 
@@ -155,10 +163,10 @@ def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     """Store a hierarchy by name. Return its leaves, height and SHA-256, or the error."""
 
     def work() -> dict[str, Any]:
-        call = _call(arguments)
+        call = _parse_call(arguments)
         session = PlpySession(plpy)
         tree_source = parse(call["hierarchy"], files=False)
-        tree = hierarchies.resolve(session, tree_source, lambda: session.run("SELECT 1"))
+        tree = hierarchies.resolve(session, tree_source, pulse=_cancellation_check(session))
         hierarchies.store(
             session, call["name"], tree, replace=call["replace"], description=call["description"]
         )
@@ -171,11 +179,11 @@ def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return all problems of a hierarchy, also with a column's values, or the error."""
 
     def work() -> dict[str, Any]:
-        call = _call(arguments)
+        call = _parse_call(arguments)
         session = PlpySession(plpy)
         try:
             tree_source = parse(call["hierarchy"], files=False)
-            tree = hierarchies.resolve(session, tree_source, lambda: session.run("SELECT 1"))
+            tree = hierarchies.resolve(session, tree_source, pulse=_cancellation_check(session))
             if call["source"] is not None:
                 store = PlpyStore(plpy, int(call["source"]))
                 require_leaves(store, store.source_name, call["column_name"], tree)
@@ -190,14 +198,19 @@ def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return the levels of a hierarchy proposed for a column's values, or the error."""
 
     def work() -> dict[str, Any]:
-        call = _call(arguments)
+        call = _parse_call(arguments)
         store = PlpyStore(plpy, int(call["source"]))
         values = column_values(store, store.source_name, call["column_name"])
-        proposed = hierarchy_builders.suggestion(values)
-        plpy.notice(f"dbanon: {proposed.reason}")
-        return {"levels": proposed.tree.to_levels()}
+        suggestion = hierarchy_builders.suggestion(values)
+        plpy.notice(f"dbanon: {suggestion.reason}")
+        return {"levels": suggestion.tree.to_levels()}
 
     return _run_guarded(plpy, sql_version, work, writes=False)
+
+
+def _cancellation_check(session: PlpySession) -> Callable[[], None]:
+    """Return a function that checks for cancellation by running a statement."""
+    return lambda: session.run("SELECT 1")
 
 
 def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
@@ -206,18 +219,18 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
     def work() -> dict[str, Any]:
         from dbanon.run.refresh import job_again
 
-        call = _call(arguments)
+        call = _parse_call(arguments)
         session = PlpySession(plpy)
         job = job_again(
             session,
             str(RelationName(call["schema"], call["name"])),
             accept=call["accept"],
             door="sql",
-            memory_limit=memory_of_call(plpy, {}),
+            memory_limit=apply_backend_limits(plpy, {}),
         )
-        options.require_of_sql(job)
+        options.require_repeatable_in_sql(job)
         source = session.find_existing(parse_relation(job.table))
-        # job_again has read it.
+        # job_again has already read from the source, so it exists.
         assert source is not None
         store = PlpyStore(plpy, int(source.oid or 0))
         return _release(plpy, job, store, _Progress(plpy, False))
@@ -233,29 +246,33 @@ def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
 
         return {"differs": compare_rows(PlpySession(plpy), release_id)}
 
-    # In a subtransaction, so that one failing source does not fail those of other releases.
+    # Run in a subtransaction, so that a failing source does not abort checks of other releases.
     return _run_guarded(plpy, sql_version, work)
 
 
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
-    call_options = options.parse(call, writes=True)
+    """Run the job of a call, and return its ``dbanon.release_info`` row."""
+    call_options = options.parse_call_options(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
     progress = _Progress(plpy, call_options.pop("progress", False))
-    return _release(plpy, _job(plpy, call_options, table=str(store.source_name)), store, progress)
+    return _release(
+        plpy, _build_job(plpy, call_options, table=str(store.source_name)), store, progress
+    )
 
 
 def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
-    clock = time.perf_counter()
+    """Run a job, send its messages, and return its ``dbanon.release_info`` row."""
+    started = time.perf_counter()
     job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", RulesOfAnotherTable)
             job = with_rules(session, job)
-        for message in messages_of(caught, RulesOfAnotherTable):
+        for message in messages_of(caught_warnings, RulesOfAnotherTable):
             plpy.notice(message)
-        planned = summary.plan(session, parse_relation(job.output), job.if_exists)
-        target = summary.SummarizedTarget(session, planned)
-        with warnings.catch_warnings(record=True) as caught:
+        summary_plan = summary.plan(session, parse_relation(job.output), job.if_exists)
+        target = summary.SummarizedTarget(session, summary_plan)
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("ignore", PrivacyWarning)
             warnings.simplefilter("ignore", ColumnLost)
             warnings.simplefilter("ignore", CodesAveraged)
@@ -263,19 +280,19 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
             warnings.simplefilter("always", DaysAsNumbers)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
-    for warning in (SchemaCreated, DaysAsNumbers):
-        for message in messages_of(caught, warning):
+    for category in (SchemaCreated, DaysAsNumbers):
+        for message in messages_of(caught_warnings, category):
             plpy.warning(message)
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for finding in report.findings:
-        warned = (*report.kept_identifiers, *report.linking)
-        say = plpy.warning if finding in warned else plpy.notice
-        say(f"dbanon: column {finding.describe(report.k_requested)}")
-    for text in (*report.homogeneous, *report.describe_lost_columns()):
-        plpy.notice(f"dbanon: column {text}")
-    for text in report.describe_averaged_columns():
-        plpy.warning(f"dbanon: column {text}")
+        warned_findings = (*report.kept_identifiers, *report.linking)
+        send = plpy.warning if finding in warned_findings else plpy.notice
+        send(f"dbanon: column {finding.describe(report.k_requested)}")
+    for description in (*report.homogeneous, *report.describe_lost_columns()):
+        plpy.notice(f"dbanon: column {description}")
+    for description in report.describe_averaged_columns():
+        plpy.warning(f"dbanon: column {description}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
@@ -283,7 +300,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
     return {
         "release_id": report.release_id,
         "output": output.quoted,
-        "summary": planned.name.quoted,
+        "summary": summary_plan.name.quoted,
         **{
             name: getattr(report, name)
             for name in ("rows_in", "rows_out", "suppressed", "classes", "k_requested")
@@ -291,18 +308,18 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
         "k_achieved": report.k_achieved,
         "information_loss": report.information_loss,
         "verified": report.verified,
-        "elapsed": f"{time.perf_counter() - clock:.6f} seconds",
+        "elapsed": f"{time.perf_counter() - started:.6f} seconds",
         "seconds": dict(report.seconds),
     }
 
 
-def _call(arguments: str) -> dict[str, Any]:
-    """Parse the arguments of a call."""
+def _parse_call(arguments: str) -> dict[str, Any]:
+    """Parse the JSON object with the arguments of a call."""
 
     def parse_int(digits: str) -> int:
-        if len(digits) > _DIGITS:
+        if len(digits) > _MAX_DIGITS:
             raise InvalidParameter(
-                f"A whole number has more than {_DIGITS} digits.",
+                f"A whole number has more than {_MAX_DIGITS} digits.",
                 hint='If it is a label, write it as text, in double quotes: "…".',
             )
         return int(digits)
@@ -311,16 +328,17 @@ def _call(arguments: str) -> dict[str, Any]:
     return call
 
 
-def _job(plpy: Any, call_options: dict[str, Any], **further_options: Any) -> Job:
+def _build_job(plpy: Any, call_options: dict[str, Any], **further_options: Any) -> Job:
+    """Build a job from the checked options of a call, within the backend's limits."""
     hierarchies = parse_all(call_options.pop("hierarchies", {}), files=False)
-    limit = memory_of_call(plpy, call_options)
+    memory_bytes = apply_backend_limits(plpy, call_options)
     call_options.pop("memory_limit", None)
     return make(
         Job,
         {
             **call_options,
             "hierarchies": hierarchies,
-            "memory_limit": limit,
+            "memory_limit": memory_bytes,
             "door": "sql",
             **further_options,
         },
@@ -330,30 +348,30 @@ def _job(plpy: Any, call_options: dict[str, Any], **further_options: Any) -> Job
 class _Progress:
     """Checks for cancellation and, if enabled, reports progress in notices."""
 
-    def __init__(self, plpy: Any, enabled: bool) -> None:
-        self._plpy, self._enabled = plpy, enabled
-        self._last = time.monotonic()
-        self._plan = plpy.prepare("SELECT 1")
-        self._before = ""
-        if enabled:
+    def __init__(self, plpy: Any, is_enabled: bool) -> None:
+        self._plpy, self._is_enabled = plpy, is_enabled
+        self._last_notice = time.monotonic()
+        self._ping = plpy.prepare("SELECT 1")
+        self._original_name = ""
+        if is_enabled:
             [row] = plpy.execute("SELECT current_setting('application_name') AS name")
-            self._before = row["name"]
+            self._original_name = row["name"]
 
     def __call__(self, phase: str, share: float) -> None:
         # Running any statement makes the backend check for cancellation and timeouts.
-        self._plpy.execute(self._plan)
-        if not self._enabled or time.monotonic() - self._last < SECONDS_BETWEEN_NOTICES:
+        self._plpy.execute(self._ping)
+        if not self._is_enabled or time.monotonic() - self._last_notice < SECONDS_BETWEEN_NOTICES:
             return
-        self._last = time.monotonic()
-        self._name(f"dbanon {phase} {share:.0%}")
+        self._last_notice = time.monotonic()
+        self._set_application_name(f"dbanon {phase} {share:.0%}")
         self._plpy.notice(f"dbanon: {phase} {share:.0%}")
 
     def restore(self) -> None:
         """Restore the session's application name."""
-        if self._enabled:
-            self._name(self._before)
+        if self._is_enabled:
+            self._set_application_name(self._original_name)
 
-    def _name(self, name: str) -> None:
+    def _set_application_name(self, name: str) -> None:
         query = "SELECT set_config('application_name', $1, true)"
         self._plpy.execute(self._plpy.prepare(query, ["text"]), [name])
 
@@ -364,8 +382,16 @@ def _run_guarded(
     work: Callable[[], dict[str, Any]],
     *,
     writes: bool = True,
-    spelling: Notation = in_sql,
+    spelling: Notation = spell_sql_option,
 ) -> str:
+    """Do the work of a call, and return its result or error as JSON text.
+
+    Parameters
+    ----------
+    work : computes the result, JSON values by name.
+    writes : whether to run in a subtransaction, which an error rolls back.
+    spelling : how an error writes names of options.
+    """
     lock_timeout = None
     try:
         require_version(sql_version)
@@ -376,8 +402,8 @@ def _run_guarded(
         with plpy.subtransaction():
             return json.dumps(work())
     except Exception as failure:
-        refusal = refusal_of(plpy, failure)
+        refusal = to_dbanon_error(plpy, failure)
     finally:
         if lock_timeout is not None:
             plpy.execute(f"SELECT set_config('lock_timeout', '{lock_timeout}', true)")
-    return json.dumps({"error": plain_error(refusal, spelling)})
+    return json.dumps({"error": error_to_json(refusal, spelling)})

@@ -32,14 +32,19 @@ from dbanon.version import version
 # Alternative names of privacy models as keys.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
 
-# Keys of SQL calls alone: progress notices, and short forms of models.
-PROGRESS = Parameter("progress", bool, False, Option("A NOTICE at most every 2 seconds."))
+# Keys that only SQL calls have: progress notices, and short forms of models.
+PROGRESS = Parameter(
+    name="progress",
+    type=bool,
+    default=False,
+    option=Option("A NOTICE at most every 2 seconds."),
+)
 SHORT_FORMS = tuple(
     Parameter(
-        kind,
-        Mapping[str, Any],
-        {},
-        Option(
+        name=kind,
+        type=Mapping[str, Any],
+        default={},
+        option=Option(
             f"The level of {SHORT_MODELS.get(kind, kind)}, or an object with level and the model's"
             " own keys.",
             expected="levels by column",
@@ -54,10 +59,10 @@ _MODEL_HELP = (
     ' recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy).'
 )
 
-# Options of other methods, which get an error of their own.
+# Options of methods that make classes, which have a separate error message.
 _OTHER_METHODS_OPTIONS = frozenset(parameter.name for parameter in all_parameters(Job))
 
-LATER = ("on_column_change",)
+_NOT_BUILT = ("on_column_change",)
 # Applications may pass options on from users, so SQL in an option would let users run it with the
 # caller's rights. A view runs the condition with the rights of its owner.
 CONDITION = "where"
@@ -66,15 +71,16 @@ CHAIN = "chain"
 PSEUDONYMS = ("pseudonyms", "pseudonym_key")
 
 
-def keys(
+def allowed_keys(
     method: str, arguments: Collection[str], *, writes: bool, job: type[Any] = Job
 ) -> dict[str, Parameter]:
-    """Return the keys that ``options`` may have.
+    """Return the allowed keys of ``options`` by name.
 
     Parameters
     ----------
     arguments : names of the SQL function's arguments, which are not keys.
     writes : False for a call that only returns classes, without a release.
+    job : the dataclass whose options are keys.
     """
     candidates = [
         parameter
@@ -89,34 +95,36 @@ def keys(
     }
 
 
-def keys_of_private(call_options: Mapping[str, Any], arguments: Collection[str]) -> dict[str, Any]:
-    """Check the options of a procedure of synthetic rows; raises as ``parse``."""
-    declared = {
+def check_private_options(
+    call_options: Mapping[str, Any], arguments: Collection[str]
+) -> dict[str, Any]:
+    """Check options of a procedure for synthetic rows; raises as ``parse_call_options``."""
+    allowed_options = {
         parameter.name: parameter
         for parameter in all_parameters(PrivateJob)
         if parameter.option.sql and parameter.name not in arguments
     }
     for name in call_options:
-        if name not in declared and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
+        if name not in allowed_options and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
             raise refused(name)
-    return _check_options(declared, call_options)
+    return _check_options(allowed_options, call_options)
 
 
-def advice_keys() -> dict[str, Parameter]:
+def allowed_advice_keys() -> dict[str, Parameter]:
     """Return the keys of ``options`` that advice takes."""
     from dbanon.advice.request import AdviceRequest
 
-    declared = [parameter for parameter in parameters(AdviceRequest) if parameter.option.sql]
+    request_options = [parameter for parameter in parameters(AdviceRequest) if parameter.option.sql]
     return {
         parameter.name: parameter
-        for parameter in (*declared, PROGRESS)
+        for parameter in (*request_options, PROGRESS)
         if parameter.name != "quasi_identifiers"
     }
 
 
-def advice_options(call_options: Any) -> dict[str, Any]:
-    """Check the options of advice; raises as ``parse``."""
-    return _check_options(advice_keys(), call_options)
+def check_advice_options(call_options: Any) -> dict[str, Any]:
+    """Check the options of advice; raises the errors of ``parse_call_options``."""
+    return _check_options(allowed_advice_keys(), call_options)
 
 
 def describe_option(parameter: Parameter) -> str:
@@ -126,7 +134,9 @@ def describe_option(parameter: Parameter) -> str:
     return f"{parameter.expected}{default}. {parameter.help}{model_help}"
 
 
-def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dict[str, Any]:
+def parse_call_options(
+    call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job
+) -> dict[str, Any]:
     """Check the arguments and options of a call; method options are under ``options``.
 
     Raises
@@ -143,7 +153,7 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
             "options must be a JSON object.",
             hint="Write an object, as in options => '{\"seed\": 1}'.",
         )
-    allowed = keys(method, call, writes=writes, job=job)
+    allowed_options = allowed_keys(method, call, writes=writes, job=job)
     method_options = {option.name for option in find_method(method).options}
     argument_parameters = [
         parameter
@@ -152,7 +162,7 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
     ]
     has_table_rules = writes and call["quasi_identifiers"] is None
     values = {
-        parameter.name: _value(parameter, call[parameter.name])
+        parameter.name: _check_value(parameter, call[parameter.name])
         for parameter in argument_parameters
         if not (has_table_rules and parameter.name == "quasi_identifiers")
     }
@@ -162,8 +172,8 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
     for name, value in call_options.items():
         if name in method_options:
             values["options"][name] = value
-        elif name in allowed:
-            values[name] = _value(allowed[name], value)
+        elif name in allowed_options:
+            values[name] = _check_value(allowed_options[name], value)
         elif name == CONDITION:
             raise NotBuilt(
                 "A call in SQL does not accept a condition: options contain values, not SQL.",
@@ -183,18 +193,23 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
                 hint="Run it from a client: dbanon anonymize, dbanon.anonymize in Python, or a job"
                 " file.",
             )
-        elif name in LATER:
-            raise NotBuilt(f'Option "{name}" is not implemented yet.', hint=_hint(allowed))
+        elif name in _NOT_BUILT:
+            raise NotBuilt(
+                f'Option "{name}" is not implemented yet.',
+                hint=_unknown_option_hint(allowed_options),
+            )
         else:
-            raise UnknownOption(f'There is no option "{name}".', hint=_hint(allowed, name))
+            raise UnknownOption(
+                f'There is no option "{name}".', hint=_unknown_option_hint(allowed_options, name)
+            )
     for parameter in SHORT_FORMS:
         if parameter.name in values:
-            models = _models(parameter.name, values.pop(parameter.name))
+            models = _build_models(parameter.name, values.pop(parameter.name))
             values["models"] = (*values.get("models", ()), *models)
     return values
 
 
-def require_of_sql(job: Job) -> None:
+def require_repeatable_in_sql(job: Job) -> None:
     """Check that a SQL call can repeat a release that a client made.
 
     Raises
@@ -209,7 +224,7 @@ def require_of_sql(job: Job) -> None:
             )
 
 
-def _check_options(allowed: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
+def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
     """Check options against the allowed keys."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
@@ -218,39 +233,51 @@ def _check_options(allowed: Mapping[str, Parameter], call_options: Any) -> dict[
             hint="Write an object, as in options => '{\"seed\": 1}'.",
         )
     for name in call_options:
-        if name not in allowed:
-            raise UnknownOption(f'There is no option "{name}".', hint=_hint(allowed, name))
-    return {name: _value(allowed[name], value) for name, value in call_options.items()}
+        if name not in allowed_options:
+            raise UnknownOption(
+                f'There is no option "{name}".', hint=_unknown_option_hint(allowed_options, name)
+            )
+    return {
+        name: _check_value(allowed_options[name], value) for name, value in call_options.items()
+    }
 
 
-def _value(parameter: Parameter, value: Any) -> Any:
+def _check_value(parameter: Parameter, value: Any) -> Any:
+    """Check a value and convert it to the option's type."""
     # NULL often comes from a wrong expression, so it is accepted only if it is the default.
     if value is None and parameter.default is not None:
         raise parameter.refusal()
     if parameter.item is Model and isinstance(value, list):
-        value = [_model(model) for model in value]
+        value = [_build_model(model) for model in value]
     return parameter.check(value)
 
 
-def _models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
+def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
     """Build the models of a short form, which maps columns to a level or to model fields."""
     models = []
     for attribute, level in levels.items():
         fields = level if isinstance(level, Mapping) else {"level": level}
         if "kind" in fields or "attribute" in fields:
             raise InvalidParameter(f'Option "{kind}" already says kind and attribute.')
-        identity = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
-        models.append(_model({**identity, **fields}))
+        kind_and_attribute = {"kind": SHORT_MODELS.get(kind, kind), "attribute": attribute}
+        models.append(_build_model({**kind_and_attribute, **fields}))
     return models
 
 
-def _model(fields: Any) -> Model:
+def _build_model(fields: Any) -> Model:
+    """Build a model from a JSON object; hierarchies from files are refused."""
     return Model.of_plain(fields if isinstance(fields, Mapping) else {}, files=False)
 
 
-def _hint(allowed: Mapping[str, Parameter], name: str = "") -> str:
-    similar = nearest_names(name, allowed) if name else None
-    return (similar + " " if similar else "") + "Known options: " + ", ".join(allowed) + "."
+def _unknown_option_hint(allowed_options: Mapping[str, Parameter], name: str = "") -> str:
+    """List the known options, after the one that is most similar to ``name``."""
+    suggestion = nearest_names(name, allowed_options) if name else None
+    return (
+        (suggestion + " " if suggestion else "")
+        + "Known options: "
+        + ", ".join(allowed_options)
+        + "."
+    )
 
 
 def require_version(sql_version: str) -> None:
@@ -262,22 +289,26 @@ def require_version(sql_version: str) -> None:
         )
 
 
-def messages_of(caught: Sequence[warnings.WarningMessage], category: type[Warning]) -> list[str]:
-    """Return the messages of dbanon's warnings; those of libraries may quote values."""
+def messages_of(
+    caught_warnings: Sequence[warnings.WarningMessage], category: type[Warning]
+) -> list[str]:
+    """Return the messages of one category; other warnings, of libraries, may quote values."""
     return [
-        f"dbanon: {record.message}" for record in caught if issubclass(record.category, category)
+        f"dbanon: {record.message}"
+        for record in caught_warnings
+        if issubclass(record.category, category)
     ]
 
 
-def plain_error(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
-    """Convert an error to plain values, with an ellipsis that every encoding has."""
+def error_to_json(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
+    """Convert an error to JSON values; ellipses become dots, which every encoding has."""
     return {
         name: value.replace("\N{HORIZONTAL ELLIPSIS}", "...") if isinstance(value, str) else value
         for name, value in refusal.to_dict(spelling).items()
     }
 
 
-def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
+def to_dbanon_error(plpy: Any, failure: Exception) -> DbanonError:
     """Translate an exception into the error that a call reports."""
     if isinstance(failure, DbanonError):
         return failure
@@ -287,7 +318,7 @@ def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
         return MemoryLimit("The backend ran out of memory.")
     if hasattr(failure, "spidata"):
         return spi_error(failure)
-    # Sending a notice checks for cancellation, too; that error has its SQLSTATE elsewhere.
+    # Sending a notice can also raise a cancellation, which has ``sqlstate`` but no ``spidata``.
     if isinstance(getattr(failure, "sqlstate", None), str):
         return notice_error(failure)
     # An exception's text may quote a value, so report only its type.

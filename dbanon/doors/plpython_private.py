@@ -16,15 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dbanon.doors.backend_limit import memory_of_call
+from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
-    keys_of_private,
+    check_private_options,
+    error_to_json,
     messages_of,
-    plain_error,
-    refusal_of,
     require_version,
+    to_dbanon_error,
 )
-from dbanon.doors.spelling import in_sql
+from dbanon.doors.spelling import spell_sql_option
 from dbanon.errors import (
     InvalidParameter,
     MissingDependency,
@@ -44,27 +44,36 @@ from dbanon.stores.postgresql.errors import spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
 # Qualify all names: the caller's search path may start with anyone's functions.
-_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-_ARGUMENTS = frozenset(
+_SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+_ARGUMENT_NAMES = frozenset(
     ("output", "quasi_identifiers", "epsilon", "bounds", "budget", "entity", "null_as", "if_exists")
 )
-_TERMINATION = "2D000"
+# SQLSTATE invalid_transaction_termination.
+_INVALID_TERMINATION = "2D000"
 
 
 def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, Any]) -> str | None:
-    """Run the call of a method. Return None, or the error as JSON text after a rollback."""
+    """Make a synthetic release. Return None, or the error as JSON text after a rollback.
+
+    Parameters
+    ----------
+    method : ``dp_ranks`` or ``dp_marginals``.
+    arguments : the procedure's arguments by name; ``source`` is the OID of the table.
+    """
     try:
         require_version(sql_version)
         _Call(plpy, method, arguments).run()
         return None
     except Exception as failure:
-        refusal = refusal_of(plpy, failure)
+        refusal = to_dbanon_error(plpy, failure)
         if isinstance(refusal, MissingDependency):
             refusal.hint = _server_hint()
-    # Roll back even if the caller ignores the error. A call that may not has done nothing.
+    # Roll back even if the caller ignores the error. A call that may not roll back changed nothing.
     with suppress(Exception):
         plpy.rollback()
-    return json.dumps(plain_error(refusal, lambda name, value: in_sql(name, value, _ARGUMENTS)))
+    return json.dumps(
+        error_to_json(refusal, lambda name, value: spell_sql_option(name, value, _ARGUMENT_NAMES))
+    )
 
 
 def _server_hint() -> str:
@@ -78,7 +87,7 @@ def _server_hint() -> str:
 
 
 class _Call:
-    """A call of the procedure."""
+    """A call of the procedure ``method``."""
 
     def __init__(self, plpy: Any, method: str, arguments: Mapping[str, Any]) -> None:
         self._plpy, self._method, self._arguments = plpy, method, arguments
@@ -88,22 +97,22 @@ class _Call:
         """Check the call, spend and commit, then release in the call's last transaction."""
         if self._arguments["source"] is None:
             raise InvalidParameter("source must not be NULL.")
-        # Find out early whether the call may commit at all.
+        # Fail early if the call may not commit.
         self._commit()
-        self._plpy.execute(_PATH)
+        self._plpy.execute(_SET_SEARCH_PATH)
         self._oid = int(self._arguments["source"])
-        session = self._session()
+        session = self._open_session()
         session.require_no_staging()
-        options = self._options() | {
+        options = self._read_options() | {
             "table": str(session.source_name()),
             "method": self._method,
             "door": "sql",
         }
-        prepared = plan_private(private_job(options), session, str(uuid.uuid4()))
-        with warnings.catch_warnings(record=True) as caught:
+        private_plan = plan_private(private_job(options), session, str(uuid.uuid4()))
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", SchemaCreated)
-            report = release(Spender(prepared, self._transaction))
-        for message in messages_of(caught, SchemaCreated):
+            report = release(Spender(private_plan, self._spend_and_commit))
+        for message in messages_of(caught_warnings, SchemaCreated):
             self._plpy.warning(message)
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         if names:
@@ -114,9 +123,11 @@ class _Call:
             f"{'' if report.rho is None else ' of rho'} of budget {report.budget} are spent"
         )
 
-    def _options(self) -> dict[str, Any]:
-        """Return the arguments by name, merged with the keys of options."""
-        arguments = {name: value for name, value in self._arguments.items() if name in _ARGUMENTS}
+    def _read_options(self) -> dict[str, Any]:
+        """Check arguments and options, and return them by name."""
+        arguments = {
+            name: value for name, value in self._arguments.items() if name in _ARGUMENT_NAMES
+        }
         for name in ("bounds", "null_as"):
             arguments[name] = None if arguments[name] is None else json.loads(arguments[name])
         for name in ("quasi_identifiers", "output"):
@@ -125,14 +136,14 @@ class _Call:
         options = json.loads(self._arguments["options"] or "{}")
         if not isinstance(options, dict):
             raise InvalidParameter("options must be a JSON object.")
-        further_options = keys_of_private(options, _ARGUMENTS)
+        further_options = check_private_options(options, _ARGUMENT_NAMES)
         # Callers must not read files of the server.
         further_options["hierarchies"] = parse_all(further_options.get("hierarchies"), files=False)
-        limit = memory_of_call(self._plpy, further_options)
+        memory_bytes = apply_backend_limits(self._plpy, further_options)
         further_options.pop("memory_limit", None)
-        return {**arguments, **further_options, "memory_limit": limit}
+        return {**arguments, **further_options, "memory_limit": memory_bytes}
 
-    def _session(self) -> PlpySession:
+    def _open_session(self) -> PlpySession:
         """Open a session in the new transaction, whose search path is set."""
         for name, value in FUNCTION_SETTINGS:
             self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
@@ -141,11 +152,11 @@ class _Call:
         session.source_name()
         return session
 
-    def _transaction(self, prepared: PrivatePlan) -> tuple[RecordedBudget, Session]:
+    def _spend_and_commit(self, private_plan: PrivatePlan) -> tuple[RecordedBudget, Session]:
         """Spend and commit; return a session of the next transaction, with a fresh snapshot."""
         for attempt in range(ATTEMPTS):
             try:
-                spent_budget = spend(self._session(), prepared)
+                spent_budget = spend(self._open_session(), private_plan)
                 self._commit()
                 break
             except SourceChanged:
@@ -153,23 +164,23 @@ class _Call:
                 if attempt + 1 == ATTEMPTS:
                     raise
                 self._plpy.rollback()
-                self._plpy.execute(_PATH)
-        self._plpy.execute(_PATH)
-        session = self._session()
-        if session.source_name() != prepared.relation.name:
+                self._plpy.execute(_SET_SEARCH_PATH)
+        self._plpy.execute(_SET_SEARCH_PATH)
+        session = self._open_session()
+        if session.source_name() != private_plan.relation.name:
             raise SourceChanged(
-                f"{prepared.relation.name} was renamed after epsilon was spent. The epsilon stays"
-                f" spent."
+                f"{private_plan.relation.name} was renamed after epsilon was spent. The epsilon"
+                " stays spent."
             )
         return spent_budget, session
 
     def _commit(self) -> None:
-        """Commit the transaction."""
+        """Commit the transaction; raises TransactionOpen if the caller's transaction goes on."""
         try:
             self._plpy.commit()
         except Exception as error:
-            state = getattr(error, "sqlstate", None)
-            if state == _TERMINATION:
+            sqlstate = getattr(error, "sqlstate", None)
+            if sqlstate == _INVALID_TERMINATION:
                 raise TransactionOpen(
                     "A transaction is open, and could be rolled back after someone has read the"
                     " release.",

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 ProgressCallback = Callable[[str, float], None]
-# The argument of a call: a function of a phase and its share, True for a bar, or None.
+# A function of a phase and the share of it that is done (0 to 1), True for a bar, or None.
 ProgressOption: TypeAlias = "ProgressCallback | bool | None"
 
-_SECONDS_BETWEEN = 0.1
+_SECONDS_BETWEEN_UPDATES = 0.1
 
 
 @contextmanager
 def progress_callback(progress: ProgressOption) -> Iterator[ProgressCallback | None]:
-    """Return the function that a run calls with a phase and its completed share.
+    """Provide the function that a run calls with a phase and its completed share, 0 to 1.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def progress_callback(progress: ProgressOption) -> Iterator[ProgressCallback | N
     if progress is None or progress is False:
         yield None
     elif progress is True:
-        with _in_notebook() if _is_notebook() else _on_terminal() as callback:
+        with _show_in_notebook() if _is_notebook() else _show_on_terminal() as callback:
             yield callback
     elif callable(progress):
         yield progress
@@ -44,8 +44,8 @@ def progress_callback(progress: ProgressOption) -> Iterator[ProgressCallback | N
 
 
 @name_missing_extras()
-def bar_on(stream: TextIO) -> Progress:
-    """Create the bar of a terminal."""
+def create_bar(stream: TextIO) -> Progress:
+    """Create a progress bar for a terminal, not yet visible."""
     # Imported late, since only terminals need it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -61,24 +61,24 @@ def bar_on(stream: TextIO) -> Progress:
 
 
 def _is_notebook() -> bool:
-    """True if a Jupyter kernel runs this process, which can display HTML."""
+    """Return True if a Jupyter kernel runs this process, which can display HTML."""
     ipython = sys.modules.get("IPython")
     return hasattr(ipython and ipython.get_ipython(), "kernel")
 
 
 @contextmanager
-def _on_terminal() -> Iterator[ProgressCallback]:
+def _show_on_terminal() -> Iterator[ProgressCallback]:
     """Show the command line's bar on a terminal; elsewhere show nothing."""
     if not sys.stderr.isatty():
         yield lambda phase, share: None
         return
-    with bar_on(sys.stderr) as bar:
+    with create_bar(sys.stderr) as bar:
         tasks: dict[str, Any] = {}
 
         def show_phase(phase: str, share: float) -> None:
             if phase not in tasks:
-                for over in tasks.values():
-                    bar.update(over, completed=1.0)
+                for earlier_task in tasks.values():
+                    bar.update(earlier_task, completed=1.0)
                 tasks[phase] = bar.add_task(phase, total=1.0)
             bar.update(tasks[phase], completed=share)
 
@@ -86,34 +86,34 @@ def _on_terminal() -> Iterator[ProgressCallback]:
 
 
 @contextmanager
-def _in_notebook() -> Iterator[ProgressCallback]:
-    """Show an output that is updated by the kernel's protocol, without widgets."""
+def _show_in_notebook() -> Iterator[ProgressCallback]:
+    """Show bars in the cell's output, and update them through the display protocol, not widgets."""
     from IPython.display import display
 
-    began, last, phases = time.monotonic(), 0.0, dict[str, float]()
+    started, last_update, phases = time.monotonic(), 0.0, dict[str, float]()
     show: Any = display
-    handle = show(_output(phases, 0.0), raw=True, display_id=True)
+    handle = show(_render(phases, 0.0), raw=True, display_id=True)
 
     def show_phase(phase: str, share: float) -> None:
-        nonlocal last
+        nonlocal last_update
         if phase not in phases:
-            # A new phase completes the earlier ones, whatever their last share.
+            # A new phase completes the earlier ones, even if they never reported a share of 1.
             phases.update(dict.fromkeys(phases, 1.0))
         phases[phase] = share
         now = time.monotonic()
-        if now - last >= _SECONDS_BETWEEN:
-            last = now
-            handle.update(_output(phases, now - began), raw=True)
+        if now - last_update >= _SECONDS_BETWEEN_UPDATES:
+            last_update = now
+            handle.update(_render(phases, now - started), raw=True)
 
     try:
         yield show_phase
         phases.update(dict.fromkeys(phases, 1.0))
     finally:
-        handle.update(_output(phases, time.monotonic() - began), raw=True)
+        handle.update(_render(phases, time.monotonic() - started), raw=True)
 
 
-def _output(phases: dict[str, float], seconds: float) -> dict[str, str]:
-    """Render the output as text and HTML."""
+def _render(phases: dict[str, float], seconds: float) -> dict[str, str]:
+    """Render the shares of phases as text and HTML, by MIME type."""
     texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
     # Keep each bar on one line with its phase.
     label = '<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">'

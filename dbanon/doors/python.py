@@ -94,41 +94,41 @@ def anonymize(
     run_id: str | None = None,
     **options: Any,
 ) -> Report | PrivateReport:
-    """Anonymize a table of a database into a table or view, and recount it before it is visible.
+    """Anonymize a database table into a new table or view, recounted before it is visible.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection. With ``kept_columns="client"`` and
-        a target also any other source: docs/warehouse.md.
+        a target, other sources are possible: see docs/warehouse.md.
     table, output : names as in ``app.people`` or ``'"App"."Peo ple"'``; letters keep their case.
     quasi_identifiers : columns that together could re-identify a person.
-    k : the smallest number of rows that may share them, 2 or more; every method needs it but
-        ``dp_ranks``.
+    k : the smallest number of rows that may share their values, 2 or more; required by methods that
+        make classes.
     sensitive, keep : columns that are copied as they are. Columns you don't name are left out.
-    by : columns whose values make strata: released as they are, no class crosses them, and k counts
-        them as quasi-identifiers.
+    by : columns that define strata: they are released unchanged, no class spans two strata, and k
+        counts them as quasi-identifiers.
     entity : the column that identifies the person: k counts its distinct values, and all rows of
         a person (in a stratum) share a class. It is not released. None: each row counts as a
         person.
-    key : columns that are unique for each row; needed for views and foreign tables.
-    hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
+    key : columns that together identify a row; needed for views and foreign tables.
+    hierarchies : by column, for generalization methods: a Hierarchy, the path of a file, or what
         ``hierarchy.spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
-    declared : take the roles of columns from the rules of the table, instead of
+    declared : take column roles from the rules declared for the table, instead of
         quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
         orders; see ``dbanon.declare``. Each column must have a rule.
     target : another database to write to, as ``database``; if None, the same one.
-    progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and a
-        share; True for a bar, in a notebook or on a terminal.
+    progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and the
+        fraction of it that is done; True for a progress bar in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
-    door : where the run was asked for, for the ledger: ``python``, ``cli`` or ``job``.
-    run_id : a UUID by which to find the run in the ledger; if None, a fresh one.
+    door : the interface that started the run, for the ledger: ``python``, ``cli`` or ``job``.
+    run_id : a UUID that identifies the run in the ledger; if None, a new one.
     options : the other options of ``Policy`` and ``Job``.
 
-    Method ``dp_ranks`` makes synthetic rows that are differentially private: with ``epsilon``,
-    ``bounds`` and ``budget``, the name of a budget of the database (``create_budget``), and with
-    ``null_as`` and ``entity``: see docs/differential-privacy.md. Epsilon is spent before any
-    noise is drawn, and stays spent even if the run fails.
+    Methods ``dp_ranks`` and ``dp_marginals`` make synthetic rows that are differentially private.
+    They need ``epsilon``, ``bounds`` and ``budget``, the name of a budget in the database
+    (``create_budget``), and take ``null_as`` and ``entity``: see docs/differential-privacy.md.
+    Epsilon is spent before any noise is drawn, and stays spent even if the run fails.
 
     With ``guarantee="per_attribute"`` rows are not k-anonymous, as the warning
     ``RowsNotAnonymous`` says. ``KeptColumnTells`` warns about copied columns that reveal too
@@ -141,14 +141,14 @@ def anonymize(
     arguments = locals()
     with progress_callback(progress) as arguments["progress"]:
         if options.get("method") in PRIVATE_METHODS:
-            return _private(arguments)
+            return _run_private_job(arguments)
         require_other(options.get("method"), options)
         if k is None:
             raise parameter(Policy, "k").refusal()
-        job, source, to = _job_and_stores(arguments)
-        from dbanon.doors.dispatch import run_classes
+        job, source, target_store = _job_and_stores(arguments)
+        from dbanon.doors.dispatch import run_anonymization
 
-        return run_classes(job, source, to, arguments["progress"])
+        return run_anonymization(job, source, target_store, arguments["progress"])
 
 
 @list_options(all_parameters(Job))
@@ -174,7 +174,7 @@ def plan(
 ) -> Outlook:
     """Show what ``anonymize`` would do with these arguments, or refuse as ``anonymize`` would.
 
-    Counts rows, and checks names, types and rights. Changes nothing, and records no run.
+    This counts rows and checks names, types and rights. It changes nothing and records no run.
 
     Parameters
     ----------
@@ -184,21 +184,21 @@ def plan(
 
     Raises
     ------
-    DbanonError : what ``anonymize`` would raise before it reads a row; with ``cluster``, also what
-        it would raise before it writes one.
+    DbanonError : ``anonymize`` would raise this error before it reads a row; with ``cluster``,
+        before it writes one.
     """
     if options.get("method") in PRIVATE_METHODS:
         raise refused("plan", str(options.get("method")))
     arguments = locals()
     with progress_callback(progress) as arguments["progress"]:
-        job, source, to = _job_and_stores(arguments)
-        from dbanon.doors.dispatch import plan_classes
+        job, source, target_store = _job_and_stores(arguments)
+        from dbanon.doors.dispatch import plan_anonymization
 
         callback = arguments["progress"]
-        return plan_classes(job, source, to, cluster=cluster, progress=callback)
+        return plan_anonymization(job, source, target_store, cluster=cluster, progress=callback)
 
 
-def _private(arguments: Mapping[str, Any]) -> PrivateReport:
+def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     """Run a differentially private release with the arguments of a call."""
     from dbanon.run.open import open_store
     from dbanon.run.private import run_private

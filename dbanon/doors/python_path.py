@@ -15,7 +15,7 @@ import stat
 from collections.abc import Collection, Sequence
 
 # The number of symbolic links that Linux follows.
-_LINKS = 40
+_MAX_LINKS = 40
 
 
 class UnsafeError(Exception):
@@ -33,67 +33,67 @@ def require_safe(paths: Sequence[str], owners: Sequence[str] = ()) -> None:
     ------
     UnsafeError : a path belongs to another account, or others may write to it.
     """
-    check = _Check({0, os.geteuid(), *map(_number, owners)})
+    checker = _PathChecker({0, os.geteuid(), *map(_account_id, owners)})
     for path in paths:
         if not os.path.isabs(path):
             raise UnsafeError(
                 f"{path} is not an absolute path.", "Name the directory from the root: /usr/local/…"
             )
-        check.tree(check.require_safe(path))
+        checker.require_safe_tree(checker.require_safe_parents(path))
 
 
-class _Check:
-    """Checks each path once."""
+class _PathChecker:
+    """Checks paths against the ids of trusted accounts, and each directory only once."""
 
-    def __init__(self, trusted: Collection[int]) -> None:
-        self.trusted = trusted
-        self._seen: set[tuple[str, bool]] = set()
+    def __init__(self, trusted_ids: Collection[int]) -> None:
+        self.trusted_ids = trusted_ids
+        self._checked_directories: set[str] = set()
 
-    def require_safe(self, path: str, links: int = 0) -> str:
+    def require_safe_parents(self, path: str, n_links: int = 0) -> str:
         """Check every directory from the root to a path, following links; return the real path."""
-        if links > _LINKS:
+        if n_links > _MAX_LINKS:
             raise UnsafeError(f"{path} has too many symbolic links.", "Name the directory itself.")
-        parts = [part for part in path.split("/") if part not in ("", ".")]
+        components = [component for component in path.split("/") if component not in ("", ".")]
         directory = "/"
-        self._require(directory, is_end=not parts)
-        for index, part in enumerate(parts):
-            if part == "..":
+        self._check_path(directory, is_end=not components)
+        for index, component in enumerate(components):
+            if component == "..":
                 directory = os.path.dirname(directory)
                 continue
-            entry = os.path.join(directory, part)
-            status = self._require(entry, is_end=index == len(parts) - 1)
+            entry = os.path.join(directory, component)
+            status = self._check_path(entry, is_end=index == len(components) - 1)
             if stat.S_ISLNK(status.st_mode):
-                remainder = "/".join(parts[index + 1 :])
+                remainder = "/".join(components[index + 1 :])
                 target = os.path.join(directory, os.readlink(entry), remainder)
-                return self.require_safe(target, links + 1)
+                return self.require_safe_parents(target, n_links + 1)
             directory = entry
         return directory
 
-    def tree(self, folder: str) -> None:
+    def require_safe_tree(self, directory: str) -> None:
         """Check everything below a directory, including the targets of links."""
-        if not os.path.isdir(folder) or (folder, True) in self._seen:
+        if not os.path.isdir(directory) or directory in self._checked_directories:
             return
-        self._seen.add((folder, True))
-        with os.scandir(folder) as entries:
+        self._checked_directories.add(directory)
+        with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries)
         for name in names:
-            path = os.path.join(folder, name)
-            status = self._require(path, is_end=True)
+            path = os.path.join(directory, name)
+            status = self._check_path(path, is_end=True)
             if stat.S_ISLNK(status.st_mode):
                 # Only its trusted owner can give a dangling link a target.
                 if os.path.exists(path):
-                    self.tree(self.require_safe(path))
+                    self.require_safe_tree(self.require_safe_parents(path))
             elif stat.S_ISDIR(status.st_mode):
-                self.tree(path)
+                self.require_safe_tree(path)
 
-    def _require(self, path: str, *, is_end: bool) -> os.stat_result:
-        """Check a path; with ``is_end=False`` it is only a parent of trusted paths."""
+    def _check_path(self, path: str, *, is_end: bool) -> os.stat_result:
+        """Check owner and permissions of a path, or with ``is_end=False`` of a parent directory."""
         try:
             status = os.lstat(path)
         except FileNotFoundError:
             raise UnsafeError(f"There is no {path}.", "Name a directory that is there.") from None
-        if status.st_uid not in self.trusted:
-            owner = _name(status.st_uid)
+        if status.st_uid not in self.trusted_ids:
+            owner = _account_name(status.st_uid)
             raise UnsafeError(
                 f"{path} belongs to {owner}: that account could run code as the server's account.",
                 f"Install the package as root (chown -R root), or, where {owner} may do all that a"
@@ -104,21 +104,23 @@ class _Check:
         # In a sticky directory like /tmp, accounts cannot replace each other's files.
         if status.st_mode & stat.S_ISVTX and stat.S_ISDIR(status.st_mode) and not is_end:
             return status
-        who = "Everybody" if status.st_mode & stat.S_IWOTH else "A group"
+        writers = "Everybody" if status.st_mode & stat.S_IWOTH else "A group"
         raise UnsafeError(
-            f"{who} may write to {path}, and could thus run code as the server's account.",
+            f"{writers} may write to {path}, and could thus run code as the server's account.",
             "Take that right away: chmod go-w",
         )
 
 
-def _name(number: int) -> str:
+def _account_name(account_id: int) -> str:
+    """Return the name of an account, or its number if it has no name."""
     try:
-        return pwd.getpwuid(number).pw_name
+        return pwd.getpwuid(account_id).pw_name
     except KeyError:
-        return str(number)
+        return str(account_id)
 
 
-def _number(owner: str) -> int:
+def _account_id(owner: str) -> int:
+    """Return the number of an account, which ``owner`` names or already is."""
     try:
         return int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid
     except KeyError:

@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.chain import manage as run
+from dbanon.chain import manage
 from dbanon.chain.manage import ChainShown, Measured
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.ledger import job_history
-from dbanon.ledger import releases as kept
+from dbanon.ledger import releases as ledger_releases
 from dbanon.ledger.job_history import Attempt
 from dbanon.ledger.releases import Listed
 from dbanon.run.open import open_store
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None) -> list[Listed]:
-    """The releases in the ledger of a database with their current state, newest first.
+    """List the releases in a database's ledger with their current state, newest first.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
-    exact : also check whether sources have other rows now, for releases that were made with
-        ``source_digest``: the database reads all their rows again.
+    exact : also check whether the rows of sources have changed, for releases that were made with
+        ``source_digest``; this reads all rows of these sources.
 
     Raises
     ------
@@ -49,22 +49,22 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
     """
     store = open_store(database, on_sql)
     with store.session(write=False) as session:
-        entries = kept.list_releases(session)
+        entries = ledger_releases.list_releases(session)
     if not exact:
         return entries
-    # It knows of exports, and those of Arrow.
+    # Imported late, because it imports exports and Arrow.
     from dbanon.run.changes import with_exact_staleness
 
     return with_exact_staleness(store, entries)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
-    """The runs of a job that the ledger of its target has, newest first.
+    """List the runs of a job that the ledger of its target has recorded, newest first.
 
     Parameters
     ----------
-    database : as for ``releases``: where the job's releases are.
-    job : its name in the file.
+    database : the database with the job's releases, as for ``releases``.
+    job : name of the job in its job file.
 
     Raises
     ------
@@ -77,20 +77,20 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
 def show(
     database: Any, release: str, *, internal: bool = False, on_sql: OnSql | None = None
 ) -> dict[str, Any]:
-    """What the ledger has about a release: entry, state, columns and run, as plain values.
+    """Return what the ledger has about a release: entry, state, columns and run, as JSON values.
 
     Parameters
     ----------
-    release : its id, or the name of its output; the newest if several releases have that name.
-    internal : add its exact figures, which contain the extremes of the originals, for the role
-        that published it; None where they are not recorded, or another role did.
+    release : id of the release, or the name of its output; the newest of several with that name.
+    internal : add its exact figures, which contain the extremes of the originals. Only the role
+        that published the release gets them; None for other roles, or if they are not recorded.
 
     Raises
     ------
-    ReleaseNotFound : the ledger has none.
+    ReleaseNotFound : the ledger has no such release.
     """
     with open_store(database, on_sql).session(write=False) as session:
-        return kept.describe_release(session, release, internal=internal)
+        return ledger_releases.describe_release(session, release, internal=internal)
 
 
 def verify(
@@ -105,18 +105,18 @@ def verify(
 
     Parameters
     ----------
-    relation : the name of a release's output, or of the table that stayed when another release took
-        that name; or the id of a release.
-    quasi_identifiers, k : only for relations that the ledger of this database does not know; with
-        a ledger entry, ``k`` may ask for more than was requested then.
+    relation : the name of a release's output, or of the table that it replaced and that still
+        exists; or the id of a release.
+    quasi_identifiers, k : only for relations without an entry in this database's ledger; with an
+        entry, ``k`` may be larger than the release requested.
 
-    Of a differentially private release rows, NULLs, bounds and lists are counted; its privacy
-    cannot be.
+    For a differentially private release this checks rows, NULLs, bounds and lists. Its privacy
+    cannot be verified by counting.
 
     Raises
     ------
-    RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
-    ReleaseChanged : it is not as it was released; the message says what differs.
+    RecountFailed : a class holds fewer than k rows, or violates a privacy model.
+    ReleaseChanged : the relation has changed since its release; the message says how.
     InsufficientRights : the role may not read the relation, or the ledger.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     TableNotFound : the table of the release was dropped.
@@ -142,13 +142,13 @@ def verify_file(
     ledger : the database that the release was published in: a URL, a SQLAlchemy engine or a DuckDB
         connection. The file's SHA-256 is compared with those of all exports. None: a Parquet file
         is recounted with the help of its metadata.
-    quasi_identifiers, k : without ``ledger``: for Parquet files that name no release; with those of
-        a release, ``k`` may ask for more.
+    quasi_identifiers, k : only without ``ledger``, for Parquet files that name no release; if a
+        file names one, ``k`` may be larger than the release requested.
 
     Raises
     ------
-    ReleaseChanged : no release has these bytes, and one published a file of this name.
-    ReleaseNotFound : no release has these bytes, or the file names no release.
+    ReleaseChanged : no release exported these bytes, but one exported a file of this name.
+    ReleaseNotFound : no release exported these bytes, or the file names no release.
     RecountFailed : a class of a Parquet file holds fewer than k rows.
     TableNotFound, InvalidParameter : there is no such file, or it is not a Parquet file.
     """
@@ -174,22 +174,22 @@ def evaluate_release(
     changed_source: bool = False,
     on_sql: OnSql | None = None,
 ) -> ReleaseEvaluation:
-    """Measure the loss and remaining risk of a release in a database, as far as possible later.
+    """Measure the loss and remaining risk of an existing release in a database.
 
-    Returns recorded figures if the release was made with ``evaluate``, and a new count of its
-    classes. With the original, it adds losses that need no pairing of rows. For frames and arrays
+    Returns recorded figures if the release was made with ``evaluate``, and counts its classes
+    again. With the original, it adds losses that need no pairing of rows. For frames and arrays
     whose rows correspond, use ``dbanon.evaluate``.
 
     Parameters
     ----------
-    release : the name of its output.
-    original : the relation that it was made of, in the same database.
-    changed_source : True to compare it although its rows or columns have changed.
+    release : the name of the release's output.
+    original : the relation that it was made from, in the same database.
+    changed_source : True to compare the original even if its rows or columns have changed.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
-    OriginalChanged : the original has other rows or columns than the release was made of.
+    OriginalChanged : rows or columns of the original have changed since the release.
     """
     from dbanon.run.evaluate_release import evaluate_release
 
@@ -202,17 +202,18 @@ def evaluate_release(
 
 
 def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[str]:
-    """Drop the release of this name: its view, its table and its summary. Returns their names.
+    """Drop a release by the name of its output: view, table and summary. Returns their names.
 
-    Drops only what the ledger knows and has the release's mark. The entry stays, as ``dropped``.
+    Drops only relations that are in the ledger and carry the release's mark. The entry stays, with
+    the state ``dropped``.
 
     Raises
     ------
     ReleaseNotFound, TableNotFound : there is no such release, or its relation is not there.
-    InsufficientRights : a relation is another role's, or something else depends on it.
+    InsufficientRights : another role owns a relation, or another object depends on it.
     """
     with open_store(database, on_sql).session(write=True) as session:
-        return kept.drop(session, parse_relation(release))[1]
+        return ledger_releases.drop(session, parse_relation(release))[1]
 
 
 def store_hierarchy(
@@ -231,12 +232,12 @@ def store_hierarchy(
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     hierarchy : a Hierarchy, the path of a file, a table of the same database
         (``{"table": "ref.tree"}``), or another form that needs no values of a column.
-    replace : True to replace the one of this name.
+    replace : True to replace a hierarchy of this name.
 
     Raises
     ------
-    HierarchyExists : there is one of this name, and ``replace`` is False.
-    HierarchyBroken : it is no tree.
+    HierarchyExists : the name is taken, and ``replace`` is False.
+    HierarchyBroken : the hierarchy is not a tree.
     """
     tree_source = parse(hierarchy, files=True)
     with open_store(database, on_sql).session(write=True) as session:
@@ -252,11 +253,11 @@ def load_hierarchy(
 
     Raises
     ------
-    HierarchyNotFound, TableNotFound : there is none.
-    HierarchyBroken : it is no tree.
+    HierarchyNotFound, TableNotFound : there is no such hierarchy or table.
+    HierarchyBroken : the hierarchy is not a tree.
     """
     tree_source = parse(hierarchy, files=True)
-    with _reading(database, on_sql) as session:
+    with _read_session(database, on_sql) as session:
         return hierarchies.resolve(session, tree_source)
 
 
@@ -265,19 +266,20 @@ def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> 
 
     Raises
     ------
-    HierarchyNotFound : there is none.
+    HierarchyNotFound : there is no hierarchy of this name.
     """
     with open_store(database, on_sql).session(write=True) as session:
         hierarchies.drop(session, name)
 
 
 def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
-    """The hierarchies that a database has stored, by name."""
-    with _reading(database, on_sql) as session:
+    """List the hierarchies that are stored in a database, in the order of their names."""
+    with _read_session(database, on_sql) as session:
         return hierarchies.list_hierarchies(session)
 
 
-def _reading(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:
+def _read_session(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:
+    """Open a read-only session on a database."""
     return open_store(database, on_sql).session(write=False)
 
 
@@ -303,7 +305,7 @@ def create_chain(
     source: str | None = None,
     on_sql: OnSql | None = None,
 ) -> ChainShown:
-    """Create a chain in the database that it reads, and its key in a file.
+    """Create a chain in the database of its source, and its key in a file.
 
     Parameters
     ----------
@@ -312,15 +314,15 @@ def create_chain(
         stores the chain and the releases. None to read a table of the database.
     table, entity : the table, and the column that identifies the person of a row. Each person has
         one row, unless ``max_rows_per_person`` is set.
-    changes : ``show``, ``hold`` or ``freeze``: how changed values are shown. There is no default,
-        because each way reveals something else.
+    changes : ``show``, ``hold`` or ``freeze``: how later releases treat changed values. There is no
+        default, because each choice reveals something different.
     key_out : file for the key, 32 random bytes in hexadecimal digits, which only the owner can
         read. The database never stores the key, and losing it ends the chain. None with
         ``new_chain_from``.
     class_size : persons per class on admission; if None, k.
     admit_every : number of releases between admissions of newcomers.
     min_newcomers : fewer newcomers wait for up to ``max_wait`` releases; if None, 5 k.
-    departures : ``hold`` or ``withdraw``: what happens to a class that some persons have left.
+    departures : ``hold`` or ``withdraw``: treatment of a class once some of its persons have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
     max_rows_per_person : maximum of released rows per person and table; further rows are withheld.
         None: persons with several rows are refused.
@@ -332,12 +334,13 @@ def create_chain(
 
     Raises
     ------
-    ChainSamePersons, ChainNotFound, ChainKeyWrong : there is another chain over the same persons.
+    ChainSamePersons : there is another chain over the same persons.
+    ChainNotFound, ChainKeyWrong : ``new_chain_from`` does not exist, or ``key`` is not its key.
     ChainExists, ChainEntityRows, UnsupportedType, TableNotFound, ColumnNotFound : the chain cannot
         be created.
     OutputExists : the file for the key exists.
     """
-    rules = run.ChainRules(
+    rules = manage.ChainRules(
         changes=changes,
         class_size=class_size,
         admit_every=admit_every,
@@ -350,19 +353,28 @@ def create_chain(
         mode=mode,
         new_chain_from=new_chain_from,
     )
-    out = None if key_out is None else Path(key_out)
+    key_path = None if key_out is None else Path(key_out)
     if source is not None and not is_of_files(source):
         raise InvalidParameter(
             "The source of a chain must be a table of its database, or files.",
             hint="Write file:people.csv, or leave the source out and name the table.",
         )
-    file = None if source is None else open_store(source, on_sql, table=table)
-    return run.create(open_store(database, on_sql), name, table, entity, rules, out, key, file)
+    file_store = None if source is None else open_store(source, on_sql, table=table)
+    return manage.create(
+        open_store(database, on_sql),
+        name,
+        table,
+        entity,
+        rules,
+        key_out=key_path,
+        key_of=key,
+        file=file_store,
+    )
 
 
 def chains(database: Any, *, on_sql: OnSql | None = None) -> list[ChainShown]:
-    """The chains of a database, by name."""
-    return run.list_chains(open_store(database, on_sql))
+    """List the chains of a database, in the order of their names."""
+    return manage.list_chains(open_store(database, on_sql))
 
 
 def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
@@ -370,9 +382,9 @@ def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> Chai
 
     Raises
     ------
-    ChainNotFound : there is none of this name.
+    ChainNotFound : there is no chain of this name.
     """
-    return run.show(open_store(database, on_sql), name)
+    return manage.show(open_store(database, on_sql), name)
 
 
 def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = None) -> Measured:
@@ -380,13 +392,13 @@ def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = 
 
     Parameters
     ----------
-    key : ``file:PATH`` or ``env:NAME``.
+    key : the location of the chain's key, ``file:PATH`` or ``env:NAME``.
 
     Raises
     ------
-    ChainNotFound, ChainKeyWrong : there is none, or the key is another's.
+    ChainNotFound, ChainKeyWrong : there is no such chain, or the key belongs to another one.
     """
-    return run.measure(open_store(database, on_sql), name, key)
+    return manage.measure(open_store(database, on_sql), name, key)
 
 
 def measure_releases(
@@ -398,30 +410,31 @@ def measure_releases(
     sensitive: Sequence[str] | None = None,
     on_sql: OnSql | None = None,
 ) -> MeasuredReleases:
-    """Count what releases of one source reveal together, whether or not they are a chain.
+    """Count what several releases of one source reveal together, in a chain or not.
 
-    After each release except the first, it counts the persons whose joint history fewer than k
-    share, those whose joint history is unique, and those for whom one sensitive value is left.
+    After each release except the first, it counts the persons whose joint history is shared by
+    fewer than k persons, those whose joint history is unique, and those for whom only one sensitive
+    value remains possible.
     Counts are exact, and meant for holders of the original data.
 
     Parameters
     ----------
-    releases : two or more of this database, in order. Without ``entity`` they may be ids, also of
-        replaced releases, and a single release is measured together with all earlier ones of its
-        source and entity.
+    releases : names of two or more releases in this database, in order. Without ``entity``, ids are
+        possible, also of replaced releases; a single release is then measured together with all
+        earlier ones of its source and entity.
     entity : None for releases with an entity, whose persons the ledger has recorded. For other
         releases, a column in each of them that identifies the person of a row; only releases for
-        internal use should have one.
-    k : the number to count against; if None, the smallest k of the releases.
-    sensitive : columns of each release; if None, those released as sensitive.
+        internal use should have such a column.
+    k : the required number of persons per joint history; if None, the smallest k of the releases.
+    sensitive : sensitive columns of each release; if None, those released as sensitive.
 
     Raises
     ------
-    InvalidParameter : there are fewer than two, they are of several sources, ``entity`` is a
+    InvalidParameter : there are fewer than two releases, their sources differ, ``entity`` is a
         quasi-identifier, or a release has no record of its persons.
-    ReleaseNotFound : the ledger does not know one of them.
-    ColumnNotFound : a release does not have a column.
-    NullInEntity : a row has no person.
+    ReleaseNotFound : a release is not in the ledger.
+    ColumnNotFound : a release lacks a named column.
+    NullInEntity : the person of a row is NULL.
     """
     from dbanon.chain.joint_measure import measure_together
 
@@ -437,14 +450,15 @@ def withdraw(
 
     Parameters
     ----------
-    entities : their values of the entity column, as text.
-    key : ``file:PATH`` or ``env:NAME``.
+    entities : the persons' values of the entity column, as text.
+    key : the location of the chain's key, ``file:PATH`` or ``env:NAME``.
 
     Raises
     ------
-    ChainNotFound, ChainKeyWrong, ChainClosed : as for a release.
+    ChainNotFound, ChainKeyWrong, ChainClosed : there is no such chain, the key belongs to another
+        one, or the chain is closed.
     """
-    return run.withdraw(open_store(database, on_sql), name, entities, key)
+    return manage.withdraw(open_store(database, on_sql), name, entities, key)
 
 
 def close_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
@@ -452,6 +466,6 @@ def close_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> Cha
 
     Raises
     ------
-    ChainNotFound : there is none of this name.
+    ChainNotFound : there is no chain of this name.
     """
-    return run.close(open_store(database, on_sql), name)
+    return manage.close(open_store(database, on_sql), name)

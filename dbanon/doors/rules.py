@@ -1,11 +1,11 @@
-"""The Python API for rules of tables, and for repeating releases from their entries."""
+"""The Python API for rules of tables, and for repeating releases from their ledger entries."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dbanon.doors.dispatch import run_classes
+from dbanon.doors.dispatch import run_anonymization
 from dbanon.doors.progress import progress_callback
 from dbanon.run import rules as run_rules
 from dbanon.run.open import open_store
@@ -26,25 +26,25 @@ def declare(
     from_comments: bool = False,
     on_sql: OnSql | None = None,
 ) -> list[Declared]:
-    """Declare the roles of a table's columns, in its database; returns all its rules.
+    """Declare the roles of a table's columns in its database; returns all rules of the table.
 
-    Columns that are not named keep theirs. Rules count as long as whoever declared them owns the
-    table, or is a member of the owning role.
+    Columns that are not named keep their rules. Rules apply as long as the role that declared them
+    owns the table, or is a member of the owning role.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
-    rules : by column a role, or an object with a role and what belongs to it, as in
+    rules : by column a role, or an object with a role and its settings, as in
         ``{"age": {"role": "quasi_identifier", "hierarchy": "age_10"}, "name": "identifier"}``.
-        They go before those of comments. Or what ``rules`` returned of one table: so its owner of
-        today takes over rules that another role declared.
-    from_comments : also read the rules that comments on columns state, in a line
-        ``dbanon: quasi_identifier``; a comment is never run.
+        They take precedence over rules in comments. Or the list that ``rules`` returned for one
+        table: its current owner thus takes over rules that another role declared.
+    from_comments : also read rules from comments on columns, in a line
+        ``dbanon: quasi_identifier``; a comment is never executed.
 
     Raises
     ------
-    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is not valid.
-    InsufficientRights : the table is another role's.
+    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is invalid.
+    InsufficientRights : another role owns the table.
     """
     store = open_store(database, on_sql)
     if rules is not None and not isinstance(rules, Mapping):
@@ -55,12 +55,12 @@ def declare(
 def undeclare(
     database: Any, table: str, columns: Sequence[str] | None = None, *, on_sql: OnSql | None = None
 ) -> list[Declared]:
-    """Remove rules of a table, of these columns or of all; returns the rules that are left.
+    """Remove the rules of a table, for some columns or for all; returns the remaining rules.
 
     Raises
     ------
-    RulesNotFound : there are none, or none of such a column.
-    InsufficientRights : the table is another role's.
+    RulesNotFound : the table or a column has no rules.
+    InsufficientRights : another role owns the table.
     """
     return run_rules.undeclare(open_store(database, on_sql), table, columns)
 
@@ -68,7 +68,7 @@ def undeclare(
 def rules(
     database: Any, table: str | None = None, *, on_sql: OnSql | None = None
 ) -> list[Declared]:
-    """The rules of a table, with its columns that have none, or of all tables of a database.
+    """List the rules of a table, with columns that have none, or the rules of all tables.
 
     Raises
     ------
@@ -90,31 +90,31 @@ def refresh(
     door: str = "python",
     run_id: str | None = None,
 ) -> Report:
-    """Make a release again, in its place, from its ledger entry and its source as it is now.
+    """Repeat a release from its ledger entry with the current rows of its source, and replace it.
 
-    Method, columns, strata, conditions, chain and exports are as they were.
+    Method, columns, strata, conditions, chain and exports stay the same.
 
     Parameters
     ----------
-    release : the name of its output.
-    accept : what may differ from the release: ``version`` of dbanon, ``rules`` of the
-        table, ``source`` (another table, other types), ``hierarchies``. ``independent`` makes it
-        although its persons were released before, outside a chain.
-    chain_key : where the key of its chain is, of a release of a chain: ``file:PATH`` or
+    release : the name of the release's output.
+    accept : differences that are allowed: ``version`` of dbanon, ``rules`` of the table, ``source``
+        (another table, other types), ``hierarchies``. ``independent`` allows the release although
+        its persons were released before, outside a chain.
+    chain_key : location of the chain's key, for a release of a chain: ``file:PATH`` or
         ``env:NAME``.
-    pseudonym_key : where the key of its pseudonyms is, of a release that has some.
-    memory_limit, progress, on_sql, door, run_id : as of ``anonymize``.
+    pseudonym_key : location of the pseudonyms' key, for a release with pseudonyms.
+    memory_limit, progress, on_sql, door, run_id : as for ``anonymize``.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
-    InsufficientRights : another role published it, or a right was lost since.
-    RefreshRefused : what the release depends on has changed; the message says what.
+    InsufficientRights : another role published the release, or a right was revoked.
+    RefreshRefused : something that the release depends on has changed; the message says what.
     SecondRelease : the entity of the release was released before, and ``independent`` is missing.
-    DbanonError : as ``anonymize``; the release is as it was then.
+    DbanonError : as ``anonymize``; the old release stays unchanged.
     """
     store = open_store(database, on_sql)
-    run_option = {} if run_id is None else {"run_id": run_id}
+    run_id_option = {} if run_id is None else {"run_id": run_id}
     with store.session(write=False) as session:
         job = job_again(
             session,
@@ -124,7 +124,7 @@ def refresh(
             pseudonym_key=pseudonym_key,
             door=door,
             memory_limit=memory_limit,
-            **run_option,
+            **run_id_option,
         )
     with progress_callback(progress) as callback:
-        return run_classes(job, store, None, callback)
+        return run_anonymization(job, store, None, callback)

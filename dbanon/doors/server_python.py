@@ -15,14 +15,14 @@ from dbanon.doors import python_path
 from dbanon.errors import InstallRefused, PythonNotUsable
 from dbanon.version import version
 
-_DIRECTORY = "/usr/local/lib/dbanon"
-_OLDEST = (3, 11)
+_INSTALL_DIRECTORY = "/usr/local/lib/dbanon"
+_MIN_PYTHON = (3, 11)
 
-# Runs as the server's account, whose imports and file permissions are decisive. It imports nothing
-# from an unsafe directory.
-_PROBE = """
+# Body of a PL/Python function, which runs with the imports and file permissions of the server's
+# account. It imports nothing from an unsafe directory.
+_PROBE_FUNCTION = """
 import json, os, sys
-said = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
+result = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
 scope = {{"__name__": "dbanon_probe"}}
 exec({check!a}, scope)
 try:
@@ -31,26 +31,26 @@ try:
         if path not in sys.path:
             sys.path.insert(0, path)
     from dbanon.doors import plpython
-    # Where the directories have none of it, it came from elsewhere.
-    homes = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
+    # A package that the directories lack was imported from elsewhere, so check where.
+    directories = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
              if name in ("dbanon", "numpy") and getattr(module, "__file__", None)}}
-    scope["require_safe"](sorted(homes), {owners!a})
-    said["found"] = json.loads(plpython.check(plpy, {version!a}))
+    scope["require_safe"](sorted(directories), {owners!a})
+    result["check"] = json.loads(plpython.check(plpy, {version!a}))
 except scope["UnsafeError"] as error:
-    said["unsafe"] = list(error.args)
+    result["unsafe"] = list(error.args)
 except Exception as error:
-    said["error"] = type(error).__name__ + ": " + str(error)
-return json.dumps(said)
+    result["error"] = type(error).__name__ + ": " + str(error)
+return json.dumps(result)
 """
 
 
-_VERSION = """
+_VERSION_FUNCTION = """
 import sys
 return "%d.%d" % sys.version_info[:2]
 """
 
 
-def own_paths() -> list[str]:
+def find_import_paths() -> list[str]:
     """Return the directories from which this Python imports dbanon and numpy.
 
     Raises
@@ -62,21 +62,23 @@ def own_paths() -> list[str]:
     from dbanon import kernels
     from dbanon.kernels import _kernels
 
-    modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
-    if modules != core:
-        refused = PythonNotUsable(
+    module_directory = Path(kernels.__file__).parent
+    core_directory = Path(_kernels.__file__).parent
+    if module_directory != core_directory:
+        error = PythonNotUsable(
             "dbanon is an editable install here, so there is no single directory from which a"
             " server can import it.",
-            detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
-            hint=install_hint("3", str(modules.parents[1])),
+            detail=f"Its modules are in {module_directory.parent}, the compiled core is in"
+            f" {core_directory}.",
+            hint=install_hint("3", str(module_directory.parents[1])),
         )
-        refused.checkout = str(modules.parents[1])
+        error.checkout = str(module_directory.parents[1])
         try:
-            raise refused
+            raise error
         finally:
-            del refused
-    homes = [Path(_kernels.__file__).parents[2], Path(np.__file__).parents[1]]
-    return list(dict.fromkeys(str(home) for home in homes))
+            del error
+    import_directories = [core_directory.parents[1], Path(np.__file__).parents[1]]
+    return list(dict.fromkeys(str(directory) for directory in import_directories))
 
 
 def install_hint(python: str, source: str | None = None) -> str:
@@ -84,30 +86,32 @@ def install_hint(python: str, source: str | None = None) -> str:
 
     Parameters
     ----------
-    python : the server's version, as `3.11`.
-    source : a checkout or wheel file to install. By default the one that this installation came
-        from, if it still exists, else a wheel file of this version in the current directory.
+    python : the version of the server's Python, such as ``3.11``.
+    source : a checkout or wheel file to install. By default the one from which dbanon was installed
+        here, if it still exists, else a wheel file of this version in the current directory.
     """
-    python_version = tuple(int(part) for part in python.split("."))
-    if len(python_version) > 1 and python_version < _OLDEST:
+    python_version = tuple(int(number) for number in python.split("."))
+    if len(python_version) > 1 and python_version < _MIN_PYTHON:
         return (
-            f"The server's Python is {python}, and dbanon needs {_OLDEST[0]}.{_OLDEST[1]} or newer:"
+            f"The server's Python is {python}, and dbanon needs"
+            f" {_MIN_PYTHON[0]}.{_MIN_PYTHON[1]} or newer:"
             " take a server whose PL/Python has that, or dbanon install --sql-only."
         )
-    source = source or _installed_from()
+    source = source or _find_install_source()
     if source is None:
-        # A shell expands the tags of the platform.
+        # The shell expands ``*`` to the platform tags of the file.
         intro, argument = f", with the wheel of dbanon {version()}", f"./dbanon-{version()}-*.whl"
     else:
         intro, argument = "", shlex.quote(source)
     return (
         f"On the server's machine run{intro}: sudo python{python} -m pip install"
-        f" --target {_DIRECTORY} {argument} && dbanon install --python-path {_DIRECTORY}"
+        f" --target {_INSTALL_DIRECTORY} {argument}"
+        f" && dbanon install --python-path {_INSTALL_DIRECTORY}"
     )
 
 
-def _installed_from() -> str | None:
-    """Find the checkout or wheel file from which pip installed this package; None if missing."""
+def _find_install_source() -> str | None:
+    """Return the checkout or wheel file from which pip installed dbanon; None if it is gone."""
     try:
         record = distribution("dbanon").read_text("direct_url.json")
     except PackageNotFoundError:
@@ -118,30 +122,39 @@ def _installed_from() -> str | None:
 
 
 def server_python_version(connection: Any) -> str:
-    """Ask for the version of the server's Python, as `3.11`; leaves PL/Python in the transaction.
+    """Return the version of the server's Python, such as ``3.11``.
+
+    This creates PL/Python in the transaction if it is missing.
 
     Raises
     ------
     InstallRefused : the server has no PL/Python.
     """
-    return str(_in_python(connection, _VERSION))
+    return str(_run_in_python(connection, _VERSION_FUNCTION))
 
 
 def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
     """Check, as the server's account, that its Python can use the package from these paths.
 
+    Parameters
+    ----------
+    paths : directories of dbanon and numpy on the server's machine.
+    owners : names or numbers of accounts that may own the files, besides root and the server's.
+
     Raises
     ------
-    PythonNotUsable : it cannot; the hint has the command to run.
+    PythonNotUsable : the server's Python cannot use the package; the hint has the command to run.
     InstallRefused : the server has no PL/Python.
     """
     check = inspect.getsource(python_path)
-    body = _PROBE.format(check=check, paths=list(paths), owners=list(owners), version=version())
-    probe = json.loads(_in_python(connection, body))
+    body = _PROBE_FUNCTION.format(
+        check=check, paths=list(paths), owners=list(owners), version=version()
+    )
+    probe = json.loads(_run_in_python(connection, body))
     if "unsafe" in probe:
         message, hint = probe["unsafe"]
         raise PythonNotUsable(message, hint=hint)
-    package_check = probe.get("found", {})
+    package_check = probe.get("check", {})
     if "error" in probe or "error" in package_check:
         reason = probe.get("error") or package_check["error"]["message"]
         raise PythonNotUsable(
@@ -151,21 +164,23 @@ def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str])
         )
 
 
-def _in_python(connection: Any, body: str) -> Any:
-    """Run code in a temporary PL/Python function, and return its result."""
+def _run_in_python(connection: Any, body: str) -> Any:
+    """Run the body of a PL/Python function once, and return its result."""
     query = "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     if not connection.execute(query).fetchall():
-        major = int(connection.execute("SHOW server_version_num").fetchall()[0][0]) // 10_000
+        [(version_number,)] = connection.execute("SHOW server_version_num").fetchall()
+        major_version = int(version_number) // 10_000
         raise InstallRefused(
             "The server has no PL/Python (plpython3u).",
             hint=f"On Debian, run on the server's machine: sudo apt-get install"
-            f" postgresql-plpython3-{major}. Or install without Python: dbanon install --sql-only.",
+            f" postgresql-plpython3-{major_version}. Or install without Python: dbanon install"
+            " --sql-only.",
         )
     connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
     connection.execute(
         "CREATE FUNCTION pg_temp.dbanon_probe() RETURNS text LANGUAGE plpython3u"
         f" AS $dbanon_probe${body}$dbanon_probe$"
     )
-    result = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()[0][0]
+    [(result,)] = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()
     connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
     return result

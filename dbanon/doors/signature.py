@@ -19,33 +19,41 @@ def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Functi
     The last argument stays in the signature, unless an option has its name.
     """
 
+    options = tuple(parameters)
+
     def decorate(function: Function) -> Function:
-        shape = signature(function)
-        *named_arguments, last_argument = shape.parameters.values()
+        old_signature = signature(function)
+        *named_arguments, last_argument = old_signature.parameters.values()
         names = {argument.name for argument in named_arguments}
-        added = [_argument(parameter) for parameter in options if parameter.name not in names]
-        trailing = (
-            [] if last_argument.name in {parameter.name for parameter in added} else [last_argument]
+        option_arguments = [
+            _to_argument(parameter) for parameter in options if parameter.name not in names
+        ]
+        trailing_arguments = (
+            []
+            if last_argument.name in {parameter.name for parameter in option_arguments}
+            else [last_argument]
         )
-        new_signature = shape.replace(parameters=[*named_arguments, *added, *trailing])
+        new_signature = old_signature.replace(
+            parameters=[*named_arguments, *option_arguments, *trailing_arguments]
+        )
         function.__signature__ = new_signature  # type: ignore[attr-defined]
         function.__doc__ = _with_options(cleandoc(function.__doc__ or ""), options)
         return function
 
-    options = tuple(parameters)
     return decorate
 
 
 def _with_options(doc: str, options: Iterable[Parameter]) -> str:
-    """Append the options that a docstring does not describe to its parameters."""
-    described = re.findall(r"^(\w+(?:, \w+)*) : ", doc, re.MULTILINE)
-    names = {name for line in described for name in line.split(", ")}
-    description, *others = re.split(r"(\n\n(?:Raises|Returns)\n)", doc, maxsplit=1)
-    added = in_docstring(option for option in options if option.name not in names)
-    return "\n".join((description, added)) + "".join(others)
+    """Append options to a docstring's parameters, except those that it describes."""
+    parameter_lists = re.findall(r"^(\w+(?:, \w+)*) : ", doc, re.MULTILINE)
+    described_names = {name for names in parameter_lists for name in names.split(", ")}
+    description, *later_sections = re.split(r"(\n\n(?:Raises|Returns)\n)", doc, maxsplit=1)
+    option_lines = in_docstring(option for option in options if option.name not in described_names)
+    return "\n".join((description, option_lines)) + "".join(later_sections)
 
 
-def _argument(parameter: Parameter) -> Argument:
+def _to_argument(parameter: Parameter) -> Argument:
+    """Convert an option to a keyword argument of a signature."""
     default = Argument.empty if parameter.default is REQUIRED else parameter.default
     # Show an empty mapping as None, as a mutable default would be shared by all calls.
     default = None if default == {} else default

@@ -38,9 +38,10 @@ SQL_ARGUMENTS = frozenset(
 )
 # Arguments of dbanon.classes.
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
-# Pseudo-options for actions that hints name: a SQL function, or a command.
+# Pseudo-options with which hints name an action: a SQL function, or a command.
+# Lists the problems of a hierarchy.
 _PROBLEMS = "problems()"
-# The owner of a table takes over rules that others declared.
+# Lets the owner of a table take over rules that others declared.
 _DECLARE_AGAIN = "declare_again()"
 # Accepted differences when a release is repeated.
 _ACCEPT = "accept"
@@ -52,28 +53,29 @@ _COMMAND_OPTIONS = (
 
 
 def chain_options() -> Iterable[Parameter]:
-    """The options of a job's chain, apart from its name and key."""
+    """Return the options of a job's chain, except its name and key."""
     return (option for option in parameters(Chain) if option.name not in ("name", "key"))
 
 
 @cache
-def _options() -> Mapping[str, Parameter]:
+def _options_by_name() -> Mapping[str, Parameter]:
+    """Return all options of jobs, by name."""
     all_options = (*own_options(), *chain_options(), *all_parameters(Job))
     return {option.name: option for option in all_options}
 
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
+_BYTES_BY_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
     "KIB": 2**10,
     "MIB": 2**20,
     "GIB": 2**30,
 }
 
 
-def bytes_of(text: str) -> int | None:
+def parse_bytes(text: str) -> int | None:
     """Parse an amount of memory, such as 4GiB, 500MB or 1000000; None if it is invalid."""
     digits = text.rstrip("KMGiIbB ")
     try:
-        return int(float(digits) * _UNITS[text[len(digits) :].strip().upper()])
+        return int(float(digits) * _BYTES_BY_UNIT[text[len(digits) :].strip().upper()])
     except (ValueError, KeyError, OverflowError):
         return None
 
@@ -83,29 +85,36 @@ def flag(parameter: Parameter) -> str:
     return "--" + (parameter.option.flag or parameter.name).replace("_", "-")
 
 
-def on_command_line(name: str, value: Any) -> str:
-    """Render an option for the command line."""
+def _boolean_flag(parameter: Parameter, is_on: bool) -> str:
+    """Return the flag that turns an option on, or its ``--no-`` form."""
+    return flag(parameter) if is_on else f"--no-{flag(parameter).removeprefix('--')}"
+
+
+def spell_cli_option(name: str, value: Any) -> str:
+    """Render an option for the command line; without a value, with its placeholder."""
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
     if name == _DECLARE_AGAIN:
         return declare_again_command(value)
     if name in _COMMAND_OPTIONS:
-        values = f" {shlex.quote(','.join(map(_field, value)))}" if isinstance(value, list) else ""
+        values = (
+            f" {shlex.quote(','.join(map(_quote_list_item, value)))}"
+            if isinstance(value, list)
+            else ""
+        )
         return "--" + name.replace("_", "-") + values
-    parameter = _options().get(name)
+    parameter = _options_by_name().get(name)
     if parameter is None:
         return name
     if parameter.kind is bool:
-        return (
-            flag(parameter) if value is not False else f"--no-{flag(parameter).removeprefix('--')}"
-        )
+        return _boolean_flag(parameter, value is not False)
     if parameter.kind is Mapping and isinstance(value, Mapping):
         return " ".join(
-            f"{flag(parameter)} {shlex.quote(f'{column}={part}')}" for column, part in value.items()
+            f"{flag(parameter)} {shlex.quote(f'{column}={item}')}" for column, item in value.items()
         )
     if value is None:
-        form = parameter.option.form if parameter.option.flag else ""
-        return f"{flag(parameter)} {form}".rstrip()
+        placeholder = parameter.option.form if parameter.option.flag else ""
+        return f"{flag(parameter)} {placeholder}".rstrip()
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{flag(parameter)} {text if text == '…' else shlex.quote(text)}"
 
@@ -113,46 +122,48 @@ def on_command_line(name: str, value: Any) -> str:
 def declare_again_command(table: str) -> str:
     """Return the commands that save the rules of a table and declare them again."""
     table_option = f"--table {shlex.quote(table)}"
-    show = f"dbanon rules URL {table_option} --format json > rules.json"
-    return f"{show}; dbanon declare URL rules.json {table_option}"
+    save_command = f"dbanon rules URL {table_option} --format json > rules.json"
+    return f"{save_command}; dbanon declare URL rules.json {table_option}"
 
 
-def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
-    """Render an option for a call of a SQL function with these arguments."""
+def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
+    """Render an option for a call of a SQL function with the arguments ``arguments``."""
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
     if name == _DECLARE_AGAIN:
-        table = _text(parse_relation(value).quoted)
+        table = _text_literal(parse_relation(value).quoted)
         return (
             f"SELECT dbanon.declare({table}, (SELECT jsonb_object_agg(column_name, rule) FROM"
             f" dbanon.rules({table}) WHERE state = 'not trusted'))"
         )
     if name == _ACCEPT:
-        return f"accept => {_literal(value)}"
-    parameter = _options().get(name)
+        return f"accept => {_hint_literal(value)}"
+    parameter = _options_by_name().get(name)
     if parameter is not None and name in arguments:
-        return name if value is None else f"{name} => {_literal(value)}"
+        return name if value is None else f"{name} => {_hint_literal(value)}"
     if name == "method" and value is not None:
         return f"dbanon.{value}"
     if parameter is None or not parameter.option.sql:
         return name
     if value is None:
         return f'"{name}" in options'
-    return f"options => {_quote(json_text({name: value}))}"
+    return f"options => {_hint_text_literal(json_text({name: value}))}"
 
 
-def in_sql_classes(name: str, value: Any) -> str:
+def spell_classes_option(name: str, value: Any) -> str:
     """Render an option for a call of ``dbanon.classes``."""
-    return in_sql(name, value, _CLASSES_ARGUMENTS)
+    return spell_sql_option(name, value, _CLASSES_ARGUMENTS)
 
 
-def _literal(value: Any) -> str:
+def _hint_literal(value: Any) -> str:
+    """Render a value of a hint as a SQL literal."""
     if isinstance(value, list):
-        return f"ARRAY[{', '.join(map(_literal, value))}]"
-    return _quote(value) if isinstance(value, str) else json.dumps(value)
+        return f"ARRAY[{', '.join(map(_hint_literal, value))}]"
+    return _hint_text_literal(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _quote(text: str) -> str:
+def _hint_text_literal(text: str) -> str:
+    """Render a text of a hint as a SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -160,7 +171,7 @@ def _quote(text: str) -> str:
 PROPOSED_TARGET = "duckdb:///released.duckdb"
 
 
-def command(
+def build_command(
     url: str,
     options: Mapping[str, Any],
     hierarchies: Iterable[str] = (),
@@ -170,14 +181,14 @@ def command(
 
     Parameters
     ----------
-    url : without secrets.
-    options : by name, in Python's form.
-    hierarchies : as texts NAME=HIERARCHY.
+    url : URL of the source, without secrets.
+    options : values by name, as in Python.
+    hierarchies : texts in the form NAME=HIERARCHY.
     target : URL of the database for the release; if None, a proposed one for a file.
     """
     words = ["dbanon", "anonymize", url]
     for name, value in options.items():
-        words += _words(name, value)
+        words += _option_words(name, value)
     for hierarchy in hierarchies:
         words += ["--hierarchy", hierarchy]
     if target is not None or is_of_files(url):
@@ -186,110 +197,121 @@ def command(
     return shlex.join(words)
 
 
-def job_command(
+def build_job_command(
     url: str, job: Job, hierarchies: Mapping[str, str], target: str | None = None
 ) -> str:
     """Build the command that runs a job, with every option that is not the default.
 
     Parameters
     ----------
-    url : without secrets.
-    job : without a chain and exports.
+    url : URL of the source, without secrets.
+    job : a job without a chain and exports.
     hierarchies : by column, as command-line texts; the job only has parsed hierarchies.
-    target : as for ``command``.
+    target : as for ``build_command``.
     """
-    parts = (job, job.reading, job.pseudonymized, job.policy)
+    option_holders = (job, job.reading, job.pseudonymized, job.policy)
     options = {
         parameter.name: value
-        for part in parts
-        for parameter in parameters(type(part))
-        if (value := getattr(part, parameter.name)) != parameter.default
+        for holder in option_holders
+        for parameter in parameters(type(holder))
+        if (value := getattr(holder, parameter.name)) != parameter.default
         and parameter.name not in ("chain", "exports", "hierarchies")
     }
-    texts = [f"{column}={text}" for column, text in hierarchies.items()]
-    return command(url, options, texts, target)
+    hierarchy_texts = [f"{column}={text}" for column, text in hierarchies.items()]
+    return build_command(url, options, hierarchy_texts, target)
 
 
 # Short options of the command line, with one value each.
-_SHORT = {"quasi_identifiers": "-q", "sensitive": "-s"}
+_SHORT_FLAGS = {"quasi_identifiers": "-q", "sensitive": "-s"}
 
 
-def _words(name: str, value: Any) -> list[str]:
+def _option_words(name: str, value: Any) -> list[str]:
     """Render an option with its value as words of the command line."""
-    if name in _SHORT:
+    if name in _SHORT_FLAGS:
         # A short option takes a single name verbatim, including blanks.
         return [
             word
             for column in value
-            for word in (_SHORT[name], _field(column) if set(column) & {",", '"'} else column)
+            for word in (
+                _SHORT_FLAGS[name],
+                _quote_list_item(column) if set(column) & {",", '"'} else column,
+            )
         ]
-    parameter = _options()[name]
+    parameter = _options_by_name()[name]
     if isinstance(value, Mapping):
         return [
             word
-            for column, part in value.items()
-            for word in (flag(parameter), f"{column}={_part(part)}")
+            for column, item in value.items()
+            for word in (flag(parameter), f"{column}={_format_item(item)}")
         ]
     if isinstance(value, (tuple, list)):
         if parameter.option.flag:
-            return [word for part in value for word in (flag(parameter), _part(part))]
-        return [flag(parameter), ",".join(map(_field, value))]
+            return [word for item in value for word in (flag(parameter), _format_item(item))]
+        return [flag(parameter), ",".join(map(_quote_list_item, value))]
     if isinstance(value, bool):
-        return [flag(parameter) if value else f"--no-{flag(parameter).removeprefix('--')}"]
+        return [_boolean_flag(parameter, value)]
     return [flag(parameter), str(value)]
 
 
-def _part(value: Any) -> str:
+def _format_item(value: Any) -> str:
     """Render one value of a repeatable option for the command line."""
     if isinstance(value, Model):
-        detail = {"recursive_cl": f":l={value.l}", "t_closeness": f":distance={value.distance}"}
-        return f"{value.attribute}={value.kind}:{value.level:g}{detail.get(value.kind, '')}"
+        suffixes = {"recursive_cl": f":l={value.l}", "t_closeness": f":distance={value.distance}"}
+        return f"{value.attribute}={value.kind}:{value.level:g}{suffixes.get(value.kind, '')}"
     if isinstance(value, ColumnSet):
-        return ",".join(map(_field, value.columns)) + (f"={value.k}" if value.k else "")
+        return ",".join(map(_quote_list_item, value.columns)) + (f"={value.k}" if value.k else "")
     if isinstance(value, (tuple, list)):
-        return ",".join(map(_field, map(str, value)))
+        return ",".join(map(_quote_list_item, map(str, value)))
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
 
 
-def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:
-    """Build the SQL call that makes a recommended release inside PostgreSQL."""
+def build_statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:
+    """Build the SQL call that makes a recommended release inside PostgreSQL.
+
+    Parameters
+    ----------
+    start : options of the release by name, as in ``Advice.start``.
+    hierarchies : by column, as JSON values.
+    """
     source = parse_relation(start["table"])
     options = {
         name: start[name] for name in ("refine", "recoding", "kinds", "key") if name in start
     }
-    words = [
-        _text(source.quoted),
-        _text(str(RelationName("release", source.name))),
-        _array(start["quasi_identifiers"]),
+    call_arguments = [
+        _text_literal(source.quoted),
+        _text_literal(str(RelationName("release", source.name))),
+        _array_literal(start["quasi_identifiers"]),
         f"k => {start['k']}",
     ]
     if start["sensitive"]:
-        words.append(f"sensitive => {_array(start['sensitive'])}")
+        call_arguments.append(f"sensitive => {_array_literal(start['sensitive'])}")
     for name in ("entity", "nulls", "max_suppression"):
         if name in start:
-            words.append(f"{name} => {_plain(start[name])}")
+            call_arguments.append(f"{name} => {_scalar_literal(start[name])}")
     for name, argument in (("hierarchies", hierarchies), ("options", options)):
         if argument:
-            words.append(f"{name} => {_text(json_text(argument))}")
-    return f"SELECT * FROM dbanon.{start['method']}({', '.join(words)})"
+            call_arguments.append(f"{name} => {_text_literal(json_text(argument))}")
+    return f"SELECT * FROM dbanon.{start['method']}({', '.join(call_arguments)})"
 
 
-def _plain(value: Any) -> str:
-    return _text(value) if isinstance(value, str) else str(value)
+def _scalar_literal(value: Any) -> str:
+    """Render a text or number as a SQL literal."""
+    return _text_literal(value) if isinstance(value, str) else str(value)
 
 
-def _text(value: str) -> str:
+def _text_literal(value: str) -> str:
     """Render a SQL literal, in escape form only if it has backslashes."""
-    escaped = literal(value)
-    return escaped if "\\" in escaped else escaped.removeprefix("E")
+    escaped_literal = literal(value)
+    return escaped_literal if "\\" in escaped_literal else escaped_literal.removeprefix("E")
 
 
-def _array(names: Iterable[str]) -> str:
-    return f"ARRAY[{', '.join(map(_text, names))}]"
+def _array_literal(names: Iterable[str]) -> str:
+    """Render names as a SQL array."""
+    return f"ARRAY[{', '.join(map(_text_literal, names))}]"
 
 
-def _field(name: str) -> str:
+def _quote_list_item(name: str) -> str:
     """Quote a name for a comma-separated list on the command line."""
     return '"' + name.replace('"', '""') + '"' if set(name) & {",", '"', " "} else name

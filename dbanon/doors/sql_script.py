@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dbanon.doors.plpython_options import advice_keys, describe_option, keys
+from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, describe_option
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
@@ -45,15 +45,17 @@ from dbanon.version import share_path, version
 # The extension that holds the ledger, named as the role that owns it.
 LEDGER_EXTENSION = OWNER
 
-METHOD_TYPES = (
+# Argument types of the methods' SQL functions.
+METHOD_ARGUMENT_TYPES = (
     "regclass, text, text[], integer, text, text[], text[], jsonb, double precision, text, text,"
     " jsonb"
 )
 
-# Argument types of the procedures of synthetic rows, after the source.
-DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
+# Argument types of the procedures for synthetic rows, after the source.
+DP_ARGUMENT_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
 
-# Builders of SQL about rules, by mark. The marks have arguments, to query one table or all.
+# Builders of SQL about rules, by the mark that stands for it in ``sql/``. Marks have arguments, to
+# query one table or all.
 RULE_QUERIES: dict[str, Callable[..., str]] = {
     "JUDGED_RULES": rules_with_state,
     "TIE_RULES": tie_rules,
@@ -69,13 +71,13 @@ RELEASE_QUERIES: dict[str, Callable[..., str]] = {
 # Templates of the function or procedure of each method.
 _TEMPLATES = ("method.sql", "private.sql")
 
-# Runs before each of dbanon's Python functions; the paths are literals in a superuser's function.
+# Runs first in each of dbanon's Python functions; the paths are literals in a superuser's function.
 # Imports create little garbage, so garbage collection is paused meanwhile.
-IMPORT = """import gc, sys
+IMPORT_CODE = """import gc, sys
 for path in {paths!a}:
     if path not in sys.path:
         sys.path.insert(0, path)
-collects = gc.isenabled()
+was_enabled = gc.isenabled()
 gc.disable()
 try:
     from dbanon.doors import plpython
@@ -85,87 +87,99 @@ except Exception as error:
         ' "message": "The Python of this server cannot import dbanon ('
         + type(error).__name__ + ')."}}}}'
     )
-    {fail}
+    {return_error}
 finally:
-    if collects:
+    if was_enabled:
         gc.enable()"""
 
 
-def script(paths: Sequence[str] | None) -> str:
+def install_script(paths: Sequence[str] | None) -> str:
     """Build the complete SQL; ``paths=None`` leaves out functions that need Python."""
     return ledger_script() + functions_script(paths)
 
 
 def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -> str:
-    """Build types and functions, ``with_roles`` if no ledger script has created the roles."""
+    """Build the SQL of types and functions.
+
+    Parameters
+    ----------
+    paths : directories from which the server imports dbanon; None leaves out Python functions.
+    with_roles : also create the roles, if no ledger script has done so.
+    """
     sql = share_path("sql")
-    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if with_roles]
-    parts.append(_types(sql / "types.sql"))
-    parts.append((sql / "views.sql").read_text())
+    scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if with_roles]
+    scripts.append(_create_types(sql / "types.sql"))
+    scripts.append((sql / "views.sql").read_text())
     # Functions that others call come first: underscore sorts before letters.
     for file in sorted((sql / "functions").glob("*.sql")):
-        parts.append(file.read_text())
+        scripts.append(file.read_text())
     if paths is not None:
         for file in sorted((sql / "python").glob("*.sql")):
             if file.name not in _TEMPLATES:
-                parts.append(file.read_text())
+                scripts.append(file.read_text())
         template = (sql / "python" / "method.sql").read_text()
-        parts += [method_script(template, method) for method in METHODS.values()]
+        scripts += [method_script(template, method) for method in METHODS.values()]
         template = (sql / "python" / "private.sql").read_text()
-        parts += [
+        scripts += [
             template.replace("@PROCEDURE@", name).replace("@SUMMARY@", summary)
             for name, summary in PRIVATE_SUMMARIES.items()
         ]
-    parts.append((sql / "grants.sql").read_text())
-    parts.append("SELECT dbanon._require_ledger();\n")
-    text = "\n".join(parts)
+    scripts.append((sql / "grants.sql").read_text())
+    scripts.append("SELECT dbanon._require_ledger();\n")
+    text = "\n".join(scripts)
     text = text.replace("@ADVICE@", literal(advice_manual()))
     text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
         "@FOREIGN_HINT@", HINT.replace("'", "''")
     )
-    text = text.replace("@TYPES@", METHOD_TYPES)
+    text = text.replace("@TYPES@", METHOD_ARGUMENT_TYPES)
     text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
-    text = text.replace("@DP_TYPES@", DP_TYPES)
+    text = text.replace("@DP_TYPES@", DP_ARGUMENT_TYPES)
     text = text.replace("@SETTINGS@", set_clauses(FUNCTION_SETTINGS))
     text = text.replace("@PINS@", set_clauses(PINS))
-    for mark, fail in (
+    for mark, return_error in (
         ("@IMPORT@", "return outcome"),
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
     ):
-        text = text.replace(mark, IMPORT.format(paths=list(paths or ()), fail=fail))
-    # Imported in a nested function, to keep its names apart from the procedure's arguments.
-    call = IMPORT.format(
-        paths=list(paths or ()), fail="import json; return json.dumps(json.loads(told)['error'])"
+        text = text.replace(
+            mark, IMPORT_CODE.format(paths=list(paths or ()), return_error=return_error)
+        )
+    # Imported in a nested function, whose names must not clash with the procedure's arguments.
+    call = IMPORT_CODE.format(
+        paths=list(paths or ()),
+        return_error="import json; return json.dumps(json.loads(error_json)['error'])",
     )
-    text = text.replace("@IMPORT_CALL@", call.replace("outcome", "told").replace("\n", "\n    "))
-    return _filled(text)
+    text = text.replace(
+        "@IMPORT_CALL@", call.replace("outcome", "error_json").replace("\n", "\n    ")
+    )
+    return _fill_marks(text)
 
 
-def _digest() -> dict[str, str]:
-    """Return the SQL of row digests, by mark, with plpgsql variables as parameters."""
+def _digest_marks() -> dict[str, str]:
+    """Return the SQL of row digests by mark, with plpgsql variables in place of ``?``."""
 
     def fill(statement: str, *variables: str) -> str:
+        """Replace each ``?`` by a variable."""
         pieces = statement.split("?")
-        ends = [*variables, ""]
-        return "".join(piece + end for piece, end in zip(pieces, ends, strict=True)).strip()
+        pairs = zip(pieces, [*variables, ""], strict=True)
+        return "".join(piece + variable for piece, variable in pairs).strip()
 
-    name = ("relation_schema", "relation_name")
+    name_variables = ("relation_schema", "relation_name")
     return {
         "@DIGEST_WAY@": digest.DIGEST_WAY,
         "@DIGEST_PROBE@": fill(digest.PROBE),
-        "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name),
-        "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name),
+        "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name_variables),
+        "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name_variables),
         "@DISPLAY_KEYS@": fill(
             DISPLAY_KEYS, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
         ),
     }
 
 
-def _attach() -> str:
+def _attach_statement() -> str:
     """Build the statement that attaches a relation to an entry, with plpgsql variables."""
-    first, *pieces = ATTACH.strip().split("?")
-    names = (
+    beginning, *pieces = ATTACH.strip().split("?")
+    fields = (
         "table_oid",
         "shown_oid",
         "owner_oid",
@@ -174,8 +188,8 @@ def _attach() -> str:
         "table_name",
         "release_id",
     )
-    pairs = zip(names, pieces, strict=True)
-    return first + "".join(f"candidate.{name}{piece}" for name, piece in pairs)
+    pairs = zip(fields, pieces, strict=True)
+    return beginning + "".join(f"candidate.{field}{piece}" for field, piece in pairs)
 
 
 def method_script(template: str, method: Method) -> str:
@@ -183,27 +197,27 @@ def method_script(template: str, method: Method) -> str:
     return (
         template.replace("@METHOD@", method.name)
         .replace("@SUMMARY@", method.summary)
-        .replace("@TYPES@", METHOD_TYPES)
-        .replace("@MANUAL@", literal(manual(method)))
+        .replace("@TYPES@", METHOD_ARGUMENT_TYPES)
+        .replace("@MANUAL@", literal(method_manual(method)))
     )
 
 
-def arguments() -> tuple[str, ...]:
-    """Return the argument names of the methods' SQL functions."""
+def method_arguments() -> tuple[str, ...]:
+    """Return the names of the arguments that each method's SQL function has."""
     template = (share_path("sql") / "python" / "method.sql").read_text()
     return tuple(re.findall(r"^ +'(\w+)', @METHOD@", template, re.M))
 
 
-def manual(method: Method, job: type[Any] = Job) -> str:
+def method_manual(method: Method, job: type[Any] = Job) -> str:
     """Build the manual of a method's SQL function."""
-    allowed = keys(method.name, arguments(), writes=True, job=job)
+    allowed_options = allowed_keys(method.name, method_arguments(), writes=True, job=job)
     lines = [
         f"{method.summary}.",
         f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
         f"Guarantee: {method.sentence}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
-        *(f"  {name}: {describe_option(kind)}" for name, kind in allowed.items()),
+        *(f"  {name}: {describe_option(option)}" for name, option in allowed_options.items()),
     ]
     if not method.takes_categories and method.takes_points:
         lines.append(
@@ -223,24 +237,28 @@ def advice_manual() -> str:
         "Roles are proposals, never decisions. The function writes nothing and shows no value"
         " of the data.",
         "Keys of options:",
-        *(f"  {name}: {describe_option(option)}" for name, option in advice_keys().items()),
+        *(f"  {name}: {describe_option(option)}" for name, option in allowed_advice_keys().items()),
     ]
     return "\n".join(lines)
 
 
 def ledger_script(*, extension: bool = False) -> str:
-    """Build the ledger, its owner and its grants; an extension adopts existing tables.
+    """Build the SQL of the ledger, its owner and its grants.
 
-    The SQL can be run over any older ledger, which then gets the new columns.
+    It can also be run over any older ledger, to which it adds the new columns.
+
+    Parameters
+    ----------
+    extension : build the script of an extension, which adopts tables of an existing ledger.
     """
     sql = share_path("sql")
     tables = (sql / "ledger.sql").read_text()
     if extension:
         tables = re.sub(
-            r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopted, tables, flags=re.S
+            r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopt_table, tables, flags=re.S
         )
-    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
-    parts += [
+    scripts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
+    scripts += [
         tables,
         tie_script(),
         f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
@@ -248,84 +266,87 @@ def ledger_script(*, extension: bool = False) -> str:
         f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
         (sql / "ledger_grants.sql").read_text(),
     ]
-    return _filled("\n".join(parts))
+    return _fill_marks("\n".join(scripts))
 
 
 def tie_script() -> str:
-    """Build the SQL that ties rules, and entries of earlier versions, to their relations."""
+    """Build the SQL that ties rules, and entries of older versions, to OIDs of their relations."""
     return f"{NUMBER_ENTRIES};\n{tie_rules()};\n"
 
 
-def _filled(text: str) -> str:
-    names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
-    for mark, statement in _digest().items():
+def _fill_marks(text: str) -> str:
+    """Replace the remaining marks, such as ``@TABLES@``, by SQL."""
+    table_names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+    for mark, statement in _digest_marks().items():
         text = text.replace(mark, statement)
-    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", names)
+    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", table_names)
     text = text.replace("@CLOSE_INTERNAL@", CLOSE_INTERNAL)
     text = text.replace("@STATES@", states()).replace("@RELEASED_TABLES@", released_tables())
     text = text.replace("@JOINT_HISTORIES@", joint_histories_variable())
-    text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach())
+    text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach_statement())
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
-    for mark, build in (RULE_QUERIES | RELEASE_QUERIES).items():
-        text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build), text)
-    return in_ascii(text.replace("@VERSION@", version()))
+    for mark, build_sql in (RULE_QUERIES | RELEASE_QUERIES).items():
+        text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build_sql), text)
+    return to_ascii(text.replace("@VERSION@", version()))
 
 
-def in_ascii(text: str) -> str:
+def to_ascii(text: str) -> str:
     """Remove accents from a text, and write an ellipsis as three dots.
 
     Databases of every encoding accept ASCII. Directories are escaped earlier.
     """
-    parts = unicodedata.normalize("NFKD", text)
-    return "".join(part for part in parts if not unicodedata.combining(part))
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
-def _build_query(build: Callable[..., str], mark: re.Match[str]) -> str:
-    """Build the SQL of a mark with its bracketed arguments."""
-    return build(*mark[1].split(", "))
+def _build_query(build_sql: Callable[..., str], mark: re.Match[str]) -> str:
+    """Build the SQL of a mark with the arguments in its parentheses."""
+    return build_sql(*mark[1].split(", "))
 
 
-def _adopted(match: re.Match[str]) -> str:
-    """Create a table, or add a client's table to the extension, and include its rows in dumps.
+def _adopt_table(match: re.Match[str]) -> str:
+    """Build the SQL that creates a table in an extension, or adds a client's table to it.
+
+    ``match`` is the CREATE TABLE. The table's rows are included in dumps.
 
     The revision is not dumped: CREATE EXTENSION writes it, also when a dump is restored.
     """
-    table, create = match[1], match[0].replace("IF NOT EXISTS ", "")
-    dumped = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
-    member = (
+    table, create_table = match[1], match[0].replace("IF NOT EXISTS ", "")
+    dump_config = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
+    is_member = (
         "EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e"
         " ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
         " WHERE d.deptype = 'e' AND e.extname = '{}' AND d.classid = 'pg_class'::regclass"
         f" AND d.objid = 'dbanon.{table}'::regclass)"
     )
     return (
-        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create}\nELSE\n"
+        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create_table}\nELSE\n"
         # In version 0.1.0, dropping the extension dropped the ledger.
-        f"IF {member.format('dbanon')} THEN ALTER EXTENSION dbanon DROP TABLE dbanon.{table};"
+        f"IF {is_member.format('dbanon')} THEN ALTER EXTENSION dbanon DROP TABLE dbanon.{table};"
         " END IF;\n"
-        f"IF NOT {member.format(LEDGER_EXTENSION)} THEN"
+        f"IF NOT {is_member.format(LEDGER_EXTENSION)} THEN"
         f" ALTER EXTENSION {LEDGER_EXTENSION} ADD TABLE dbanon.{table}; END IF;\n"
-        "END IF; END $adopt$;\n" + ("" if table == "alembic_version" else dumped)
+        "END IF; END $adopt$;\n" + ("" if table == "alembic_version" else dump_config)
     )
 
 
-def _types(file: Path) -> str:
-    """Create types only if missing, so that the script can be repeated.
+def _create_types(file: Path) -> str:
+    """Turn CREATE TYPE statements into SQL that can be repeated: it creates only missing types.
 
-    Types of older versions get their new attributes.
+    Existing types of older versions get the new attributes.
     """
 
     def create_if_missing(match: re.Match[str]) -> str:
-        name, create = match[1], match[0]
-        added = "".join(
+        name, create_type = match[1], match[0]
+        add_attributes = "".join(
             f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attname = '{attribute}'"
             f" AND attrelid = 'dbanon.{name}'::regclass) THEN\n"
             f"ALTER TYPE dbanon.{name} ADD ATTRIBUTE {attribute} {sql_type};\nEND IF;\n"
-            for attribute, sql_type in re.findall(r"^ +(\w+) +(.+?),?$", create, flags=re.M)
+            for attribute, sql_type in re.findall(r"^ +(\w+) +(.+?),?$", create_type, flags=re.M)
         )
         return (
-            f"DO $type$ BEGIN IF to_regtype('dbanon.{name}') IS NULL THEN\n{create}\n"
-            f"END IF;\n{added}END $type$;"
+            f"DO $type$ BEGIN IF to_regtype('dbanon.{name}') IS NULL THEN\n{create_type}\n"
+            f"END IF;\n{add_attributes}END $type$;"
         )
 
     return re.sub(

@@ -19,7 +19,7 @@ from dbanon.errors import (
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import ROW, NewBudget
 from dbanon.job.synthesis import AsPublished, parse_synthesis_options
-from dbanon.run import budgets as run
+from dbanon.run import budgets as run_budgets
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
 from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, describe_variance_loss
@@ -46,26 +46,26 @@ def create_budget(
     raises: str | None = None,
     on_sql: OnSql | None = None,
 ) -> BudgetShown:
-    """Create a privacy budget, from which all differentially private releases of a table spend.
+    """Create a privacy budget, which all differentially private releases of a table draw on.
 
-    It is stored in the database of the table, and only the owner of the ledger can create one.
+    It is stored in the database of the table, and only the owner of the ledger can create it.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     source : the table, as in ``app.people``.
-    epsilon : the total.
-    delta : the delta that goes with epsilon; the budget then counts rho, as Gaussian noise needs.
+    epsilon : the total epsilon of all releases.
+    delta : the total delta; the budget is then accounted in rho, as Gaussian noise needs.
     unit : the unit of protection: a ``row``, or a ``person`` with ``entity``.
     entity : the column that identifies the person of a row.
     raises : the open budget to replace with a larger total.
 
     Raises
     ------
-    BudgetExists : there is one of this name, or an open one of the table and unit.
-    BudgetNotFound : there is no budget that it could replace.
-    InsufficientRights : the ledger is another role's.
-    TableNotFound, ColumnNotFound, UnsupportedType : it cannot be of this table.
+    BudgetExists : the name is taken, or the table has an open budget of this unit.
+    BudgetNotFound : there is no open budget ``raises``.
+    InsufficientRights : another role owns the ledger.
+    TableNotFound, ColumnNotFound, UnsupportedType : the table or its entity cannot have a budget.
     """
     new_budget = NewBudget(
         name=name,
@@ -76,22 +76,22 @@ def create_budget(
         entity=entity,
         raises=raises,
     )
-    return run.create(open_store(database, on_sql), new_budget)
+    return run_budgets.create(open_store(database, on_sql), new_budget)
 
 
 def budgets(database: Any, *, on_sql: OnSql | None = None) -> list[BudgetShown]:
-    """The privacy budgets of a database, the oldest first."""
-    return run.list_budgets(open_store(database, on_sql))
+    """List the privacy budgets of a database, the oldest first."""
+    return run_budgets.list_budgets(open_store(database, on_sql))
 
 
 def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> BudgetShown:
-    """A privacy budget, with everything that was spent from it.
+    """Return a privacy budget, with everything that was spent from it.
 
     Raises
     ------
-    BudgetNotFound : there is none of this name.
+    BudgetNotFound : there is no budget of this name.
     """
-    return run.show_budget(open_store(database, on_sql), name)
+    return run_budgets.show_budget(open_store(database, on_sql), name)
 
 
 def synthesize(
@@ -102,29 +102,29 @@ def synthesize(
     types: Mapping[str, str] | str | None = None,
     **options: Any,
 ) -> Synthesis:
-    """Make rows that stand for no row of the source.
+    """Make synthetic rows, none of which corresponds to a row of the source.
 
     Parameters
     ----------
-    data : numbers, (n, p), whose columns are named "column 0" and so on, or a data frame; all of
-        its columns are released, except ``entity``.
+    data : numbers, (n, p), with columns named "column 0" and so on, or a data frame. All columns
+        are released, except ``entity``.
     method : ``dp_ranks``: differentially private, with ``epsilon`` and public ``bounds``.
-        ``dp_marginals``: the same by a graphical model of two-way counts, for mostly categorical
-        tables; ``accounting="zcdp"`` with a ``delta`` has Gaussian noise.
-        ``dcmdp``: noise as Liu and Li published it, which guarantees nothing; with
-        ``guarantee="as_published"`` only, and with the warning ``NotDifferentiallyPrivate``.
-    budget : from which ``dp_ranks`` spends its epsilon, before any noise is drawn.
-    types : of ``dp_ranks``, by column what it is declared as, ``integer``, ``number``,
-        ``boolean``, ``text``, ``date`` or ``timestamp``; one word for all. What a column has in
-        memory follows from its values, and is not asked.
-    options : those of the method, as docs/differential-privacy.md lists them.
+        ``dp_marginals``: the same, with a graphical model of two-way counts, for mostly
+        categorical tables; ``accounting="zcdp"`` with a ``delta`` uses Gaussian noise.
+        ``dcmdp``: noise as Liu and Li published it, which guarantees nothing. It requires
+        ``guarantee="as_published"``, and gives the warning ``NotDifferentiallyPrivate``.
+    budget : the budget that pays for epsilon, before any noise is drawn; not for ``dcmdp``.
+    types : declared types by column, or one type for all: ``integer``, ``number``, ``boolean``,
+        ``text``, ``date`` or ``timestamp``. Types are never read from memory, because they would
+        depend on the values. Not for ``dcmdp``.
+    options : options of the method; docs/differential-privacy.md lists them.
 
     Raises
     ------
-    InvalidParameter, UnknownMethod, UnknownOption, BoundsRequired : as the checks of options.
-    UnsupportedType : a column is of a type that the method does not take.
+    InvalidParameter, UnknownMethod, UnknownOption, BoundsRequired : an option is wrong or missing.
+    UnsupportedType : the method does not take a column's type.
     TooFewRecords, NoiseTooLarge : there are too few rows for k, or for epsilon.
-    BudgetExhausted : less is left of the budget than epsilon.
+    BudgetExhausted : epsilon exceeds the remaining budget.
     MissingDependency : OpenDP is not installed.
     """
     if "hierarchies" in options:
@@ -137,7 +137,7 @@ def synthesize(
             )
         if types is not None:
             raise InvalidParameter("Method dcmdp takes only numbers, and no types.")
-        return _as_published(data, request)
+        return _synthesize_as_published(data, request)
     if not isinstance(budget, Budget):
         raise InvalidParameter(
             f"Method {method} needs a budget, and the source has none.",
@@ -147,7 +147,8 @@ def synthesize(
     return private_rows(table, request, budget, OpenDpNoise, method)
 
 
-def _as_published(data: Any, request: AsPublished) -> Synthesis:
+def _synthesize_as_published(data: Any, request: AsPublished) -> Synthesis:
+    """Run ``dcmdp``, which is not differentially private."""
     microdata = microdata_of(data)
     for attribute in microdata.attributes:
         if attribute.kind.is_coded:
@@ -175,7 +176,10 @@ def _as_published(data: Any, request: AsPublished) -> Synthesis:
     )
     rows = rows[rng.permutation(len(rows))]
     return Synthesis(
-        {column.name: rows[:, j].copy() for j, column in enumerate(microdata.attributes)},
+        {
+            attribute.name: rows[:, index].copy()
+            for index, attribute in enumerate(microdata.attributes)
+        },
         method="dcmdp",
         guarantee=SENTENCE,
         method_notes=describe_variance_loss(microdata.numbers, classes, request.k),

@@ -27,10 +27,10 @@ from dbanon.data.option import (
 from dbanon.doors import frame as frames
 from dbanon.doors.cli.anonymize import OPTIONS, with_options
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.options import flag, values
-from dbanon.doors.plpython_options import describe_option, keys, parse
+from dbanon.doors.cli.options import flag, parse_option_values
+from dbanon.doors.plpython_options import allowed_keys, describe_option, parse_call_options
 from dbanon.doors.signature import list_options
-from dbanon.doors.sql_script import arguments, manual
+from dbanon.doors.sql_script import method_arguments, method_manual
 from dbanon.errors import InvalidParameter, UnknownOption
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -63,7 +63,7 @@ def sql_call(**more: Any) -> dict[str, Any]:
     }
     call = {"method": "mdav", "source": 1, **JOB, **signature}
     del call["table"]
-    assert set(call) == {*arguments(), "method"}
+    assert set(call) == {*method_arguments(), "method"}
     options = {name: value for name, value in more.items() if name not in call}
     return call | {name: more[name] for name in more if name in call} | {"options": options}
 
@@ -121,7 +121,9 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(parameter: Para
         of_rules = value is None and parameter.name == "quasi_identifiers"
         if parameter.option.sql and parameter.item is not Model and not of_rules:
             calls.append(
-                lambda value=value: parse(sql_call(**{parameter.name: value}), writes=True)
+                lambda value=value: parse_call_options(
+                    sql_call(**{parameter.name: value}), writes=True
+                )
             )
         if parameter.name == "hierarchies":
             # Their items; only doors that may read files check them.
@@ -259,8 +261,12 @@ def test_fields_without_a_description_are_no_options() -> None:
 
 def test_every_key_of_a_call_is_an_argument_or_a_key() -> None:
     sql_names = {parameter.name for parameter in OPTIONS if parameter.option.sql}
-    assert sql_names <= set(arguments()) | set(keys("mdav", arguments(), writes=True))
-    reading = keys("mdav", ["source", "method", "quasi_identifiers", "k", "options"], writes=False)
+    assert sql_names <= set(method_arguments()) | set(
+        allowed_keys("mdav", method_arguments(), writes=True)
+    )
+    reading = allowed_keys(
+        "mdav", ["source", "method", "quasi_identifiers", "k", "options"], writes=False
+    )
     assert {
         parameter.name
         for parameter in OPTIONS
@@ -270,14 +276,14 @@ def test_every_key_of_a_call_is_an_argument_or_a_key() -> None:
         *("quasi_identifiers", "k"),
     }
     with pytest.raises(UnknownOption):
-        parse(sql_call(sede=1), writes=True)
+        parse_call_options(sql_call(sede=1), writes=True)
 
 
 @pytest.mark.parametrize("name", ["max_suppression", "nulls", "k", "seed", "weights"])
 def test_null_in_sql_is_a_wish_only_where_it_is_the_default(name: str) -> None:
     with pytest.raises(InvalidParameter, match=f"{name} must be "):
-        parse(sql_call(**{name: None}), writes=True)
-    assert parse(sql_call(entity=None, refine=None), writes=True)["refine"] is None
+        parse_call_options(sql_call(**{name: None}), writes=True)
+    assert parse_call_options(sql_call(entity=None, refine=None), writes=True)["refine"] is None
 
 
 def test_the_parameters_of_methods_are_documented_in_the_same_way() -> None:
@@ -290,7 +296,7 @@ def test_the_parameters_of_methods_are_documented_in_the_same_way() -> None:
         # dbanon.partition takes both by name.
         assert method_option.name not in policy_names
         assert method_option.check(method_option.default) == method_option.default
-        assert f"  {method_option.name}: {describe_option(method_option)}" in manual(method)
+        assert f"  {method_option.name}: {describe_option(method_option)}" in method_manual(method)
         for value in wrong(method_option):
             with pytest.raises(InvalidParameter) as refused:
                 Policy(k=3, method=method.name, options={method_option.name: value})
@@ -364,7 +370,7 @@ def test_a_new_field_is_a_flag() -> None:
     @click.command()
     @with_options(_FUZZY)
     def command(**options: Any) -> None:
-        read.append(values(_FUZZY, options))
+        read.append(parse_option_values(_FUZZY, options))
 
     line = ["--table", "people", "--output", "o.people", "--k", "3", "--fuzz", "5"]
     done = CliRunner().invoke(command, line)
@@ -376,15 +382,15 @@ def test_a_new_field_is_a_flag() -> None:
 
 
 def test_a_new_field_is_a_key_in_sql() -> None:
-    assert "fuzz" in keys("mdav", arguments(), writes=True, job=_FuzzyJob)
-    assert "  fuzz: a whole number, 3 or more. Much fuzz, drawn by seed." in manual(
+    assert "fuzz" in allowed_keys("mdav", method_arguments(), writes=True, job=_FuzzyJob)
+    assert "  fuzz: a whole number, 3 or more. Much fuzz, drawn by seed." in method_manual(
         METHODS["mdav"], _FuzzyJob
     )
-    assert parse(sql_call(fuzz=5), writes=True, job=_FuzzyJob)["fuzz"] == 5
+    assert parse_call_options(sql_call(fuzz=5), writes=True, job=_FuzzyJob)["fuzz"] == 5
     with pytest.raises(InvalidParameter, match="fuzz must be a whole number, 3 or more"):
-        parse(sql_call(fuzz=2), writes=True, job=_FuzzyJob)
+        parse_call_options(sql_call(fuzz=2), writes=True, job=_FuzzyJob)
     with pytest.raises(UnknownOption):
-        parse(sql_call(fuzz=5), writes=True)
+        parse_call_options(sql_call(fuzz=5), writes=True)
 
 
 def test_a_new_field_is_listed_checked_and_recorded() -> None:
@@ -402,5 +408,5 @@ def test_a_new_field_is_listed_checked_and_recorded() -> None:
 
 def test_a_new_field_is_a_row_in_docs() -> None:
     assert "| `--fuzz` | Much fuzz, drawn by `--seed`. |" in pages.command_rows(_FUZZY)
-    rows = pages.key_rows(keys("mdav", arguments(), writes=True, job=_FuzzyJob))
+    rows = pages.key_rows(allowed_keys("mdav", method_arguments(), writes=True, job=_FuzzyJob))
     assert "| `fuzz` | a whole number, 3 or more | Much fuzz, drawn by `seed`. |" in rows

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.doors.cli.options import flag
-from dbanon.doors.plpython_options import keys
-from dbanon.doors.sql_script import arguments
+from dbanon.doors.plpython_options import allowed_keys
+from dbanon.doors.sql_script import method_arguments
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
@@ -68,7 +68,7 @@ def pages() -> dict[str, list[str]]:
     """The rows by page."""
     return {
         "cli.md": command_rows(of_command()),
-        "sql.md": key_rows(keys("mdav", arguments(), writes=True)),
+        "sql.md": key_rows(allowed_keys("mdav", method_arguments(), writes=True)),
     }
 
 

@@ -18,7 +18,7 @@ import dbanon
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.field_types import OF_COLUMNS, in_job_file
-from dbanon.doors.spelling import _words, flag
+from dbanon.doors.spelling import _option_words, flag
 from dbanon.errors import DbanonError
 from dbanon.job.job import Job
 from dbanon.measures import Model
@@ -130,7 +130,7 @@ def words_of(name: str, value: Any) -> list[str]:
             for column, spec in value.items()
             for word in ("--hierarchy", f"{column}={json.dumps(spec)}")
         ]
-    return _words(name, value)
+    return _option_words(name, value)
 
 
 def run_command(*words: str) -> str | None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.options import model
+from dbanon.doors.cli.options import parse_model
 from dbanon.errors import InvalidParameter
 from tests.stores.databases import DuckdbDatabase
 
@@ -72,7 +72,7 @@ def test_out_of_reach_writes_nothing(database: DuckdbDatabase) -> None:
     ],
 )
 def test_forms(text: str, expected: dbanon.Model) -> None:
-    assert model(text) == expected
+    assert parse_model(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_forms(text: str, expected: dbanon.Model) -> None:
 )
 def test_other_forms_are_refused(database: DuckdbDatabase, text: str) -> None:
     with pytest.raises(InvalidParameter):
-        model(text)
+        parse_model(text)
     done = anonymize(database.url, "--model", text)
     assert done.exit_code == 2
 
@@ -94,4 +94,6 @@ def test_other_forms_are_refused(database: DuckdbDatabase, text: str) -> None:
 def test_a_hierarchy_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "tree.csv"
     path.write_text("flu;lungs;*\ncough;lungs;*\n", encoding="utf-8")
-    assert model(f"ill=t_closeness:0.2:distance={path}").distance == dbanon.Hierarchy.load(path)
+    assert parse_model(f"ill=t_closeness:0.2:distance={path}").distance == dbanon.Hierarchy.load(
+        path
+    )

@@ -275,13 +275,13 @@ def test_each_extra_is_explained() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("call", "extra"), [("report.page()", "report"), ("bar_on(sys.stderr)", "cli")]
+    ("call", "extra"), [("report.page()", "report"), ("create_bar(sys.stderr)", "cli")]
 )
 def test_packages_that_frames_need_lazily(call: str, extra: str) -> None:
     hints = without.result_of(
         f"""
 import sys, pandas as pd, dbanon
-from dbanon.doors.progress import bar_on
+from dbanon.doors.progress import create_bar
 frame = pd.DataFrame({{"a": range(9)}})
 _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["a"], k=3)
 try:

@@ -20,9 +20,14 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.columns import ROLES, QuasiIdentifierColumn, SensitiveColumn
 from dbanon.doors.jobfile.field_types import in_job_file
 from dbanon.doors.jobfile.models import JobSpec
-from dbanon.doors.plpython_options import keys
-from dbanon.doors.spelling import SQL_ARGUMENTS, in_sql, in_sql_classes, on_command_line
-from dbanon.doors.sql_script import arguments, functions_script
+from dbanon.doors.plpython_options import allowed_keys
+from dbanon.doors.spelling import (
+    SQL_ARGUMENTS,
+    spell_classes_option,
+    spell_cli_option,
+    spell_sql_option,
+)
+from dbanon.doors.sql_script import functions_script, method_arguments
 from dbanon.errors import InvalidParameter, UsageError
 from dbanon.methods import METHODS
 
@@ -131,19 +136,23 @@ def examples(one: Parameter) -> list[Any]:
 @pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
 def test_every_option_is_written_as_each_door_takes_it(one: Parameter) -> None:
     flags = {flag for param in main.commands["anonymize"].params for flag in param.opts}
-    known = set(keys("mdav", arguments(), writes=True))
+    known = set(allowed_keys("mdav", method_arguments(), writes=True))
     for value in examples(one):
         error = InvalidParameter(
             hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
         )
         python, line, sql = (
             str(told).removeprefix("Use ").removesuffix(".")
-            for told in (error.hint, error.hint_by(on_command_line), error.hint_by(in_sql))
+            for told in (
+                error.hint,
+                error.hint_by(spell_cli_option),
+                error.hint_by(spell_sql_option),
+            )
         )
         assert python.partition("=")[0] == one.name
         assert value is None or eval(python.partition("=")[2]) == value
         assert shlex.split(line)[0] in flags
-        if one.name in arguments():
+        if one.name in method_arguments():
             assert sql == one.name or sql.startswith(f"{one.name} => ")
         elif one.option.sql:
             assert one.name in known
@@ -159,7 +168,7 @@ def test_every_option_is_written_as_each_door_takes_it(one: Parameter) -> None:
 
 
 def test_the_arguments_of_sql_are_those_of_its_functions() -> None:
-    assert {*SQL_ARGUMENTS, "source", "options"} == set(arguments())
+    assert {*SQL_ARGUMENTS, "source", "options"} == set(method_arguments())
 
 
 def test_the_arguments_of_classes_are_those_of_its_function() -> None:
@@ -168,9 +177,9 @@ def test_the_arguments_of_classes_are_those_of_its_function() -> None:
     )
     named = {part.split()[0] for part in told[0].split(",")} - {"source", "options"}
     for one in OPTIONS:
-        as_argument = in_sql_classes(one.name, 7 if one.name == "k" else "x")
+        as_argument = spell_classes_option(one.name, 7 if one.name == "k" else "x")
         assert as_argument.startswith(f"{one.name} => ") == (one.name in named), as_argument
-    assert in_sql_classes("nulls", "suppress") == """options => '{"nulls": "suppress"}'"""
+    assert spell_classes_option("nulls", "suppress") == """options => '{"nulls": "suppress"}'"""
 
 
 @pytest.mark.parametrize(
@@ -190,21 +199,21 @@ def test_the_arguments_of_classes_are_those_of_its_function() -> None:
 )
 def test_the_ways_of_the_doors(hint: str, python: str, line: str, sql: str) -> None:
     error = UsageError(hint=hint)
-    assert (error.hint, error.hint_by(on_command_line), error.hint_by(in_sql)) == (
+    assert (error.hint, error.hint_by(spell_cli_option), error.hint_by(spell_sql_option)) == (
         python,
         line,
         sql,
     )
-    assert error.to_dict(in_sql)["hint"] == sql
+    assert error.to_dict(spell_sql_option)["hint"] == sql
 
 
 def test_a_name_that_looks_like_an_option_harms_nothing() -> None:
     error = UsageError(hint="Did you mean `k=[` or `nobody`?")
-    assert error.hint_by(on_command_line) == "Did you mean `k=[` or nobody?"
+    assert error.hint_by(spell_cli_option) == "Did you mean `k=[` or nobody?"
 
 
 def test_methods_are_functions_in_sql() -> None:
-    assert in_sql("method", "mdav") == "dbanon.mdav"
+    assert spell_sql_option("method", "mdav") == "dbanon.mdav"
     assert "mdav" in METHODS
 
 
@@ -222,7 +231,7 @@ def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
         )
         error.way = in_job_file
         # Whoever prints it: a job's options have one name each.
-        told = {str(error.hint), str(error.hint_by(on_command_line)), str(error.to_dict()["hint"])}
+        told = {str(error.hint), str(error.hint_by(spell_cli_option)), str(error.to_dict()["hint"])}
         [text] = told
         said = text.removeprefix("Use ").removesuffix(".")
         assert "--" not in said

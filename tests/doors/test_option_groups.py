@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.option_groups import OTHER, group_of
+from dbanon.doors.cli.option_groups import OTHER_GROUP, group_of
 from dbanon.doors.cli.support import Names, ShortNames
-from dbanon.doors.spelling import command
+from dbanon.doors.spelling import build_command
 from dbanon.measures.models import model_kinds
 from tests.stores.databases import DuckdbDatabase
 
@@ -49,7 +49,7 @@ def test_all_options_are_shown_once_by_task(name: str) -> None:
     context = click.Context(cli)
     options = [option for option in cli.get_params(context) if isinstance(option, click.Option)]
     assert len(names(page)) == len(options)
-    assert [option.name for option in options if group_of(option) == OTHER] == []
+    assert [option.name for option in options if group_of(option) == OTHER_GROUP] == []
     wide = [line for line in page.splitlines() if len(line) > 80]
     # The names of all methods form one word.
     assert all(line.startswith("  --method mdav|") for line in wide)
@@ -124,7 +124,7 @@ def test_short_names_are_lists(options: list[str], duckdb_file: DuckdbDatabase) 
 
 def test_a_printed_command_takes_any_name() -> None:
     start = {"table": "t", "quasi_identifiers": ["a,b", " c ", 'd"e', "f g"], "k": 3}
-    words = command("duckdb:///x.duckdb", start).partition(" -q ")[2]
+    words = build_command("duckdb:///x.duckdb", start).partition(" -q ")[2]
     assert words.startswith("'\"a,b\"' -q ' c ' -q '\"d\"\"e\"' -q 'f g'")
 
 

@@ -80,7 +80,7 @@ def test_memory_that_is_short_while_the_command_is_loaded(
     monkeypatch.setitem(sys.modules, name, ShortOfMemory(name))
     monkeypatch.setattr(start, "_log", None)
     monkeypatch.setattr(early_log, "early_log", None)
-    monkeypatch.setattr(start, "_ended", None)
+    monkeypatch.setattr(start, "_exit_code", None)
     monkeypatch.setattr("sys.argv", ["dbanon", "releases", *(JSON if for_machines else [])])
     with pytest.raises(SystemExit) as ended:
         start.start()

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.doors.cli.support import errors
+from dbanon.doors.cli.support import report_errors
 from dbanon.doors.workbench.tasks import BackgroundTask, BackgroundTasks
 from dbanon.errors import InvalidParameter, ModelInfeasible
 
@@ -108,7 +108,7 @@ def test_a_reported_error_holds_nothing_even_if_a_library_stores_it(
 
     gc.disable()
     try:
-        with pytest.raises(SystemExit), errors("text"):
+        with pytest.raises(SystemExit), report_errors("text"):
             library()
         [kernel] = kernels
         assert kernel() is None

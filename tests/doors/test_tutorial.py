@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.tutorial_steps import Command, steps
+from dbanon.doors.cli.tutorial_steps import Command, build_steps
 
 PROGRAM = [sys.executable, "-c", "from dbanon.doors.cli.start import start; start()", "tutorial"]
 
@@ -31,12 +31,17 @@ def test_all_steps_run_and_leave_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     done = tutorial("--directory", str(folder))
     assert done.exit_code == 0, done.output
-    all_steps = steps("duckdb:///x", "x")
+    all_steps = build_steps("duckdb:///x", "x")
     heads = [f"{n}/{len(all_steps)}  {step.title}" for n, step in enumerate(all_steps, 1)]
     places = [done.stdout.find(head) for head in heads]
     assert -1 not in places
     assert places == sorted(places)
-    ends = [a.ends for step in all_steps for a in step.actions if isinstance(a, Command) and a.ends]
+    ends = [
+        a.exit_code
+        for step in all_steps
+        for a in step.actions
+        if isinstance(a, Command) and a.exit_code
+    ]
     assert ends == [6, 2, 3]
     assert [f"(exit code {code})" in done.stdout for code in ends] == [True] * 3
     assert "as released" in done.stdout

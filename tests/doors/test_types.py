@@ -105,7 +105,7 @@ def test_names_are_listed() -> None:
     assert not {"Any", "import_module", "TYPE_CHECKING", "annotations"} & set(dir(dbanon))
     documentation = pydoc.render_doc(dbanon, renderer=pydoc.plaintext)
     assert [name for name in dbanon.__all__ if name not in documentation] == []
-    assert "Anonymize a table of a database" in documentation
+    assert "Anonymize a database table" in documentation
     assert dbanon.errors.TooFewRecords.code == "too_few_records"
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.plpython_options import advice_options
+from dbanon.doors.plpython_options import check_advice_options
 from dbanon.errors import (
     DuplicateKeys,
     InsufficientRights,
@@ -93,7 +93,7 @@ def test_the_version_of_a_job_file_is_not_the_programs(tmp_path: Path) -> None:
 
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(UnknownOption, match=r'no option "sed"') as caught:
-        advice_options({"sed": 1})
+        check_advice_options({"sed": 1})
     assert '"seed"' in str(caught.value.hint)
 
 

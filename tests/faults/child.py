@@ -34,8 +34,8 @@ def main() -> None:
         if "memory" in order:
             _load()
         # The state at program start: signals may arrive before the command installs its handlers.
-        for number in start._ENDS:
-            signal.signal(number, start._end)
+        for number in start._EXIT_SIGNALS:
+            signal.signal(number, start._exit_on_signal)
         _wait(order)
         command(order["words"])
     _call(order)

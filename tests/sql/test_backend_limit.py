@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from dbanon.data.memory import half_of_memory, limit_threads, worker_threads
-from dbanon.doors.backend_limit import memory_of_call
+from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.errors import InvalidParameter
 from tests.postgres_server import Server
 
@@ -178,7 +178,7 @@ def test_the_memory_of_a_call(
     options = {} if limit is None else {"memory_limit": limit}
     if expected is None:
         with pytest.raises(InvalidParameter):
-            memory_of_call(Settings(everybody, session), options)
+            apply_backend_limits(Settings(everybody, session), options)
         return
-    assert memory_of_call(Settings(everybody, session), options) == expected
+    assert apply_backend_limits(Settings(everybody, session), options) == expected
     assert worker_threads() == 1

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon.doors.plpython_options import SHORT_MODELS, keys
+from dbanon.doors.plpython_options import SHORT_MODELS, allowed_keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.measures import model_kinds
 from dbanon.methods import METHODS
@@ -279,7 +279,7 @@ def test_every_known_option_is_accepted(run_sql: Run) -> None:
         "if_exists",
         "output",
     }
-    assert set(options) == set(keys("mdav", arguments, writes=True))
+    assert set(options) == set(allowed_keys("mdav", arguments, writes=True))
     options |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
     options |= {kind: {"id": 1} for kind in ("t_closeness", "alpha_k")}
     run_sql(

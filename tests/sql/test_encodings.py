@@ -33,13 +33,13 @@ def database_of(server: Server, encoding: str) -> Iterator[str]:
 def test_all_sql_is_ascii() -> None:
     paths = ["/home/José/dbanon"]
     for text in (
-        sql_script.script(paths),
+        sql_script.install_script(paths),
         sql_script.functions_script(paths, with_roles=True),
         sql_script.ledger_script(extension=True),
         sql_script.tie_script(),
     ):
         assert text.isascii()
-    assert "for path in ['/home/Jos\\xe9/dbanon']:" in sql_script.script(paths)
+    assert "for path in ['/home/Jos\\xe9/dbanon']:" in sql_script.install_script(paths)
     for file in Path(sql_script.share_path("sql")).rglob("*.sql"):
         assert file.read_bytes().isascii(), file.name
 

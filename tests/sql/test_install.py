@@ -94,7 +94,7 @@ def test_every_method_has_its_function_and_manual(sql_server: Server, sql_url: s
             url=sql_url,
         )
         assert signature.startswith("source regclass, output text, quasi_identifiers text[], k int")
-        assert sql_script.in_ascii(METHODS[name].reference) in comment
+        assert sql_script.to_ascii(METHODS[name].reference) in comment
         for option in METHODS[name].options:
             assert f"  {option.name}: " in comment
 
@@ -177,7 +177,7 @@ def test_upgrade_keeps_ledger_hierarchies_and_grants(
         older.setattr(install, "version", lambda: "0.0.9")
         older.setattr(extension_module, "version", lambda: "0.0.9")
         older.setattr(install, "require_python", lambda connection, paths, owners: None)
-        older.setattr(install, "_checked", lambda connection: [])
+        older.setattr(install, "_run_check", lambda connection: [])
         sql_server.execute("CREATE EXTENSION plpython3u", url=url)
         install.install(url, python_paths=paths, extension=extension)
     sql_server.execute("CREATE TABLE public.t AS SELECT generate_series(1, 9) AS a", url=url)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.engines import Engine
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import RulesNotTrusted
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES
@@ -115,7 +115,7 @@ def test_hints_work_when_copied(
         if door == "python":
             exec(hint[hint.index("dbanon.declare") :], {"dbanon": dbanon, "database": url})
         else:
-            line = str(refused.value.hint_by(on_command_line))
+            line = str(refused.value.hint_by(spell_cli_option))
             show, _, declare = line[line.index("dbanon rules") :].partition("; ")
             words = shlex.split(show)
             done = CliRunner().invoke(

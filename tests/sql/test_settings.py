@@ -216,7 +216,7 @@ def test_no_plain_literal_has_a_backslash() -> None:
         "'it''s \\'",
         "'\\'",
     ]
-    for text in (sql_script.script(None), foreign_code("1::oid"), PINNED, SETTINGS):
+    for text in (sql_script.install_script(None), foreign_code("1::oid"), PINNED, SETTINGS):
         assert [*plain_literals(text)] == []
     # SQL literals cannot be distinguished from Python's own.
     for file in (share_path("sql") / "python").glob("*.sql"):

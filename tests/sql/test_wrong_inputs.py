@@ -24,7 +24,7 @@ from dbanon import errors
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.main import main
 from dbanon.doors.spelling import flag
-from dbanon.doors.sql_script import arguments
+from dbanon.doors.sql_script import method_arguments
 from dbanon.job.job import Job
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
@@ -208,7 +208,7 @@ def in_a_call(inputs: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | No
     job = dict(inputs)
     source, method = job.pop("table"), job.pop("method", "mdav")
     extra_options = job.pop("options", {})
-    named = [name for name in job if name in arguments()]
+    named = [name for name in job if name in method_arguments()]
     options = {name: job[name] for name in job if name not in named} | extra_options
     types = {"k": "::integer", "hierarchies": "::jsonb", "max_suppression": "::float8"}
     types |= dict.fromkeys(("quasi_identifiers", "keep", "sensitive"), "::text[]")

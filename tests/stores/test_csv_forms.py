@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import AmbiguousValues, DbanonError, FileMalformed, InvalidParameter
 from dbanon.job.reading import Reading
 from dbanon.run.open import open_store
@@ -168,9 +168,9 @@ def test_a_form_with_more_readings_is_refused_with_options_that_work(
     message = str(refused.value)
     assert not any(text in message for text in texts)
     hints = [hint for option in options for hint in option.items()]
-    hint = str(refused.value.hint_by(on_command_line))
+    hint = str(refused.value.hint_by(spell_cli_option))
     for name, argument in hints:
-        assert on_command_line(name, argument) in hint
+        assert spell_cli_option(name, argument) in hint
     assert len(re.findall("--", hint)) == len(hints) + 1
     values = []
     for option in [*options, {"types": {"a": "text"}}]:

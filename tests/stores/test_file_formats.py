@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import ColumnsRenamed, DbanonError, FileMalformed, InvalidParameter, MemoryLimit
 from dbanon.job.reading import Reading
 from dbanon.run.open import open_store
@@ -53,7 +53,7 @@ def refused(path: Path, kind: type[DbanonError] = FileMalformed, **reading: Any)
 
 
 def on_line(error: DbanonError) -> str:
-    return str(error.hint_by(on_command_line))
+    return str(error.hint_by(spell_cli_option))
 
 
 @pytest.mark.parametrize(

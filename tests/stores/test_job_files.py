@@ -302,7 +302,7 @@ def test_a_job_is_run_again_when_the_database_failed(
 ) -> None:
     load_people(database)
     file = write(tmp_path, job(retries="2"))
-    original_run, waits, runs = file_runs.run_any, list[float](), list[str]()
+    original_run, waits, runs = file_runs.run_any_job, list[float](), list[str]()
 
     def failing(of: Any, *stores: Any) -> Any:
         runs.append(of.run_id)
@@ -310,7 +310,7 @@ def test_a_job_is_run_again_when_the_database_failed(
             raise DatabaseBusy
         return original_run(of, *stores)
 
-    monkeypatch.setattr(file_runs, "run_any", failing)
+    monkeypatch.setattr(file_runs, "run_any_job", failing)
     # Not the module's own: threads of others sleep, too.
     monkeypatch.setattr(file_runs, "time", SimpleNamespace(sleep=waits.append))
     done = call("run", file, "--format", "json")
@@ -321,12 +321,12 @@ def test_a_job_is_run_again_when_the_database_failed(
     assert "is run again in 1 seconds" in done.stderr
     # No more often than that, and only for what a retry may help.
     runs.clear()
-    monkeypatch.setattr(file_runs, "run_any", lambda of, *stores: failing_always(runs, of))
+    monkeypatch.setattr(file_runs, "run_any_job", lambda of, *stores: failing_always(runs, of))
     assert call("run", file).exit_code == 4
     assert len(runs) == 3
     file = write(tmp_path, job(retries="2", k="41"))
     waits.clear()
-    monkeypatch.setattr(file_runs, "run_any", original_run)
+    monkeypatch.setattr(file_runs, "run_any_job", original_run)
     assert call("run", file).exit_code == 3
     assert waits == []
 

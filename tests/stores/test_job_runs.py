@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 WAITING = """
 import pathlib, sys, time
 from dbanon.doors.jobfile import run
-noted = run.run_any
+noted = run.run_any_job
 
 def waiting(job, source, target, progress):
     def watched(phase, share):
@@ -34,7 +34,7 @@ def waiting(job, source, target, progress):
         progress(phase, share)
     return noted(job, source, target, watched)
 
-run.run_any = waiting
+run.run_any_job = waiting
 from dbanon.doors.cli.main import main
 main(sys.argv[3:])
 """

@@ -7,24 +7,24 @@ from typing import Any
 
 import click
 
-from dbanon.doors.cli.groups import OnDatabase
-from dbanon.doors.cli.log import log_format, say
+from dbanon.doors.cli.groups import DatabaseCommand
+from dbanon.doors.cli.log import print_message, with_log_format
 from dbanon.doors.cli.support import (
-    FORMAT,
+    FORMAT_OPTION,
     URL_HELP,
     commit_guard,
-    common,
-    errors,
+    handle_signals,
+    report_errors,
     show,
     show_checks,
-    signals,
     sql_printer,
+    with_common_options,
 )
 from dbanon.errors import InvalidParameter, counted
 from dbanon.methods import METHODS
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL", required=False)
 @click.option(
     "--keep-last",
@@ -42,13 +42,14 @@ from dbanon.methods import METHODS
 )
 @click.option(
     "--spill",
-    "spilled",
+    "spill_directories",
     multiple=True,
     metavar="DIR",
     help="Also remove what killed runs spilled into this directory. Repeatable, and needs no URL.",
 )
 @click.option(
     "--staged",
+    "staging_directories",
     multiple=True,
     metavar="DIR",
     help=(
@@ -58,6 +59,7 @@ from dbanon.methods import METHODS
 )
 @click.option(
     "--spark-local",
+    "spark_directories",
     multiple=True,
     metavar="DIR",
     help=(
@@ -65,48 +67,53 @@ from dbanon.methods import METHODS
         " /tmp). Repeatable, and needs no URL."
     ),
 )
-@common
+@with_common_options
 def gc(
     url: str | None,
     keep_last: int,
     days: float | None,
-    spilled: tuple[str, ...],
-    staged: tuple[str, ...],
-    spark_local: tuple[str, ...],
-    form: str,
+    spill_directories: tuple[str, ...],
+    staging_directories: tuple[str, ...],
+    spark_directories: tuple[str, ...],
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Drop released tables that their view no longer shows, and leftovers of killed runs."""
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run import gc as garbage
+        from dbanon.run import gc as garbage_collection
         from dbanon.run.open import open_store
 
-        directories = spilled or staged or spark_local
+        directories = spill_directories or staging_directories or spark_directories
         if url is None and (days is not None or not directories):
             raise click.UsageError(
                 "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
             )
-        cleared = garbage.clear_spilled(spilled) + garbage.clear_staged(staged)
-        cleared += garbage.clear_killed(spark_local)
-        dropped, runs = [], None
+        cleared_directories = [
+            *garbage_collection.clear_spilled(spill_directories),
+            *garbage_collection.clear_staged(staging_directories),
+            *garbage_collection.clear_killed(spark_directories),
+        ]
+        dropped_tables, n_deleted_runs = [], None
         if url is not None:
             store = open_store(url, sql_printer(print_sql))
-            runs = None if days is None else garbage.clear_runs(store, days)
-            dropped = garbage.collect_garbage(store, keep_last)
-        committed()
-        title, documents = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
-        if runs is not None:
-            title += f", {counted(runs, 'failed run')} forgotten"
+            n_deleted_runs = None if days is None else garbage_collection.clear_runs(store, days)
+            dropped_tables = garbage_collection.collect_garbage(store, keep_last)
+        mark_committed()
+        title = f"{counted(len(dropped_tables), 'table')} dropped"
+        document = {"dropped": dropped_tables}
+        if n_deleted_runs is not None:
+            title += f", {counted(n_deleted_runs, 'failed run')} forgotten"
         if directories:
-            folders = counted(len(cleared), "directory", "directories")
-            title, documents["cleared"] = f"{title}, {folders} of killed runs taken away", cleared
-        rows = [[name] for names in documents.values() for name in names]
-        failed_runs = {} if runs is None else {"runs": runs}
-        show(form, documents | failed_runs, lambda: rows_table(title, ["table"], rows))
+            folders = counted(len(cleared_directories), "directory", "directories")
+            title += f", {folders} of killed runs taken away"
+            document["cleared"] = cleared_directories
+        rows = [[name] for names in document.values() for name in names]
+        failed_runs = {} if n_deleted_runs is None else {"runs": n_deleted_runs}
+        show(output_format, document | failed_runs, lambda: rows_table(title, ["table"], rows))
 
 
-_PYTHON_PATH = click.option(
+_PYTHON_PATH_OPTION = click.option(
     "--python-path",
     "python_paths",
     multiple=True,
@@ -116,7 +123,7 @@ _PYTHON_PATH = click.option(
         " the one of this Python."
     ),
 )
-_TRUST_OWNER = click.option(
+_TRUST_OWNER_OPTION = click.option(
     "--trust-owner",
     "trusted_owners",
     multiple=True,
@@ -128,7 +135,7 @@ _TRUST_OWNER = click.option(
 )
 
 
-_LOCK_TIMEOUT = click.option(
+_LOCK_TIMEOUT_OPTION = click.option(
     "--lock-timeout",
     type=float,
     default=60.0,
@@ -141,15 +148,16 @@ _LOCK_TIMEOUT = click.option(
 )
 
 
-def _warn_of(owners: tuple[str, ...]) -> None:
+def _warn_about_owners(owners: tuple[str, ...]) -> None:
+    """Warn that trusted accounts can run code as the database server."""
     for owner in owners:
-        say(
+        print_message(
             f"WARNING: {owner} can run code as the database server's account, and so read and"
             " change every database of it."
         )
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option(
     "--extension",
@@ -159,41 +167,41 @@ def _warn_of(owners: tuple[str, ...]) -> None:
 @click.option(
     "--sql-only", is_flag=True, help="Install only the functions that do not need PL/Python."
 )
-@_PYTHON_PATH
-@_TRUST_OWNER
-@_LOCK_TIMEOUT
-@log_format
+@_PYTHON_PATH_OPTION
+@_TRUST_OWNER_OPTION
+@_LOCK_TIMEOUT_OPTION
+@with_log_format
 def install(url: str, extension: bool, sql_only: bool, **options: Any) -> None:
     """Install the SQL functions in a PostgreSQL database."""
-    with errors("table"), signals(), commit_guard() as committed:
+    with report_errors("table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
         if extension and sql_only:
             raise InvalidParameter("--extension and --sql-only exclude each other.")
         checks = installation.install(url, sql_only=sql_only, extension=extension, **options)
-        _warn_of(options["trusted_owners"])
-        committed()
+        _warn_about_owners(options["trusted_owners"])
+        mark_committed()
         show_checks(checks)
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_PYTHON_PATH
-@_TRUST_OWNER
-@_LOCK_TIMEOUT
-@log_format
+@_PYTHON_PATH_OPTION
+@_TRUST_OWNER_OPTION
+@_LOCK_TIMEOUT_OPTION
+@with_log_format
 def upgrade(url: str, **options: Any) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
-    with errors("table"), signals(), commit_guard() as committed:
+    with report_errors("table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
         checks = installation.upgrade(url, **options)
-        _warn_of(options["trusted_owners"])
-        committed()
+        _warn_about_owners(options["trusted_owners"])
+        mark_committed()
         show_checks(checks)
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option(
     "--accept-owner",
@@ -205,50 +213,55 @@ def upgrade(url: str, **options: Any) -> None:
         " restore without owners. Repeatable."
     ),
 )
-@_LOCK_TIMEOUT
-@FORMAT
-@log_format
-def repair(url: str, accept_owners: tuple[str, ...], lock_timeout: float, form: str) -> None:
+@_LOCK_TIMEOUT_OPTION
+@FORMAT_OPTION
+@with_log_format
+def repair(
+    url: str, accept_owners: tuple[str, ...], lock_timeout: float, output_format: str
+) -> None:
     """Attach the releases of a PostgreSQL ledger to their tables again, and report what was done.
 
     Needed after a dump was restored, and after the owner of a release changed. A relation is
     attached if its name, its owner, its columns and its rows are those that were released.
     """
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
         from dbanon.doors.cli.render import rows_table
 
         repairs = installation.repair(url, accept_owners=accept_owners, lock_timeout=lock_timeout)
-        committed()
-        rows = [[repaired.output, repaired.action, repaired.reason] for repaired in repairs]
-        changed = sum(repaired.action != "left" for repaired in repairs)
-        title, header = f"{counted(changed, 'release')} repaired", ["release", "action", "reason"]
-        plain = {"repairs": [asdict(repaired) for repaired in repairs]}
-        show(form, plain, lambda: rows_table(title, header, rows))
+        mark_committed()
+        rows = [[entry.output, entry.action, entry.reason] for entry in repairs]
+        n_repaired = sum(entry.action != "left" for entry in repairs)
+        title, header = (
+            f"{counted(n_repaired, 'release')} repaired",
+            ["release", "action", "reason"],
+        )
+        document = {"repairs": [asdict(entry) for entry in repairs]}
+        show(output_format, document, lambda: rows_table(title, header, rows))
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
-@_LOCK_TIMEOUT
-@log_format
+@_LOCK_TIMEOUT_OPTION
+@with_log_format
 def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
     """Remove the SQL functions; the ledger stays."""
-    with errors("table"), signals(), commit_guard() as committed:
+    with report_errors("table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
         installation.uninstall(url, ledger=ledger, lock_timeout=lock_timeout)
-        committed()
+        mark_committed()
         click.echo("dbanon's functions were removed.")
 
 
-@click.command(cls=OnDatabase)
-@FORMAT
-def methods(form: str) -> None:
+@click.command(cls=DatabaseCommand)
+@FORMAT_OPTION
+def methods(output_format: str) -> None:
     """List the methods with the data they take, class sizes, guarantee, cost, reference and
     options."""
-    with errors(form):
-        from dbanon.doors.cli.render import entries_text
+    with report_errors(output_format):
+        from dbanon.doors.cli.render import render_catalog
 
         entries = [
             {
@@ -259,8 +272,10 @@ def methods(form: str) -> None:
                 "guarantee": method.sentence,
                 "cost": method.cost,
                 "reference": method.reference,
-                "options": ", ".join(f"{o.name}={o.default}" for o in method.options),
+                "options": ", ".join(
+                    f"{option.name}={option.default}" for option in method.options
+                ),
             }
             for method in METHODS.values()
         ]
-        show(form, entries, lambda: entries_text(entries))
+        show(output_format, entries, lambda: render_catalog(entries))

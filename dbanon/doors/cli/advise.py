@@ -11,16 +11,16 @@ from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import make, parameters
 from dbanon.data.words import printable
-from dbanon.doors.cli.options import click_option, values
+from dbanon.doors.cli.options import click_option, parse_option_values
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     commit_guard,
-    common,
-    errors,
+    handle_signals,
+    report_errors,
     short_names,
     show,
-    signals,
     sql_printer,
+    with_common_options,
 )
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.reading import Reading
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 OPTIONS = (*parameters(AdviceRequest), *parameters(Reading))
 
-_SETS_SHOWN = 10
+_MAX_SHOWN_SETS = 10
 
 
-class Sizes(click.ParamType):  # type: ignore[type-arg]
-    """Sizes of classes: numbers and ranges, such as 3..10,15."""
+class ClassSizes(click.ParamType):  # type: ignore[type-arg]
+    """Class sizes: numbers and ranges, such as 3..10,15."""
 
     name = "3..10,15"
 
@@ -48,16 +48,18 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         sizes: list[int] = []
-        for part in str(value).split(","):
-            ends = re.fullmatch(r"\s*(\d{1,6})\s*(?:\.\.\s*(\d{1,6})\s*)?", part, re.ASCII)
-            if ends is None:
+        for size_text in str(value).split(","):
+            size_range = re.fullmatch(
+                r"\s*(\d{1,6})\s*(?:\.\.\s*(\d{1,6})\s*)?", size_text, re.ASCII
+            )
+            if size_range is None:
                 self.fail("write sizes such as 3..10,15", param, ctx)
-            sizes += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+            sizes += range(int(size_range[1]), int(size_range[2] or size_range[1]) + 1)
         return tuple(sizes)
 
 
 def _with_options(command: Any) -> Any:
-    """Give the command its options, in their order."""
+    """Add the options of advice to the command, in order."""
     short_forms = {
         "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
         "sensitive": ("-s", "single_s", "Sensitive columns"),
@@ -66,7 +68,9 @@ def _with_options(command: Any) -> Any:
         if parameter.name in short_forms:
             command = short_names(*short_forms[parameter.name])(command)
         if parameter.name == "k":
-            option = click.option("--k", type=Sizes(), default=KS, help=_k_help(parameter.help))
+            option = click.option(
+                "--k", type=ClassSizes(), default=KS, help=_k_help(parameter.help)
+            )
         else:
             option = click_option(parameter, OPTIONS)
         command = option(command)
@@ -74,6 +78,7 @@ def _with_options(command: Any) -> Any:
 
 
 def _k_help(description: str) -> str:
+    """Return the help text of ``--k``, with its default as the user would write it."""
     return f"{description} Default: 3..10,15,20."
 
 
@@ -90,93 +95,113 @@ def _k_help(description: str) -> str:
     ),
 )
 @click.option("--yes", is_flag=True, help="With --declare, do not ask.")
-@common
+@with_common_options
 def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
     """Propose column roles, show which columns make rows unique, and recommend a first release.
 
     Roles are proposals, never decisions. Without --declare nothing is written. No value of the
     data is printed.
     """
-    form = arguments["form"]
-    with errors(form), signals():
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import advise as api
-        from dbanon.doors.spelling import command
+        from dbanon.doors.spelling import build_command
         from dbanon.run.open import open_store
 
-        requested = values(OPTIONS, arguments)
-        requested["quasi_identifiers"] += arguments["single_q"]
-        requested["sensitive"] += arguments["single_s"]
-        if requested["memory_limit"] is None:
-            requested["memory_limit"] = half_of_memory()
+        request_options = parse_option_values(OPTIONS, arguments)
+        request_options["quasi_identifiers"] += arguments["single_q"]
+        request_options["sensitive"] += arguments["single_s"]
+        if request_options["memory_limit"] is None:
+            request_options["memory_limit"] = half_of_memory()
         if to_declare and is_of_files(url):
             raise InvalidParameter(
                 "Rules are stored in the database of their table, and a file has no database.",
                 hint="Leave out --declare, and name the columns in the call.",
             )
-        if to_declare and form == "json" and not yes:
+        if to_declare and output_format == "json" and not yes:
             raise click.UsageError(
                 "With --format json dbanon does not ask: add '--yes' to '--declare'."
             )
-        advice = api.advise(url, **requested, on_sql=sql_printer(arguments["print_sql"]))
-        line = None
+        advice = api.advise(url, **request_options, on_sql=sql_printer(arguments["print_sql"]))
+        command_line = None
         if advice.start:
             reading = make(
                 Reading,
-                {parameter.name: requested[parameter.name] for parameter in parameters(Reading)},
+                {
+                    parameter.name: request_options[parameter.name]
+                    for parameter in parameters(Reading)
+                },
             )
-            options = {**advice.start, **reading.to_dict()}
-            line = command(open_store(url).url, options, arguments["hierarchies"])
-        show(form, advice.to_dict() | {"command": line}, lambda: _tables(advice))
-        if form == "table" and line is not None:
-            # Printed raw, so that the command is not wrapped to the width of a table.
-            click.echo(line)
+            release_options = {**advice.start, **reading.to_dict()}
+            command_line = build_command(
+                open_store(url).url, release_options, arguments["hierarchies"]
+            )
+        show(
+            output_format,
+            advice.to_dict() | {"command": command_line},
+            lambda: _render_advice(advice),
+        )
+        if output_format == "table" and command_line is not None:
+            # Printed without a table, which would wrap the command.
+            click.echo(command_line)
         if to_declare:
-            _declare(url, arguments["table"], advice, yes, sql_printer(arguments["print_sql"]))
+            _declare(
+                url,
+                arguments["table"],
+                advice,
+                needs_confirmation=not yes,
+                on_sql=sql_printer(arguments["print_sql"]),
+            )
 
 
-def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> None:
-    """Declare the proposed roles of columns without a rule, after confirmation."""
+def _declare(
+    url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: Any
+) -> None:
+    """Declare the proposed roles of columns without a rule; with confirmation if needed."""
     from dbanon.doors import rules as api
 
     rules = [rule for rule in api.rules(url, table, on_sql=on_sql) if rule.role is not None]
-    # Untrusted rules are replaced by the owner's, and listed so that the owner notices them.
-    refused = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
-    declared = {rule.column for rule in rules} - refused
-    new = {name: rule for name, rule in advice.rules.items() if name not in declared}
-    open_columns = [
-        c.column.name for c in advice.columns if c.column.name not in {*declared, *advice.rules}
+    # Rules that another role declared are replaced, and listed so that the owner notices them.
+    untrusted_columns = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
+    declared_columns = {rule.column for rule in rules} - untrusted_columns
+    new_rules = {name: rule for name, rule in advice.rules.items() if name not in declared_columns}
+    undecided_columns = [
+        c.column.name
+        for c in advice.columns
+        if c.column.name not in {*declared_columns, *advice.rules}
     ]
     proposals = [
-        f"{name}: {rule if isinstance(rule, str) else rule['role']}" for name, rule in new.items()
+        f"{name}: {rule if isinstance(rule, str) else rule['role']}"
+        for name, rule in new_rules.items()
     ]
     click.echo(
         f"Rules to declare for {table}: {'; '.join(map(printable, proposals)) or 'none'}."
         + (
-            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared)))}."
-            if declared
+            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared_columns)))}."
+            if declared_columns
             else ""
         )
         + (
             " Declared by someone other than the present owner, and replaced if listed above:"
-            f" {', '.join(map(printable, sorted(refused)))}."
-            if refused
+            f" {', '.join(map(printable, sorted(untrusted_columns)))}."
+            if untrusted_columns
             else ""
         )
         + (
-            f" Without a rule, for you to decide: {', '.join(map(printable, open_columns))}."
-            if open_columns
+            f" Without a rule, for you to decide: {', '.join(map(printable, undecided_columns))}."
+            if undecided_columns
             else ""
         ),
         err=True,
     )
-    if new and (yes or click.confirm("Declare them?", err=True)):
-        with commit_guard() as committed:
-            api.declare(url, table, new, on_sql=on_sql)
-            committed()
-        click.echo(f"Declared: {counted(len(new), 'rule')}.", err=True)
+    if new_rules and (not needs_confirmation or click.confirm("Declare them?", err=True)):
+        with commit_guard() as mark_committed:
+            api.declare(url, table, new_rules, on_sql=on_sql)
+            mark_committed()
+        click.echo(f"Declared: {counted(len(new_rules), 'rule')}.", err=True)
 
 
-def _tables(advice: Advice) -> Group:
+def _render_advice(advice: Advice) -> Group:
     """Render advice for a terminal."""
     from rich.console import Group
     from rich.text import Text
@@ -185,29 +210,29 @@ def _tables(advice: Advice) -> Group:
     from dbanon.doors.cli.render import pairs_table, rows_table
 
     singling, sweep = advice.singling, advice.sweep
-    falls = singling.unique_share_drops()
+    share_drops = singling.unique_share_drops()
     columns = [
         (c.column.name, c.column.attribute.sql_type, str(c.nulls), str(c.distinct), str(c.role))
         for c in advice.columns
     ]
-    singles = [
+    set_rows = [
         ("all", describe_set(singling.chosen), ""),
         *(
-            (f"without {name}", describe_set(remainder), _fall(falls[name]))
+            (f"without {name}", describe_set(remainder), _format_drop(share_drops[name]))
             for name, remainder in singling.without.items()
         ),
         *(
             (", ".join(column_set.columns), describe_set(column_set), "")
-            for column_set in singling.sets[:_SETS_SHOWN]
+            for column_set in singling.sets[:_MAX_SHOWN_SETS]
         ),
     ]
-    estimated = any(point.estimate is not None for point in sweep.points)
-    tried = [
+    has_estimates = any(point.estimate is not None for point in sweep.points)
+    trial_rows = [
         (
             point.curve,
             point.k,
             f"{point.loss:.4g}",
-            *([f"{point.estimate or 0:.2g}"] if estimated else []),
+            *([f"{point.estimate or 0:.2g}"] if has_estimates else []),
             f"{point.risk:.4g}",
             f"{point.class_risk:.4g}",
             str(point.suppressed),
@@ -215,27 +240,27 @@ def _tables(advice: Advice) -> Group:
         )
         for point in sweep.points
     ]
-    loss = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
+    loss_header = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
     header = [
         "method",
         "k",
-        loss,
-        *(["about"] if estimated else []),
+        loss_header,
+        *(["about"] if has_estimates else []),
         "linkage risk",
         "class risk",
         "withheld",
         "frontier",
     ]
-    chosen = "proposed" if advice.proposed else "named"
-    title = f"Columns that make rows unique, of the {len(advice.quasi_identifiers)} {chosen}"
+    origin = "proposed" if advice.proposed else "named"
+    title = f"Columns that make rows unique, of the {len(advice.quasi_identifiers)} {origin}"
     return Group(
         rows_table(
             f"{advice.source}, {counted(advice.rows, 'row')}: proposals, for you to decide",
             ["column", "type", "NULL", "values", "may be"],
             columns,
         ),
-        rows_table(title, ["columns", "rows", "drop"], singles),
-        rows_table("Simulated only; nothing was written", header, tried),
+        rows_table(title, ["columns", "rows", "drop"], set_rows),
+        rows_table("Simulated only; nothing was written", header, trial_rows),
         *(Text(f"Note: {note}.") for note in sweep.notes()),
         pairs_table(
             "Where to start",
@@ -244,5 +269,6 @@ def _tables(advice: Advice) -> Group:
     )
 
 
-def _fall(share: float | None) -> str:
+def _format_drop(share: float | None) -> str:
+    """Format by how much the share of unique rows drops, as a percentage."""
     return "" if share is None else f"{100 * share:.3g} %"

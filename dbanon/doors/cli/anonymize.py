@@ -12,21 +12,21 @@ import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
-from dbanon.doors.cli.cautions import show_progress, warn_of
-from dbanon.doors.cli.log import current
+from dbanon.doors.cli.cautions import print_warnings, show_progress
+from dbanon.doors.cli.log import current_log
 from dbanon.doors.cli.option_groups import GroupedOptions
-from dbanon.doors.cli.options import Decorator, click_option, merge_orders, values
-from dbanon.doors.cli.releases import needs_evaluation, refused_into, write_report
+from dbanon.doors.cli.options import Decorator, click_option, merge_orders, parse_option_values
+from dbanon.doors.cli.releases import needs_evaluation, save_refusal_on_error, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     commit_guard,
-    common,
-    errors,
-    pair,
+    handle_signals,
+    report_errors,
     short_names,
     show,
-    signals,
+    split_pair,
     sql_printer,
+    with_common_options,
 )
 from dbanon.doors.engines import ENGINES, Engine
 from dbanon.errors import InvalidParameter, PrivacyWarning
@@ -36,7 +36,7 @@ from dbanon.job.private import own_options, refused
 from dbanon.job.reading import Reading
 from dbanon.job.synthesis import PRIVATE_METHODS
 
-_OPTIONS = (
+_ENGINE_OPTIONS = (
     click.option(
         "--engine",
         type=click.Choice(ENGINES),
@@ -67,14 +67,14 @@ _OPTIONS = (
 
 
 def with_engine(command: Any) -> Any:
-    """Give a command the options of an engine."""
-    for option in reversed(_OPTIONS):
+    """Add the options of an engine to a command."""
+    for option in reversed(_ENGINE_OPTIONS):
         command = option(command)
     return command
 
 
 def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
-    """Build the requested engine; None runs in this process.
+    """Build the engine that the options name; None to run in this process.
 
     Raises
     ------
@@ -94,58 +94,60 @@ def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
         )
     if master is None:
         raise click.UsageError("--engine spark needs its master: --master spark://host:7077.")
-    return Engine(name, master, arguments["tasks"], dict(map(pair, arguments["conf"])))
+    return Engine(name, master, arguments["tasks"], dict(map(split_pair, arguments["conf"])))
 
 
-# Optional on every command: required fields are checked once a chain is named.
-_CHAIN_PARTS = tuple(
+# All fields but the name. Optional in every command: ``chain_of`` checks required ones.
+_CHAIN_OPTIONS = tuple(
     replace(parameter, default=None if parameter.default is REQUIRED else parameter.default)
     for parameter in parameters(Chain)[1:]
 )
-# The prefix keeps a chain's key apart from the key of rows.
+# The prefix distinguishes the key of a chain from the key of rows.
 _CHAIN_PREFIX = "chain_"
 
 
 def with_chain(command: Any) -> Any:
-    """Give a command the options that accompany ``--chain``."""
-    for parameter in reversed(_CHAIN_PARTS):
+    """Add the options that accompany ``--chain`` to a command."""
+    for parameter in reversed(_CHAIN_OPTIONS):
         decorator: Decorator = click_option(
-            parameter, _CHAIN_PARTS, parameter_name=_CHAIN_PREFIX + parameter.name
+            parameter, _CHAIN_OPTIONS, parameter_name=_CHAIN_PREFIX + parameter.name
         )
         command = decorator(command)
     return command
 
 
 def chain_of(arguments: Mapping[str, Any]) -> Chain | None:
-    """Build the chain that the options name.
+    """Build the chain that the options name; None without ``--chain``.
 
     Raises
     ------
     InvalidParameter : chain options come without a chain, or the chain has no key.
     """
-    parts = values(
-        _CHAIN_PARTS,
-        {parameter.name: arguments[_CHAIN_PREFIX + parameter.name] for parameter in _CHAIN_PARTS},
+    chain_options = parse_option_values(
+        _CHAIN_OPTIONS,
+        {parameter.name: arguments[_CHAIN_PREFIX + parameter.name] for parameter in _CHAIN_OPTIONS},
     )
     if arguments["chain"] is None:
-        if any(parts.values()):
+        if any(chain_options.values()):
             raise InvalidParameter(
                 "--chain-key, --max-exposed, --accept-turnover, --table-output and"
                 " --table-keep need a chain.",
                 hint="Name it: --chain NAME.",
             )
         return None
-    if parts["key"] is None:
+    if chain_options["key"] is None:
         raise InvalidParameter(
             "A chain needs its key.", hint="Say where it is: --chain-key file:PATH or env:NAME."
         )
-    return Chain(arguments["chain"], **parts)
+    return Chain(arguments["chain"], **chain_options)
 
 
 OPTIONS = all_parameters(Job)
 # Additional options of dp_ranks and dp_marginals, which have no k.
-PRIVATE = own_options()
-_ALL = tuple(replace(option, default=None) if option.name == "k" else option for option in OPTIONS)
+PRIVATE_OPTIONS = own_options()
+_ALL_OPTIONS = tuple(
+    replace(option, default=None) if option.name == "k" else option for option in OPTIONS
+)
 
 # Short or alternative command-line forms, added next to the long option.
 _SHORT_FORMS: dict[str, Decorator] = {
@@ -164,7 +166,7 @@ _SHORT_FORMS: dict[str, Decorator] = {
 
 
 def with_options(options: Sequence[Parameter]) -> Decorator:
-    """Give a command these options, in this order."""
+    """Return a decorator that adds options to a command, in this order."""
 
     def decorate(command: Any) -> Any:
         for option in reversed(options):
@@ -175,7 +177,7 @@ def with_options(options: Sequence[Parameter]) -> Decorator:
     return decorate
 
 
-_DECLARED = click.option(
+_DECLARED_OPTION = click.option(
     "--declared",
     is_flag=True,
     help=(
@@ -187,24 +189,24 @@ _DECLARED = click.option(
 
 def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
-    options = values(OPTIONS, arguments)
+    options = parse_option_values(OPTIONS, arguments)
     options["quasi_identifiers"] += arguments["single_q"]
     options["sensitive"] += arguments["single_s"]
     options["orders"] = merge_orders(options["orders"], arguments["order_files"])
     if options["memory_limit"] is None:
         options["memory_limit"] = half_of_memory()
-    declared = arguments["declared"]
+    uses_rules = arguments["declared"]
     return options | {
         "target": arguments["target"],
         "chain": chain_of(arguments),
-        "declared": declared,
+        "declared": uses_rules,
     }
 
 
 @click.command(cls=GroupedOptions, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@with_options((*_ALL, *PRIVATE))
-@_DECLARED
+@with_options((*_ALL_OPTIONS, *PRIVATE_OPTIONS))
+@_DECLARED_OPTION
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -215,80 +217,84 @@ def python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
 @with_engine
-@common
+@with_common_options
 def anonymize(url: str, **arguments: Any) -> None:
     """Anonymize a table into a table or view that was recounted before it is visible.
 
     Columns you don't name are left out.
     """
-    form = arguments["form"]
-    with errors(form), signals(), commit_guard() as committed:
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import python as api
         from dbanon.doors.cli.render import report_table, require_report_file
 
-        log = current()
-        path: Path | None = arguments["report"]
-        options = python_options(arguments) | values(PRIVATE, arguments)
-        private = options["method"] in PRIVATE_METHODS
-        if path is not None:
-            require_report_file(path)
-        if options["k"] is None and not private:
+        log = current_log()
+        report_path: Path | None = arguments["report"]
+        options = python_options(arguments) | parse_option_values(PRIVATE_OPTIONS, arguments)
+        is_private = options["method"] in PRIVATE_METHODS
+        if report_path is not None:
+            require_report_file(report_path)
+        if options["k"] is None and not is_private:
             raise click.UsageError("Missing option '--k'.")
-        options["evaluate"] |= needs_evaluation(path) and not private
+        options["evaluate"] |= needs_evaluation(report_path) and not is_private
         engine = engine_of(arguments)
         with (
-            refused_into(path, options, log.run_id),
+            save_refusal_on_error(report_path, options, log.run_id),
             show_progress(not arguments["no_progress"]) as progress,
         ):
-            context: dict[str, Any] = {"door": "cli", "run_id": log.run_id}
+            run_options: dict[str, Any] = {"door": "cli", "run_id": log.run_id}
             if engine is None:
                 on_sql = sql_printer(arguments["print_sql"])
-                report = api.anonymize(url, **options, **context, progress=progress, on_sql=on_sql)
+                report = api.anonymize(
+                    url, **options, **run_options, progress=progress, on_sql=on_sql
+                )
             else:
                 target = options.pop("target") or url
-                report = engine.run(api.job_of(options | context), url, target)
+                report = engine.run(api.job_of(options | run_options), url, target)
             log.release_id = report.release_id
-            committed()
-        warn_of(report)
-        if path is not None:
-            write_report(report, path, arguments["target"] or url)
-        show(form, report.to_dict(), lambda: report_table(report))
+            mark_committed()
+        print_warnings(report)
+        if report_path is not None:
+            write_report(report, report_path, arguments["target"] or url)
+        show(output_format, report.to_dict(), lambda: report_table(report))
 
 
 @click.command(cls=GroupedOptions, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
-@_DECLARED
+@_DECLARED_OPTION
 @click.option(
     "--cluster",
     is_flag=True,
     help="Also read the quasi-identifiers, find the classes and report their loss.",
 )
-@common
+@with_common_options
 def plan(url: str, **arguments: Any) -> None:
     """Show what anonymize would do with these options, or refuse as anonymize would.
 
     The command counts rows and checks names, types and rights. It changes nothing.
     """
-    form = arguments["form"]
-    with errors(form), signals():
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import python as api
         from dbanon.doors.cli.render import pairs_table
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            planned = api.plan(
+            outlook = api.plan(
                 url,
                 **python_options(arguments),
                 cluster=arguments["cluster"],
                 on_sql=sql_printer(arguments["print_sql"]),
             )
-        show(form, planned.to_dict(), lambda: pairs_table("Plan", planned.pairs()))
+        show(output_format, outlook.to_dict(), lambda: pairs_table("Plan", outlook.pairs()))
 
 
-_BOUND_NAMES = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
+_BOUND_OPTION_NAMES = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
 _BOUND_OPTIONS = tuple(
-    option for option in OPTIONS if option.name in _BOUND_NAMES or option in parameters(Reading)
+    option
+    for option in OPTIONS
+    if option.name in _BOUND_OPTION_NAMES or option in parameters(Reading)
 )
 
 
@@ -302,7 +308,7 @@ _BOUND_OPTIONS = tuple(
     show_default=True,
     help=("Time limit for the search, in seconds. The best bound found by then is printed."),
 )
-@common
+@with_common_options
 def bound(url: str, **arguments: Any) -> None:
     """Compute the minimum loss of any release of a table in classes of k or more rows.
 
@@ -310,12 +316,12 @@ def bound(url: str, **arguments: Any) -> None:
     bound by linear programs, which need the extra bound. For more rows, or without the
     extra, it uses no solver.
     """
-    form = arguments["form"]
-    with errors(form), signals():
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import advise as api
         from dbanon.doors.cli.render import pairs_table
 
-        options = values(_BOUND_OPTIONS, arguments)
+        options = parse_option_values(_BOUND_OPTIONS, arguments)
         options["quasi_identifiers"] += arguments["single_q"]
         options["orders"] = merge_orders(options["orders"], arguments["order_files"])
         if options["memory_limit"] is None:
@@ -323,4 +329,8 @@ def bound(url: str, **arguments: Any) -> None:
         certificate = api.certificate(
             url, **options, seconds=arguments["seconds"], on_sql=sql_printer(arguments["print_sql"])
         )
-        show(form, certificate.to_dict(), lambda: pairs_table("Lower bound", certificate.pairs()))
+        show(
+            output_format,
+            certificate.to_dict(),
+            lambda: pairs_table("Lower bound", certificate.pairs()),
+        )

@@ -1,4 +1,4 @@
-"""Progress and warnings of the commands that release, on stderr."""
+"""Progress and warnings on stderr, for commands that make releases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dbanon.doors.cli.log import current, say
+from dbanon.doors.cli.log import current_log, print_message
 from dbanon.errors import CodesAveraged, ColumnLost, PrivacyWarning
 
 if TYPE_CHECKING:
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
-    """Show the progress of a run, and suppress the warnings that ``warn_of`` prints later.
+def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
+    """Show the progress of a run, and suppress the warnings that ``print_warnings`` prints later.
 
     Parameters
     ----------
-    visible : False for silence.
+    is_visible : whether to print progress.
     """
     from dbanon.doors.cli.progress import ProgressDisplay
 
-    with warnings.catch_warnings(), ProgressDisplay(visible, current()) as progress:
+    with warnings.catch_warnings(), ProgressDisplay(is_visible, current_log()) as progress:
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", ColumnLost)
         warnings.simplefilter("ignore", CodesAveraged)
         yield progress
 
 
-def warn_of(report: Report | PrivateReport) -> None:
-    """Warn about what a release discloses and what it has lost."""
-    for text in report.warned:
-        say(f"Warning: {text}.")
+def print_warnings(report: Report | PrivateReport) -> None:
+    """Print warnings about what a release discloses and what it has lost."""
+    for warning in report.warned:
+        print_message(f"Warning: {warning}.")

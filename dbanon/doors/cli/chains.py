@@ -9,40 +9,41 @@ from typing import Any
 import click
 
 from dbanon.data.option import parameters
-from dbanon.doors.cli.groups import Commands
+from dbanon.doors.cli.groups import CommandGroup
 from dbanon.doors.cli.options import click_option
 from dbanon.doors.cli.support import (
     URL_HELP,
     commit_guard,
-    common,
-    errors,
+    handle_signals,
+    report_errors,
     show,
-    signals,
     sql_printer,
+    with_common_options,
 )
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import ChainRules
 from dbanon.job.private import NewBudget
 
-# Tables have an option of their own, ahead of the rules.
+# ``--table`` is a separate option, listed before the rules.
 _RULE_OPTIONS = tuple(
     parameter for parameter in parameters(ChainRules) if parameter.name != "tables"
 )
 
 
-@click.group("chain", cls=Commands)
+@click.group("chain", cls=CommandGroup)
 def chain() -> None:
     """Releases of the same persons that stay private together."""
 
 
-def _with_rules(command: Any) -> Any:
+def _with_rule_options(command: Any) -> Any:
+    """Add the options for a chain's rules to a command."""
     for parameter in reversed(_RULE_OPTIONS):
         command = click_option(parameter, _RULE_OPTIONS)(command)
     return command
 
 
-_NAME = click.argument("name")
-_KEY = click.option(
+_NAME_ARGUMENT = click.argument("name")
+_KEY_OPTION = click.option(
     "--chain-key",
     "key",
     required=True,
@@ -53,7 +54,7 @@ _KEY = click.option(
 
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
+@_NAME_ARGUMENT
 @click.option(
     "--table",
     "tables",
@@ -75,7 +76,7 @@ _KEY = click.option(
         " their rows. The database stores the chain and receives the releases."
     ),
 )
-@_with_rules
+@_with_rule_options
 @click.option(
     "--key-out",
     metavar="FILE",
@@ -91,16 +92,16 @@ _KEY = click.option(
     metavar="file:PATH|env:NAME",
     help="With --new-chain-from: where that chain's key is.",
 )
-@common
+@with_common_options
 def create(url: str, name: str, **arguments: Any) -> None:
     """Create a chain with its key. Its rules stay the same afterwards."""
-    form = arguments["form"]
-    with errors(form), signals(), commit_guard() as committed:
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         rules = {parameter.name: arguments[parameter.name] for parameter in _RULE_OPTIONS}
-        created = api.create_chain(
+        new_chain = api.create_chain(
             url,
             name,
             table=arguments["tables"][0],
@@ -112,37 +113,39 @@ def create(url: str, name: str, **arguments: Any) -> None:
             **rules,
             on_sql=sql_printer(arguments["print_sql"]),
         )
-        committed()
-        show(form, created.to_dict(), lambda: pairs_table("Chain", created.pairs()))
+        mark_committed()
+        show(output_format, new_chain.to_dict(), lambda: pairs_table("Chain", new_chain.pairs()))
 
 
 @chain.command("list", epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@common
-def list_chains(url: str, form: str, print_sql: bool) -> None:
+@with_common_options
+def list_chains(url: str, output_format: str, print_sql: bool) -> None:
     """List the chains of a database."""
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import EntryList
 
         chains = [entry.to_dict() for entry in api.chains(url, on_sql=sql_printer(print_sql))]
         header = ["name", "state", "sequence", "k", "source", "entity", "created_at"]
         rows = [["" if entry[key] is None else entry[key] for key in header] for entry in chains]
-        show(form, chains, lambda: EntryList("Chains", header, rows))
+        show(output_format, chains, lambda: EntryList("Chains", header, rows))
 
 
 @chain.command("show", epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
-@common
-def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
+@_NAME_ARGUMENT
+@with_common_options
+def show_chain(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Show a chain: its rules, its releases, and a forecast for twelve more releases."""
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         description = api.show_chain(url, name, on_sql=sql_printer(print_sql))
-        show(form, description.to_dict(), lambda: pairs_table("Chain", description.pairs()))
+        show(
+            output_format, description.to_dict(), lambda: pairs_table("Chain", description.pairs())
+        )
 
 
 @chain.command(epilog=URL_HELP)
@@ -177,29 +180,33 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
         " as sensitive."
     ),
 )
-@common
-def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **arguments: Any) -> None:
+@with_common_options
+def measure(
+    url: str, names: tuple[str, ...], output_format: str, print_sql: bool, **arguments: Any
+) -> None:
     """Count how many persons share each joint history over several releases, with or without a
     chain."""
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        of_chain, of_releases = arguments["key"] is not None, arguments["entity"] is not None
-        if of_chain and of_releases:
+        measures_chain, has_entity = arguments["key"] is not None, arguments["entity"] is not None
+        if measures_chain and has_entity:
             raise InvalidParameter(
                 "Measure either a chain, with its key, or releases that have a column that"
                 " identifies persons.",
                 hint="Leave out --chain-key or --entity.",
             )
-        if of_chain and (len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]):
+        if measures_chain and (
+            len(names) > 1 or arguments["k"] is not None or arguments["sensitive"]
+        ):
             raise InvalidParameter(
                 "A chain is measured separately, against its own k.",
                 hint="Name one chain, without --k and --sensitive.",
             )
         on_sql = sql_printer(print_sql)
         measurement: Any
-        if of_chain:
+        if measures_chain:
             measurement = api.measure_chain(url, names[0], key=arguments["key"], on_sql=on_sql)
         else:
             measurement = api.measure_releases(
@@ -210,13 +217,17 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **argu
                 sensitive=arguments["sensitive"] or None,
                 on_sql=on_sql,
             )
-        show(form, measurement.to_dict(), lambda: pairs_table("Histories", measurement.pairs()))
+        show(
+            output_format,
+            measurement.to_dict(),
+            lambda: pairs_table("Histories", measurement.pairs()),
+        )
 
 
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
-@_KEY
+@_NAME_ARGUMENT
+@_KEY_OPTION
 @click.option(
     "--entity-from-stdin",
     is_flag=True,
@@ -224,78 +235,83 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **argu
     expose_value=False,
     help="Read the persons from stdin, one per line, because others can see the command line.",
 )
-@common
-def withdraw(url: str, name: str, key: str, form: str, print_sql: bool) -> None:
+@with_common_options
+def withdraw(url: str, name: str, key: str, output_format: str, print_sql: bool) -> None:
     """Remove the classes of some persons from all later releases, permanently.
 
     Use it for a request for erasure. A person can only leave together with their class.
     """
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import releases as api
 
         person_ids = sys.stdin.read().splitlines()
-        cells = api.withdraw(url, name, person_ids, key=key, on_sql=sql_printer(print_sql))
-        committed()
-        message = f"{cells} classes were withdrawn: the next release does not have them."
-        show(form, {"classes": cells}, lambda: message)
+        n_classes = api.withdraw(url, name, person_ids, key=key, on_sql=sql_printer(print_sql))
+        mark_committed()
+        message = f"{n_classes} classes were withdrawn: the next release does not have them."
+        show(output_format, {"classes": n_classes}, lambda: message)
 
 
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
-@common
-def close(url: str, name: str, form: str, print_sql: bool) -> None:
+@_NAME_ARGUMENT
+@with_common_options
+def close(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Close a chain. It takes no further release, and its state is kept."""
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        closed = api.close_chain(url, name, on_sql=sql_printer(print_sql))
-        committed()
-        show(form, closed.to_dict(), lambda: pairs_table("Chain", closed.pairs()))
+        closed_chain = api.close_chain(url, name, on_sql=sql_printer(print_sql))
+        mark_committed()
+        show(
+            output_format,
+            closed_chain.to_dict(),
+            lambda: pairs_table("Chain", closed_chain.pairs()),
+        )
 
 
-_OPTIONS = parameters(NewBudget)
+_BUDGET_OPTIONS = parameters(NewBudget)
 
 
-@click.group("budget", cls=Commands)
+@click.group("budget", cls=CommandGroup)
 def budget() -> None:
     """Privacy budgets: how much the differentially private releases of a table may spend
     together."""
 
 
-def _with_options(command: Any) -> Any:
-    for parameter in reversed(_OPTIONS):
-        command = click_option(parameter, _OPTIONS)(command)
+def _with_budget_options(command: Any) -> Any:
+    """Add the options for a new budget to a command."""
+    for parameter in reversed(_BUDGET_OPTIONS):
+        command = click_option(parameter, _BUDGET_OPTIONS)(command)
     return command
 
 
 @budget.command("create", epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
-@_with_options
-@common
+@_NAME_ARGUMENT
+@_with_budget_options
+@with_common_options
 def create_budget(url: str, name: str, **arguments: Any) -> None:
     """Create a budget. Afterwards only the amount spent changes."""
-    form = arguments["form"]
-    with errors(form), signals(), commit_guard() as committed:
+    output_format = arguments["output_format"]
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
 
-        options = {parameter.name: arguments[parameter.name] for parameter in _OPTIONS}
-        created = synthesis.create_budget(
+        options = {parameter.name: arguments[parameter.name] for parameter in _BUDGET_OPTIONS}
+        new_budget = synthesis.create_budget(
             url, name, **options, on_sql=sql_printer(arguments["print_sql"])
         )
-        committed()
-        show(form, created.to_dict(), lambda: pairs_table("Budget", created.pairs()))
+        mark_committed()
+        show(output_format, new_budget.to_dict(), lambda: pairs_table("Budget", new_budget.pairs()))
 
 
 @budget.command("list", epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@common
-def list_budgets(url: str, form: str, print_sql: bool) -> None:
+@with_common_options
+def list_budgets(url: str, output_format: str, print_sql: bool) -> None:
     """List the budgets of a database."""
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import synthesis
         from dbanon.doors.cli.render import EntryList
 
@@ -304,18 +320,20 @@ def list_budgets(url: str, form: str, print_sql: bool) -> None:
         ]
         header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
         rows = [["" if entry[key] is None else entry[key] for key in header] for entry in budgets]
-        show(form, budgets, lambda: EntryList("Budgets", header, rows))
+        show(output_format, budgets, lambda: EntryList("Budgets", header, rows))
 
 
 @budget.command("show", epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
-@common
-def show_budget(url: str, name: str, form: str, print_sql: bool) -> None:
+@_NAME_ARGUMENT
+@with_common_options
+def show_budget(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Show a budget and everything that was spent from it."""
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
 
         description = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
-        show(form, description.to_dict(), lambda: pairs_table("Budget", description.pairs()))
+        show(
+            output_format, description.to_dict(), lambda: pairs_table("Budget", description.pairs())
+        )

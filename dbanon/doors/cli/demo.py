@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.data.memory import half_of_memory
-from dbanon.doors.cli.cautions import show_progress, warn_of
+from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.demo_data import generate_persons
-from dbanon.doors.cli.groups import OnDatabase
+from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.render import (
     print_results,
@@ -19,7 +19,7 @@ from dbanon.doors.cli.render import (
     rows_table,
     verification_table,
 )
-from dbanon.doors.cli.support import errors, signals
+from dbanon.doors.cli.support import handle_signals, report_errors
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import Verification, verify
@@ -39,15 +39,15 @@ _BYTES_PER_PERSON = 400
 PRINTED_COLUMNS = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
 
 
-def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
+def run_demo(n_persons: int, k: int, directory: Path, seed: int) -> None:
     """Create ``persons.duckdb`` in ``directory``, release its table, and print the results.
 
     An earlier demonstration is replaced; other tables in the file stay.
 
     Parameters
     ----------
-    rows : number of persons.
-    seed : of the invented persons.
+    n_persons : number of invented persons.
+    seed : random seed of the invented persons.
 
     Raises
     ------
@@ -56,18 +56,18 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     OutputNotOurs : the file, its table or its release is not from a demonstration.
     NotADatabase : the file is not a DuckDB database.
     """
-    if rows * _BYTES_PER_PERSON > half_of_memory():
+    if n_persons * _BYTES_PER_PERSON > half_of_memory():
         raise MemoryLimit.over(
             "The demonstration needs",
             half_of_memory(),
-            detail=f"{rows} persons were requested.",
+            detail=f"{n_persons} persons were requested.",
             hint=f"Make fewer: --rows {half_of_memory() // _BYTES_PER_PERSON}.",
         )
     make_directory(directory)
     database = directory / "persons.duckdb"
-    make_persons(database, rows, seed)
+    make_persons(database, n_persons, seed)
     url = f"duckdb:///{database}"
-    print_results(f"{rows} generated persons are in {url}, table app.person.\n")
+    print_results(f"{n_persons} generated persons are in {url}, table app.person.\n")
     with show_progress(True) as progress:
         report = anonymize(
             url,
@@ -81,29 +81,29 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
             evaluate=True,
             progress=progress,
         )
-    warn_of(report)
-    _mark(database, report.release_id)
+    print_warnings(report)
+    _add_release_to_mark(database, report.release_id)
     with duckdb.connect(str(database), read_only=True) as connection:
-        before = connection.execute(
+        source_rows = connection.execute(
             f"SELECT {', '.join(PRINTED_COLUMNS)} FROM app.person ORDER BY person_id LIMIT 5"  # noqa: S608
         ).fetchall()
-        released = connection.execute(
+        result = connection.execute(
             "SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"
         )
-        names = [column[0] for column in released.description or ()]
-        after = released.fetchall()
+        names = [column[0] for column in result.description or ()]
+        released_rows = result.fetchall()
     print_results(
-        rows_table("Before (app.person)", PRINTED_COLUMNS, before),
-        rows_table("After (release.person), two classes", names, after),
+        rows_table("Before (app.person)", PRINTED_COLUMNS, source_rows),
+        rows_table("After (release.person), two classes", names, released_rows),
         report_table(report),
     )
     verification = verify(DuckdbStore(str(database)), parse_relation("release.person"))
     assert isinstance(verification, Verification)
     print_results(verification_table(verification), "Anyone can recount it:\n")
     print(verification.recount_sql)
-    page = directory / "report.html"
-    write_report(report, page, url)
-    print_results(f"\nThe report as a page: {page}")
+    page_path = directory / "report.html"
+    write_report(report, page_path, url)
+    print_results(f"\nThe report as a page: {page_path}")
 
 
 def make_directory(directory: Path) -> bool:
@@ -117,31 +117,31 @@ def make_directory(directory: Path) -> bool:
         directory.mkdir(parents=True, exist_ok=True)
         return any(directory.iterdir())
     except OSError as error:
-        denied = isinstance(error, PermissionError)
-        raise (InsufficientRights if denied else InvalidParameter)(
+        is_denied = isinstance(error, PermissionError)
+        raise (InsufficientRights if is_denied else InvalidParameter)(
             f"{directory} is not a directory, and cannot be created.",
             hint="Choose another one (--directory).",
         ) from None
 
 
-def make_persons(database: Path, rows: int, seed: int) -> None:
+def make_persons(database: Path, n_persons: int, seed: int) -> None:
     """Create table ``app.person`` in a DuckDB file and fill it with invented persons.
 
     An existing file must have the mark of a demonstration; its table is replaced.
 
     Raises
     ------
-    OutputNotOurs : the file has no mark, or its release is not the demonstration's.
+    OutputNotOurs : the file has no mark, or its release is not from the demonstration.
     """
-    exists = database.exists()
+    file_exists = database.exists()
     with (
         file_for(database, DUCKDB, write=True, create=True),
         translated(f"The database {database} cannot be opened."),
         duckdb.connect(str(database)) as connection,
     ):
-        if exists:
-            _require_ours(connection, database)
-        connection.register("persons", pa.table(generate_persons(rows, seed)))
+        if file_exists:
+            _require_demonstration(connection, database)
+        connection.register("persons", pa.table(generate_persons(n_persons, seed)))
         connection.execute("BEGIN TRANSACTION")
         connection.execute("CREATE SCHEMA IF NOT EXISTS app")
         connection.execute("DROP TABLE IF EXISTS app.person")
@@ -155,10 +155,10 @@ def make_persons(database: Path, rows: int, seed: int) -> None:
         connection.execute("COMMIT")
 
 
-def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None:
+def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path) -> None:
     """Check that the demonstration made the table and, if there is one, the release."""
 
-    def comment(schema: str) -> str | None:
+    def find_comment(schema: str) -> str | None:
         comments = connection.execute(
             "SELECT comment FROM duckdb_tables() WHERE database_name = current_database()"
             " AND schema_name = ? AND table_name = 'person' UNION ALL"
@@ -169,14 +169,14 @@ def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None
         return (comments[0][0] or "") if comments else None
 
     hint = "Choose another directory (--directory), or remove the file yourself."
-    table_comment = comment("app")
+    table_comment = find_comment("app")
     if table_comment is None or not table_comment.startswith(_MARK):
         raise OutputNotOurs(
             f"{database} exists, and its table app.person was not made by the demonstration, so"
             " nothing was changed.",
             hint=hint,
         )
-    release_comment = comment("release")
+    release_comment = find_comment("release")
     if (
         release_comment is not None
         and release_comment != MARK + table_comment.removeprefix(_MARK).strip()
@@ -188,13 +188,13 @@ def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None
         )
 
 
-def _mark(database: Path, release_id: str) -> None:
-    """Add the release to the mark, so that a later demonstration may replace it."""
+def _add_release_to_mark(database: Path, release_id: str) -> None:
+    """Record the release in the table's mark, so that a later demonstration may replace it."""
     with translated(), duckdb.connect(str(database)) as connection:
         connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")
 
 
-@click.command(cls=OnDatabase)
+@click.command(cls=DatabaseCommand)
 @click.option("--rows", type=click.IntRange(min=100), default=100_000, show_default=True)
 @click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
 @click.option(
@@ -209,5 +209,5 @@ def _mark(database: Path, release_id: str) -> None:
 )
 def demo(rows: int, k: int, directory: Path, seed: int) -> None:
     """Generate a table of persons in a DuckDB file, anonymize it, and verify it."""
-    with errors("table"), signals():
+    with report_errors("table"), handle_signals():
         run_demo(rows, k, directory, seed)

@@ -1,7 +1,7 @@
 """The JSON log of a command before the command itself is imported.
 
-The entry point creates it, and ``log`` continues it. Imports a small part of the standard library
-only.
+The entry point creates it, and ``log`` continues it. This module imports only a small part of the
+standard library.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ class EarlyLog:
 
     Attributes
     ----------
-    run_id : of the command.
-    started : of the monotonic clock, in seconds.
-    ended : whether the last line was written.
+    run_id : UUID of the command's run.
+    started : start of the command on the monotonic clock, in seconds.
+    has_ended : whether the last line was written.
     """
 
     def __init__(self) -> None:
-        self.run_id, self.started, self.ended = str(uuid.uuid4()), time.monotonic(), False
+        self.run_id, self.started, self.has_ended = str(uuid.uuid4()), time.monotonic(), False
 
-    def line(self, level: str, event: str, code: str | None = None, **more: Any) -> str:
-        """Build a line of the JSON log."""
+    def format_line(
+        self, level: str, event: str, code: str | None = None, **extra_fields: Any
+    ) -> str:
+        """Build a line of the JSON log, without writing it."""
         return json.dumps(
             {
                 "ts": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
@@ -39,9 +41,9 @@ class EarlyLog:
                 "seconds": round(time.monotonic() - self.started, 3),
                 "code": code,
             }
-            | more
+            | extra_fields
         )
 
 
-# Of this process; None unless its command logs JSON.
+# The log of this process; None unless its command logs JSON.
 early_log: EarlyLog | None = None

@@ -7,30 +7,30 @@ from typing import Any
 
 import click
 
-from dbanon.doors.cli.groups import OnDatabase
-from dbanon.doors.cli.log import log_format
-from dbanon.doors.cli.support import FORMAT, errors, show, signals
+from dbanon.doors.cli.groups import DatabaseCommand
+from dbanon.doors.cli.log import with_log_format
+from dbanon.doors.cli.support import FORMAT_OPTION, handle_signals, report_errors, show
 
 
-@click.command(cls=OnDatabase)
+@click.command(cls=DatabaseCommand)
 @click.argument("code", required=False)
-@FORMAT
-@log_format
-def explain(code: str | None, form: str) -> None:
+@FORMAT_OPTION
+@with_log_format
+def explain(code: str | None, output_format: str) -> None:
     """Explain an error: what its code means, why it occurs, and what to do.
 
     CODE is the word in brackets before a message, as in null_in_quasi_identifier. The name of
     its class or a SQLSTATE works as well. Without CODE all errors are listed.
     """
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors.cli.render import rows_table
         from dbanon.errors import explanations
 
         if code is None:
             entries = list(explanations.explained().values())
             show(
-                form,
-                [_plain(entry) for entry in entries],
+                output_format,
+                [_to_json(entry) for entry in entries],
                 lambda: rows_table(
                     "Errors",
                     ["code", "exit", "SQLSTATE", "meaning"],
@@ -42,23 +42,24 @@ def explain(code: str | None, form: str) -> None:
             )
             return
         matches = explanations.explain(code)
-        if form == "json":
-            show(form, [_plain(entry) for entry in matches], lambda: None)
+        if output_format == "json":
+            show(output_format, [_to_json(entry) for entry in matches], lambda: None)
             return
-        click.echo("\n\n".join(_page(entry) for entry in matches))
+        click.echo("\n\n".join(_format_page(entry) for entry in matches))
 
 
-def _plain(entry: Any) -> dict[str, Any]:
-    return {**entry._asdict(), "text": _plain_text(entry.text)}
+def _to_json(entry: Any) -> dict[str, Any]:
+    """Convert an explanation to JSON values."""
+    return {**entry._asdict(), "text": _strip_emphasis(entry.text)}
 
 
-def _plain_text(text: str) -> str:
-    """Remove Markdown's marks of emphasis."""
+def _strip_emphasis(text: str) -> str:
+    """Remove the asterisks of Markdown's bold text."""
     return re.sub(r"\*\*(.+?)\*\*", r"\1", text)
 
 
-def _page(entry: Any) -> str:
+def _format_page(entry: Any) -> str:
     """Render an error's explanation as plain text."""
-    named = f", dbanon.errors.{entry.name}" if entry.name else ""
-    head = f"{entry.code} (exit code {entry.exit_code}, SQLSTATE {entry.sqlstate}{named})"
-    return f"{head}\n\n{entry.summary}\n\n{_plain_text(entry.text)}"
+    class_name = f", dbanon.errors.{entry.name}" if entry.name else ""
+    title = f"{entry.code} (exit code {entry.exit_code}, SQLSTATE {entry.sqlstate}{class_name})"
+    return f"{title}\n\n{entry.summary}\n\n{_strip_emphasis(entry.text)}"

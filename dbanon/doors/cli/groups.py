@@ -15,38 +15,43 @@ from typing import Any, NamedTuple
 import click
 
 # Key of the command-line words in a click context.
-_WORDS = "dbanon.given"
+_WORDS_KEY = "dbanon.words"
 
 
-class OnDatabase(click.Command):
-    """A command whose URL argument may be omitted, even as the first of several, if DBANON_URL is
-    set."""
+class DatabaseCommand(click.Command):
+    """A command whose URL argument may be omitted if DBANON_URL is set, even before others."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         url = os.environ.get("DBANON_URL")
         argument_names = [param.name for param in self.params if isinstance(param, click.Argument)]
         if url and len(argument_names) > 1 and argument_names[0] == "url":
             with suppress(click.UsageError):
-                parsed, _, _ = self.make_parser(ctx).parse_args(list(args))
-                texts = [
-                    parsed[name] for name in argument_names if isinstance(parsed.get(name), str)
+                parsed_arguments, _, _ = self.make_parser(ctx).parse_args(list(args))
+                positional_values = [
+                    parsed_arguments[name]
+                    for name in argument_names
+                    if isinstance(parsed_arguments.get(name), str)
                 ]
-                if len(texts) < len(argument_names) and texts and "://" not in texts[0]:
+                if (
+                    len(positional_values) < len(argument_names)
+                    and positional_values
+                    and "://" not in positional_values[0]
+                ):
                     args = [url, *args]
         return super().parse_args(ctx, args)
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """A command group that reports invalid options in the requested log format."""
 
-    command_class = OnDatabase
+    command_class = DatabaseCommand
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_WORDS] = list(args)
+        ctx.meta[_WORDS_KEY] = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _usage_errors(ctx, ctx.meta[_WORDS]):
+        with _log_usage_errors(ctx, ctx.meta[_WORDS_KEY]):
             return super().invoke(ctx)
 
 
@@ -57,7 +62,7 @@ class CommandEntry(NamedTuple):
     help: str
 
 
-class _Loaded(Mapping[str, click.Command]):
+class _LazyCommands(Mapping[str, click.Command]):
     """Commands by name, each imported on first access."""
 
     def __init__(self, entries: Mapping[str, CommandEntry]) -> None:
@@ -75,12 +80,12 @@ class _Loaded(Mapping[str, click.Command]):
         return len(self._entries)
 
 
-class LoadedCommands(Commands):
+class LazyCommandGroup(CommandGroup):
     """A command group that imports only the command to run; importing all takes noticeable time."""
 
     def __init__(self, *, entries: Mapping[str, CommandEntry], **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Loaded(entries)  # type: ignore[assignment]
+        self.commands = _LazyCommands(entries)  # type: ignore[assignment]
         self._entries = entries
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -90,14 +95,15 @@ class LoadedCommands(Commands):
 
 
 @contextmanager
-def _usage_errors(ctx: click.Context, words: Sequence[str]) -> Iterator[None]:
+def _log_usage_errors(ctx: click.Context, words: Sequence[str]) -> Iterator[None]:
+    """Report the block's usage errors in a JSON log, if the command line asks for one."""
     try:
         yield
     except click.UsageError as error:
         wants_json = "--log-format=json" in words or ("--log-format", "json") in pairwise(words)
         if not wants_json:
             raise
-        # Import only if needed.
+        # Imported late, because most commands do not get here.
         from dbanon.doors.cli.log import Log
 
         log = Log("json")

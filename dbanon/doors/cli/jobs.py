@@ -14,18 +14,18 @@ from dbanon.advice.request import AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import plan, with_options
-from dbanon.doors.cli.log import current, log_format
-from dbanon.doors.cli.options import values
+from dbanon.doors.cli.log import current_log, with_log_format
+from dbanon.doors.cli.options import parse_option_values
 from dbanon.doors.cli.releases import needs_evaluation, verify
 from dbanon.doors.cli.support import (
-    FORMAT,
+    FORMAT_OPTION,
     ROWS_HELP,
     Names,
-    common,
-    errors,
+    handle_signals,
+    report_errors,
     show,
-    signals,
     sql_printer,
+    with_common_options,
     with_recount_options,
 )
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
 
 
-FILE = click.argument("file", type=click.Path(path_type=Path))
-JOBS = click.option(
+FILE_ARGUMENT = click.argument("file", type=click.Path(path_type=Path))
+JOB_OPTION = click.option(
     "--job",
     "names",
     multiple=True,
     metavar="NAME",
     help="Run only this job of the file. Repeatable.",
 )
-PASSWORD = click.option(
+PASSWORD_OPTION = click.option(
     "--allow-inline-password",
     "inline_password",
     is_flag=True,
@@ -51,7 +51,8 @@ PASSWORD = click.option(
 )
 
 
-def _read(file: Path, inline_password: bool) -> JobFile:
+def _read_file(file: Path, inline_password: bool) -> JobFile:
+    """Read a job file without expanding its variables."""
     from dbanon.doors.jobfile.file import read_job_file
 
     return read_job_file(file, inline_password=inline_password)
@@ -64,41 +65,44 @@ def open_jobs(file: Path, inline_password: bool) -> JobFile:
     """
     from dbanon.doors.jobfile.file import with_memory_limit
 
-    job_file = _read(file, inline_password).with_variables()
-    jobs = tuple(_evaluated(with_memory_limit(job, half_of_memory())) for job in job_file.jobs)
+    job_file = _read_file(file, inline_password).with_variables()
+    jobs = tuple(
+        _with_evaluation(with_memory_limit(job, half_of_memory())) for job in job_file.jobs
+    )
     return replace(job_file, jobs=jobs)
 
 
-def _evaluated(job: FileJob) -> FileJob:
+def _with_evaluation(job: FileJob) -> FileJob:
+    """Make a job evaluate its release if its report is an HTML page."""
     return replace(job, job=job.job.evaluated()) if needs_evaluation(job.report) else job
 
 
 @click.command()
-@FILE
-@PASSWORD
-@FORMAT
-@log_format
-def check(file: Path, inline_password: bool, form: str) -> None:
+@FILE_ARGUMENT
+@PASSWORD_OPTION
+@FORMAT_OPTION
+@with_log_format
+def check(file: Path, inline_password: bool, output_format: str) -> None:
     """Check a job file without a database, and report all problems at once.
 
     Each problem is reported with its line and its path of keys, never with a value.
     """
-    with errors(form):
+    with report_errors(output_format):
         from dbanon.doors.cli.render import rows_table
 
         entries = [
             {"job": job.name, "table": job.job.table, "output": job.job.output}
-            for job in _read(file, inline_password).jobs
+            for job in _read_file(file, inline_password).jobs
         ]
         rows = [list(job.values()) for job in entries]
-        show(form, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
+        show(output_format, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
 
 
 @click.command()
-@log_format
+@with_log_format
 def schema() -> None:
     """Print the JSON Schema of job files, which editors use to check them."""
-    with errors("table"):
+    with report_errors("table"):
         from dbanon.doors.jobfile.models import schema_text
 
         click.echo(schema_text(), nl=False)
@@ -113,87 +117,91 @@ def schema() -> None:
 )
 @with_options([parameter for parameter in parameters(AdviceRequest) if parameter.name == "nulls"])
 @with_options(parameters(Reading))
-@log_format
+@with_log_format
 def init(
     url: str, table: str, k: int, key: tuple[str, ...], nulls: str | None, **reading: Any
 ) -> None:
     """Print a job file for a table, for you to edit. Its roles are proposals, never decisions."""
-    with errors("table"), signals():
+    with report_errors("table"), handle_signals():
         from dbanon.doors.jobfile.init import job_file_for
 
-        written = make(Reading, values(parameters(Reading), reading))
-        click.echo(job_file_for(url, table, k=k, key=key, reading=written, nulls=nulls), nl=False)
+        reading_options = make(Reading, parse_option_values(parameters(Reading), reading))
+        click.echo(
+            job_file_for(url, table, k=k, key=key, reading=reading_options, nulls=nulls), nl=False
+        )
 
 
 @click.command("plan")
-@FILE
-@JOBS
+@FILE_ARGUMENT
+@JOB_OPTION
 @click.option(
     "--cluster",
     is_flag=True,
     help="Also read the quasi-identifiers, find the classes and report their loss.",
 )
-@PASSWORD
-@common
+@PASSWORD_OPTION
+@with_common_options
 def plan_file(
     file: Path,
     names: tuple[str, ...],
     cluster: bool,
     inline_password: bool,
-    form: str,
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Say what the jobs of a file would do, or refuse them as their runs would.
 
     The command counts rows and checks names, types and rights. It changes nothing.
     """
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors.cli.render import pairs_table
         from dbanon.doors.jobfile.run import columns_without_role, combine_errors, plan_file_job
 
         jobs = open_jobs(file, inline_password).chosen(names)
         documents: list[dict[str, Any]] = []
-        failed: list[tuple[str, DbanonError]] = []
+        failures: list[tuple[str, DbanonError]] = []
         for job in jobs:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PrivacyWarning)
-                    planned = plan_file_job(job, cluster=cluster, on_sql=sql_printer(print_sql))
+                    outlook = plan_file_job(job, cluster=cluster, on_sql=sql_printer(print_sql))
             except DbanonError as error:
-                current().error(error)
-                failed.append((job.name, error))
+                current_log().error(error)
+                failures.append((job.name, error))
                 grants = _missing_grants(job, error, print_sql)
                 documents.append({"job": job.name, "error": error.to_dict(), **grants})
                 pairs = [
                     ("job", job.name),
                     *(("missing", grant) for grant in grants.get("grants", ())),
                 ]
-                if form != "json" and grants:
-                    show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
+                if output_format != "json" and grants:
+                    show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
-            without_role = list(columns_without_role(job, planned.not_copied))
+            unclassified_columns = list(columns_without_role(job, outlook.not_copied))
             documents.append(
-                {"job": job.name, "plan": planned.to_dict(), "unclassified": without_role}
+                {"job": job.name, "plan": outlook.to_dict(), "unclassified": unclassified_columns}
             )
             documents[-1] |= {"schedule": job.schedule} if job.schedule else {}
-            if form != "json":
-                pairs = [("job", job.name), *planned.pairs()]
+            if output_format != "json":
+                pairs = [("job", job.name), *outlook.pairs()]
                 pairs += (
-                    [("without a role, dropped", ", ".join(without_role))] if without_role else []
+                    [("without a role, dropped", ", ".join(unclassified_columns))]
+                    if unclassified_columns
+                    else []
                 )
                 pairs += [("schedule, a hint", job.schedule)] if job.schedule else []
-                show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
-        if form == "json":
-            show(form, {"jobs": documents}, lambda: None)
-        batch_error = combine_errors(failed, len(jobs))
+                show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
+        if output_format == "json":
+            show(output_format, {"jobs": documents}, lambda: None)
+        batch_error = combine_errors(failures, len(jobs))
         if batch_error is not None:
             if len(jobs) > 1:
-                current().error(batch_error)
+                current_log().error(batch_error)
             sys.exit(batch_error.exit_code)
 
 
 def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
-    """Return the GRANT statements that a plan lacks; empty for errors other than missing rights."""
+    """Return the missing GRANT statements as ``grants``; empty for other errors."""
     from dbanon.doors.jobfile.run import missing_rights
 
     if type(error) is not InsufficientRights:
@@ -207,7 +215,7 @@ def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[s
 
 
 @click.command("verify")
-@FILE
+@FILE_ARGUMENT
 @click.option(
     "--ledger",
     metavar="URL",
@@ -217,21 +225,21 @@ def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[s
     ),
 )
 @with_recount_options("For files of no release.", "the file's own k")
-@common
+@with_common_options
 def verify_file(
     file: Path,
     ledger: str | None,
     quasi_identifiers: tuple[str, ...],
     single_q: tuple[str, ...],
     k: int | None,
-    form: str,
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Recount a Parquet file of a release, by its own metadata.
 
     With --ledger the command tells instead which release published a file of exactly these bytes.
     """
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table
 
@@ -242,36 +250,40 @@ def verify_file(
             k=k,
             on_sql=sql_printer(print_sql),
         )
-        current().release_id = verification.release_id
-        show(form, verification.to_dict(), lambda: verification_table(verification))
+        current_log().release_id = verification.release_id
+        show(output_format, verification.to_dict(), lambda: verification_table(verification))
 
 
 def choose_by_ending(
-    command: click.Command, other: click.Command, endings: tuple[str, ...], option: str = ""
+    command: click.Command, file_command: click.Command, endings: tuple[str, ...], option: str = ""
 ) -> click.Command:
-    """Make a command hand over to another one if an argument has one of the file endings.
+    """Make a command run another one instead if its first argument is a file of such an ending.
 
     Parameters
     ----------
-    option : an option of the other command alone, which also selects it.
+    file_command : the other command, for files.
+    endings : endings of the files, such as ``.yaml``.
+    option : an option that only ``file_command`` has, which also selects it.
     """
-    make = command.make_context
+    make_command_context = command.make_context
 
     def make_context(
         name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        named = [word for word in args if not word.startswith("-")]
+        positional_words = [word for word in args if not word.startswith("-")]
         is_file = any(
             word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")
-            for word in named[:1]
+            for word in positional_words[:1]
         )
         has_option = bool(option) and any(word.partition("=")[0] == option for word in args)
-        chosen = other.make_context if is_file or has_option else make
-        return chosen(name, args, parent, **extra)
+        make_selected_context = (
+            file_command.make_context if is_file or has_option else make_command_context
+        )
+        return make_selected_context(name, args, parent, **extra)
 
     command.make_context = make_context  # type: ignore[assignment,method-assign]
     return command
 
 
-plan_any = choose_by_ending(plan, plan_file, (".yaml", ".yml"))
-verify_any = choose_by_ending(verify, verify_file, (".parquet", ".csv"), "--ledger")
+plan_table_or_file = choose_by_ending(plan, plan_file, (".yaml", ".yml"))
+verify_release_or_file = choose_by_ending(verify, verify_file, (".parquet", ".csv"), "--ledger")

@@ -20,14 +20,14 @@ import click
 
 from dbanon.data.words import printable
 from dbanon.doors.cli import early_log
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
 
-C = TypeVar("C", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _WARNING = "Warning: "
 # Key of the running command's log in a click context.
-_KEY = "dbanon.log"
+_CONTEXT_KEY = "dbanon.log"
 
 
 class Log:
@@ -35,13 +35,13 @@ class Log:
 
     Parameters
     ----------
-    form : ``text`` or ``json``.
+    output_format : ``text`` or ``json``.
     """
 
-    def __init__(self, form: str = "text") -> None:
-        self.form = form
-        # The log from before this module was imported, if any.
-        self._early = early_log.early_log if form == "json" else None
+    def __init__(self, output_format: str = "text") -> None:
+        self.output_format = output_format
+        # The JSON log that the entry point has begun, if any.
+        self._early = early_log.early_log if output_format == "json" else None
         self.run_id = str(uuid.uuid4()) if self._early is None else self._early.run_id
         self.release_id: str | None = None
         self.phase: str | None = None
@@ -49,21 +49,23 @@ class Log:
         self._started = time.monotonic() if self._early is None else self._early.started
 
     @property
-    def for_machines(self) -> bool:
-        """True when every line is an object."""
-        return self.form == "json"
+    def is_json(self) -> bool:
+        """True if every line is a JSON object."""
+        return self.output_format == "json"
 
-    def event(self, level: str, event: str, *, code: str | None = None, **more: Any) -> None:
+    def event(
+        self, level: str, event: str, *, code: str | None = None, **extra_fields: Any
+    ) -> None:
         """Write an event as JSON; a text log skips it.
 
         Parameters
         ----------
         level : ``info``, ``warning`` or ``error``.
-        code : of the reported error.
-        more : further fields of this event.
+        code : code of the reported error.
+        extra_fields : further fields of this event.
         """
-        if self.for_machines:
-            plain = {
+        if self.is_json:
+            fields = {
                 "ts": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
                 "level": level,
                 "event": event,
@@ -73,8 +75,8 @@ class Log:
                 "seconds": round(time.monotonic() - self._started, 3),
                 "code": code,
             }
-            of_job = {} if self.job is None else {"job": self.job}
-            write(json.dumps(plain | of_job | more))
+            job_field = {} if self.job is None else {"job": self.job}
+            write_line(json.dumps(fields | job_field | extra_fields))
 
     def start(self, command: str | None) -> None:
         """Write the first event, unless ``start`` has already written it."""
@@ -87,63 +89,68 @@ class Log:
         self.event("info", "job")
 
     def progress(self, phase: str, share: float) -> None:
-        """Log the progress of a run."""
-        if self.for_machines:
+        """Log the progress of a run: a phase, and the share of it that is done, 0 to 1."""
+        if self.is_json:
             self.event("info", "progress", done=round(share, 3))
         else:
-            write(f"run {self.run_id[:8]}: {phase} {share:.0%}")
+            write_line(f"run {self.run_id[:8]}: {phase} {share:.0%}")
 
     def error(self, error: DbanonError, *, in_text_log: bool = True) -> None:
-        """Log an error; a text log omits it if not ``in_text_log``, as stdout has it already."""
-        if self.for_machines:
-            hint = error.hint_by(on_command_line)
-            texts = {"message": error.message, "detail": error.detail, "hint": hint}
-            self.event("error", "error", code=error.code, **texts)
+        """Log an error; in text only if ``in_text_log``, since stdout may already have it."""
+        if self.is_json:
+            hint = error.hint_by(spell_cli_option)
+            error_fields = {"message": error.message, "detail": error.detail, "hint": hint}
+            self.event("error", "error", code=error.code, **error_fields)
         elif in_text_log:
-            write(f"Error [{error.code}]: {printable(error.message)}")
+            write_line(f"Error [{error.code}]: {printable(error.message)}")
             # Only a job file's problems span several lines; escape line breaks in other details.
-            wrong = isinstance(error, JobFileInvalid)
-            detail = error.detail and printable(error.detail, lines=wrong)
-            for label, text in (("Detail", detail), ("Hint", error.hint_by(on_command_line))):
+            has_lines = isinstance(error, JobFileInvalid)
+            detail = error.detail and printable(error.detail, lines=has_lines)
+            for label, text in (("Detail", detail), ("Hint", error.hint_by(spell_cli_option))):
                 if text:
-                    write(f"{label}: {text}")
-            write(more_about(error.code))
+                    write_line(f"{label}: {text}")
+            write_line(explain_command(error.code))
 
     def end(self, exit_code: int, code: str | None = None) -> None:
         """Write the last event."""
         if self._early is not None:
-            self._early.ended = True
+            self._early.has_ended = True
         level = "info" if exit_code in (0, NOTHING_TO_DO) else "error"
         self.event(level, "end", code=code, exit_code=exit_code)
 
 
-def more_about(code: str) -> str:
-    """Return an error's last line: the command that explains its code."""
+def explain_command(code: str) -> str:
+    """Return the last line of a printed error: the command that explains its code."""
     return f"More: dbanon explain {code}"
 
 
-def current() -> Log:
+def current_log() -> Log:
     """Return the running command's log, or a text log outside of a command."""
     context = click.get_current_context(silent=True)
-    return Log() if context is None else context.meta.setdefault(_KEY, Log())
+    return Log() if context is None else context.meta.setdefault(_CONTEXT_KEY, Log())
 
 
-def say(line: str, event: str = "warning") -> None:
-    """Write a line on stderr if possible, in a JSON log as the message of an event."""
-    log = current()
+def print_message(line: str, event: str = "warning") -> None:
+    """Write a message to stderr if possible; a JSON log gets it as the message of an event.
+
+    Parameters
+    ----------
+    event : ``warning``, ``info``, ``error`` or ``sql``.
+    """
+    log = current_log()
     line = redact(line)
-    if log.for_machines:
+    if log.is_json:
         level = "info" if event == "sql" else event
         log.event(level, event, message=line.removeprefix(_WARNING))
     else:
-        is_named = log.job is None or f"job {log.job} " in line
-        if not is_named and line.startswith(_WARNING):
+        names_job = log.job is None or f"job {log.job} " in line
+        if not names_job and line.startswith(_WARNING):
             line = f"{_WARNING}job {log.job}: {line.removeprefix(_WARNING)}"
-        write(line)
+        write_line(line)
 
 
-def write(line: str) -> None:
-    """Write a line on stderr, ignoring a broken stream."""
+def write_line(line: str) -> None:
+    """Write a line to stderr, ignoring a broken stream."""
     try:
         click.echo(printable(line, lines=True), err=True)
     except (OSError, UnicodeError):
@@ -153,16 +160,16 @@ def write(line: str) -> None:
 def discard_output(stream: Any) -> None:
     """Redirect a broken stream to the null device; flushing it at exit would fail."""
     with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, stream.fileno())
+        os.close(null_device)
 
 
-def log_format(command: C) -> C:
+def with_log_format(command: Command) -> Command:
     """Add the option for the log format, which every command on a database has."""
 
-    def chosen(context: click.Context, parameter: click.Parameter, form: str) -> None:
-        context.meta[_KEY] = Log(form)
+    def create_log(context: click.Context, parameter: click.Parameter, output_format: str) -> None:
+        context.meta[_CONTEXT_KEY] = Log(output_format)
 
     return click.option(
         "--log-format",
@@ -171,6 +178,6 @@ def log_format(command: C) -> C:
         show_default=True,
         expose_value=False,
         is_eager=True,
-        callback=chosen,
+        callback=create_log,
         help="Form of the lines on stderr.",
     )(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dbanon.doors.cli.groups import CommandEntry, LoadedCommands
+from dbanon.doors.cli.groups import CommandEntry, LazyCommandGroup
 
 # The first paragraph of each command's help, for the list of all commands.
 _COMMANDS = {
@@ -72,7 +72,7 @@ _COMMANDS = {
         " and options.",
     ),
     "plan": CommandEntry(
-        "jobs:plan_any",
+        "jobs:plan_table_or_file",
         "Show what anonymize would do with these options, or refuse as anonymize would.",
     ),
     "refresh": CommandEntry(
@@ -124,7 +124,7 @@ _COMMANDS = {
         "Bring installed SQL functions to this version; ledger, hierarchies and grants stay.",
     ),
     "verify": CommandEntry(
-        "jobs:verify_any",
+        "jobs:verify_release_or_file",
         "Recount a release in the database, and compare it with the ledger.",
     ),
     "workbench": CommandEntry(
@@ -135,7 +135,7 @@ _COMMANDS = {
 
 
 @click.group(
-    cls=LoadedCommands,
+    cls=LazyCommandGroup,
     entries=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

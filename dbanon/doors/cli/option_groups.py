@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from dbanon.doors.cli.groups import OnDatabase
+from dbanon.doors.cli.groups import DatabaseCommand
 
 # Names of click's parameters, or prefixes ending with _. Options without a group are listed last.
-_FIRST = (
+_START_OPTIONS = (
     "table", "output", "target", "quasi_identifiers", "single_q", "sensitive", "keep", "k",
     "hierarchies", "nulls", "report",
 )  # fmt: skip
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "Start with": _FIRST,
+    "Start with": _START_OPTIONS,
     "Columns, rows and persons": (
         "single_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
         "entity_normalize", "persons", "pseudonyms", "pseudonym_key",
@@ -44,10 +44,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "epsilon", "bounds", "scale", "margins", "accounting", "delta", "null_as", "budget",
     ),
     "Clusters": ("engine", "master", "tasks", "conf"),
-    "Messages": ("form", "log_format", "no_progress", "print_sql", "help_all", "help"),
+    "Messages": ("output_format", "log_format", "no_progress", "print_sql", "help_all", "help"),
 }  # fmt: skip
-OTHER = "Other"
-_ALL = "dbanon.help_all"
+OTHER_GROUP = "Other"
+_SHOW_ALL_KEY = "dbanon.help_all"
 
 # Other tools' names of options, and their equivalents.
 _OTHER_NAMES = (
@@ -66,16 +66,16 @@ _OTHER_NAMES = (
 
 def group_of(param: click.Parameter) -> str:
     """Return the group of an option."""
-    # Click may name its help parameter as it likes.
+    # Click chooses the name of its help parameter.
     name = "help" if "--help" in param.opts else str(param.name)
     for group, names in _GROUPS.items():
-        beginnings = tuple(prefix for prefix in names if prefix.endswith("_"))
-        if name in names or name.startswith(beginnings):
+        prefixes = tuple(prefix for prefix in names if prefix.endswith("_"))
+        if name in names or name.startswith(prefixes):
             return group
-    return OTHER
+    return OTHER_GROUP
 
 
-class GroupedOptions(OnDatabase):
+class GroupedOptions(DatabaseCommand):
     """A command whose help shows ten options, and all of them with ``--help-all``."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -106,24 +106,25 @@ class GroupedOptions(OnDatabase):
         """List options by group: only the first group, unless all are requested."""
         rows: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                rows.setdefault(group_of(param), []).append(record)
-        first, *more = [group for group in (*_GROUPS, OTHER) if group in rows]
-        with formatter.section(first):
-            formatter.write_dl(rows[first])
-        if ctx.meta.get(_ALL):
-            for group in more:
+            help_record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if help_record is not None:
+                rows.setdefault(group_of(param), []).append(help_record)
+        first_group, *other_groups = [group for group in (*_GROUPS, OTHER_GROUP) if group in rows]
+        with formatter.section(first_group):
+            formatter.write_dl(rows[first_group])
+        if ctx.meta.get(_SHOW_ALL_KEY):
+            for group in other_groups:
                 with formatter.section(group):
                     formatter.write_dl(rows[group])
             return
-        count = sum(len(rows[group]) for group in more)
-        with formatter.section(f"{count} more options, which --help-all shows"):
-            formatter.write_text(", ".join(more))
+        n_hidden = sum(len(rows[group]) for group in other_groups)
+        with formatter.section(f"{n_hidden} more options, which --help-all shows"):
+            formatter.write_text(", ".join(other_groups))
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print the help with all options, and exit."""
     if value:
-        ctx.meta[_ALL] = True
+        ctx.meta[_SHOW_ALL_KEY] = True
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()

@@ -10,7 +10,7 @@ from typing import Any, get_origin
 import click
 
 from dbanon.data.option import REQUIRED, Parameter
-from dbanon.doors.cli.support import Bytes, Names, pair, split_list
+from dbanon.doors.cli.support import Bytes, Names, split_list, split_pair
 from dbanon.doors.spelling import flag as flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
@@ -21,7 +21,7 @@ from dbanon.methods import METHODS
 
 Decorator = Callable[[Any], Any]
 
-# Additional help on the syntax of each form of value.
+# Additional help on the syntax of values, by the metavar of the option.
 _SYNTAX_HELP = {
     "NAME=A,B,C": "Put a value that contains a comma in double quotes",
     "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
@@ -40,7 +40,7 @@ def click_option(
 
     Parameters
     ----------
-    parameters : options that the help text may refer to.
+    parameters : all options of the command, to which the help text may refer.
     parameter_name : the keyword argument of the command, if it differs from the option's name.
     """
     help_text = parameter.help_with(
@@ -70,13 +70,14 @@ def click_option(
                 switch, parameter_name or parameter.name, default=default, **settings
             )
     else:
-        settings["type"] = _type(parameter)
+        settings["type"] = _click_type(parameter)
         settings |= {"metavar": parameter.option.form} if parameter.option.form else {}
         settings |= {} if default is None else {"default": default, "show_default": True}
     return click.option(flag(parameter), parameter_name or parameter.name, **settings)
 
 
-def _type(parameter: Parameter) -> Any:
+def _click_type(parameter: Parameter) -> Any:
+    """Return the type with which click reads the option's value."""
     if parameter.option.choices:
         return click.Choice(parameter.option.choices)
     if parameter.kind is Chain:
@@ -85,60 +86,64 @@ def _type(parameter: Parameter) -> Any:
     return Bytes() if parameter.option.unit == "bytes" else parameter.kind
 
 
-def values(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert what click read into option values by name.
+def parse_option_values(
+    parameters: Iterable[Parameter], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Convert the arguments of a command into option values by name.
 
     Raises
     ------
     InvalidParameter : a text does not have the option's form. The message quotes no column value.
     """
     options = {
-        parameter.name: _value(parameter, arguments[parameter.name]) for parameter in parameters
+        parameter.name: _parse_value(parameter, arguments[parameter.name])
+        for parameter in parameters
     }
     if "options" in options:
-        options["options"] = method_options(options["method"], options["options"])
+        options["options"] = convert_method_options(options["method"], options["options"])
     return options
 
 
-def _value(parameter: Parameter, raw_value: Any) -> Any:
+def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
+    """Convert the texts of a repeatable option; other values are already converted by click."""
     if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
         return raw_value
     if parameter.item is Model:
-        return tuple(model(text) for text in raw_value)
+        return tuple(parse_model(text) for text in raw_value)
     if parameter.item is str and parameter.kind is tuple:
         return tuple(raw_value)
     if parameter.item is ColumnSet:
-        return tuple(map(column_set, raw_value))
+        return tuple(map(parse_column_set, raw_value))
     if parameter.item is Export:
         return tuple(map(Export, raw_value))
-    pairs = dict(map(pair, raw_value))
+    pairs = dict(map(split_pair, raw_value))
     if parameter.option.form == "NAME=LOW:HIGH":
-        return {name: ends(text) for name, text in pairs.items()}
+        return {name: parse_bounds(text) for name, text in pairs.items()}
     if parameter.item is float:
-        return {name: _number(flag(parameter), text) for name, text in pairs.items()}
+        return {name: _parse_number(flag(parameter), text) for name, text in pairs.items()}
     if get_origin(parameter.item) is Sequence:
-        return {name: order(text) for name, text in pairs.items()}
+        return {name: parse_order(text) for name, text in pairs.items()}
     return pairs
 
 
-def order(text: str) -> tuple[str, ...]:
-    """Parse A,B,C into values, lowest first."""
+def parse_order(text: str) -> tuple[str, ...]:
+    """Parse A,B,C into the values of an order, lowest first."""
     return split_list(text)
 
 
-def ends(text: str) -> tuple[Any, Any]:
-    """Parse LOW:HIGH into its two ends. A time of day contains colons, so split in the middle.
+def parse_bounds(text: str) -> tuple[Any, Any]:
+    """Parse LOW:HIGH into its two bounds. Times of day contain colons, so split in the middle.
 
     Raises
     ------
-    InvalidParameter : the text does not have two ends.
+    InvalidParameter : the text does not have two bounds.
     """
-    parts = text.split(":")
+    pieces = text.split(":")
     low, high = (
-        ":".join(parts_of_end)
-        for parts_of_end in (parts[: len(parts) // 2], parts[len(parts) // 2 :])
+        ":".join(bound_pieces)
+        for bound_pieces in (pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :])
     )
-    if len(parts) % 2 or not low or not high:
+    if len(pieces) % 2 or not low or not high:
         raise InvalidParameter("Write NAME=LOW:HIGH, as in age=0:120.")
     return _number_or_text(low), _number_or_text(high)
 
@@ -153,31 +158,32 @@ def _number_or_text(text: str) -> Any:
     return text
 
 
-def _number(option: str, text: str) -> float:
+def _parse_number(option: str, text: str) -> float:
+    """Convert a text to a number; ``option`` is the flag for the error message."""
     try:
         return float(text)
     except ValueError:
         raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
 
 
-def column_set(text: str) -> ColumnSet:
+def parse_column_set(text: str) -> ColumnSet:
     """Parse A,B or A,B=K into a set of columns."""
     names, equals, k = text.rpartition("=")
     if not equals:
         names, k = text, ""
     if equals and not k.isdecimal():
         raise InvalidParameter("Write A,B or A,B=K, as in --also-k age,illness=20.")
-    return ColumnSet(order(names), int(k) if equals else None)
+    return ColumnSet(parse_order(names), int(k) if equals else None)
 
 
-def model(text: str) -> Model:
+def parse_model(text: str) -> Model:
     """Parse NAME=KIND:LEVEL, optionally followed by l=NUMBER or distance=…, into a model."""
-    name, requirement = pair(text)
+    name, requirement = split_pair(text)
     kind, _, level_text = requirement.partition(":")
     level, _, suffix = level_text.partition(":")
     settings: dict[str, Any] = {}
     if suffix:
-        option, value = pair(suffix)
+        option, value = split_pair(suffix)
         if option == "l" and kind == "recursive_cl" and value.isdecimal():
             settings["l"] = int(value)
         elif option == "distance" and kind == "t_closeness":
@@ -195,16 +201,16 @@ def model(text: str) -> Model:
 
 
 def merge_orders(
-    stated: Mapping[str, tuple[str, ...]], files: Sequence[str]
+    inline_orders: Mapping[str, tuple[str, ...]], files: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Merge orders stated as options with those read from NAME=FILE. Errors quote no value.
+    """Merge the orders of options with those of files, texts NAME=FILE. Errors quote no value.
 
     Raises
     ------
     InvalidParameter : a file cannot be read, or an order is stated twice or has an empty value.
     """
-    orders = dict(stated)
-    for name, path in map(pair, files):
+    orders = dict(inline_orders)
+    for name, path in map(split_pair, files):
         if name in orders:
             raise InvalidParameter(f'The order of "{name}" is stated twice.')
         try:
@@ -224,18 +230,19 @@ def merge_orders(
     return orders
 
 
-def method_options(method: str, texts: Mapping[str, str]) -> dict[str, Any]:
+def convert_method_options(method: str, texts: Mapping[str, str]) -> dict[str, Any]:
     """Convert option texts to the types that the method declares; leave other texts unchanged."""
-    declared = (
+    options_by_name = (
         {option.name: option for option in METHODS[method].options} if method in METHODS else {}
     )
     return {
-        name: _typed(declared[name].kind, text) if name in declared else text
+        name: _convert_text(options_by_name[name].kind, text) if name in options_by_name else text
         for name, text in texts.items()
     }
 
 
-def _typed(kind: Any, text: str) -> Any:
+def _convert_text(kind: Any, text: str) -> Any:
+    """Convert a text to a type; return it unchanged if that fails."""
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     try:

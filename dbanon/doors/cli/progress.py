@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from dbanon.doors.cli.log import Log
-from dbanon.doors.progress import bar_on
+from dbanon.doors.progress import create_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -17,22 +17,22 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class ProgressDisplay:
-    """A context manager, called with a phase and the completed share of it.
+    """Shows progress: a context manager, called with a phase and the share of it that is done.
 
     Parameters
     ----------
-    visible : False for silence.
+    is_visible : whether to show progress at all.
     log : receives lines if there is no terminal; its phase is always updated.
     """
 
-    def __init__(self, visible: bool, log: Log, stream: TextIO | None = None) -> None:
+    def __init__(self, is_visible: bool, log: Log, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._visible, self._log = visible, log
-        self._last = time.monotonic()
+        self._is_visible, self._log = is_visible, log
+        self._last_line_time = time.monotonic()
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        if visible and not log.for_machines and self._stream.isatty():
-            self._bar = bar_on(self._stream)
+        if is_visible and not log.is_json and self._stream.isatty():
+            self._bar = create_bar(self._stream)
 
     def __enter__(self) -> ProgressDisplay:
         if self._bar is not None:
@@ -49,13 +49,13 @@ class ProgressDisplay:
             self._bar.stop()
 
     def __call__(self, phase: str, share: float) -> None:
-        begins, self._log.phase = self._log.phase != phase, phase
+        is_new_phase, self._log.phase = self._log.phase != phase, phase
         if self._bar is not None:
             if phase not in self._tasks:
                 self._tasks[phase] = self._bar.add_task(phase, total=1.0)
             self._bar.update(self._tasks[phase], completed=share)
-        elif self._visible and time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
-            self._last = time.monotonic()
+        elif self._is_visible and time.monotonic() - self._last_line_time >= SECONDS_BETWEEN_LINES:
+            self._last_line_time = time.monotonic()
             self._log.progress(phase, share)
-        elif self._visible and begins:
+        elif self._is_visible and is_new_phase:
             self._log.event("info", "phase")

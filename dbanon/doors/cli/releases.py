@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbanon.doors.cli.groups import OnDatabase
-from dbanon.doors.cli.log import current, say
+from dbanon.doors.cli.groups import DatabaseCommand
+from dbanon.doors.cli.log import current_log, print_message
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
     commit_guard,
-    common,
-    errors,
+    handle_signals,
+    report_errors,
     show,
-    signals,
     sql_printer,
+    with_common_options,
     with_recount_options,
 )
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def needs_evaluation(path: str | Path | None) -> bool:
-    """True for a page: only the run that makes a release can evaluate it fully."""
+    """Return True for an HTML report: only the run that makes a release can evaluate it fully."""
     return path is not None and Path(path).suffix == ".html"
 
 
@@ -49,12 +49,12 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
     from dbanon.doors.html.refusals import drop_refusal
     from dbanon.release.report import Report
 
-    with_look = needs_evaluation(path) and isinstance(report, Report)
+    needs_inspection = needs_evaluation(path) and isinstance(report, Report)
     try:
-        save_report(report, path, _look_at(database, report) if with_look else None)
+        save_report(report, path, _inspect_release(database, report) if needs_inspection else None)
     except OSError as error:
         # The release is committed: a failed report must not make a scheduler repeat the run.
-        say(
+        print_message(
             f"Warning: the release was published, but its report {path} could not be written"
             f" ({error.strerror or type(error).__name__}). Once it can be, write it with dbanon"
             f" report URL {report.output} -o {path}."
@@ -64,12 +64,15 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
 
 
 @contextmanager
-def refused_into(path: Path | None, options: Mapping[str, Any], run_id: str) -> Iterator[None]:
-    """If the block raises an error and a report was requested, save the refusal next to it.
+def save_refusal_on_error(
+    path: Path | None, options: Mapping[str, Any], run_id: str
+) -> Iterator[None]:
+    """If the block raises an error, save why next to the requested report.
 
     Parameters
     ----------
-    options : of the release, including ``table`` and ``output``.
+    path : path of the report; None if none was requested.
+    options : options of the release by name, including ``table`` and ``output``.
     """
     try:
         yield
@@ -77,12 +80,15 @@ def refused_into(path: Path | None, options: Mapping[str, Any], run_id: str) -> 
         if path is not None:
             from dbanon.doors.cli.render import save_refusal
 
-            names = {"output": str(options["output"]), "source": str(options["table"] or "")}
-            save_refusal(error, path, **names, run_id=run_id, notation=on_command_line)
+            release_names = {
+                "output": str(options["output"]),
+                "source": str(options["table"] or ""),
+            }
+            save_refusal(error, path, **release_names, run_id=run_id, notation=spell_cli_option)
         raise
 
 
-def _look_at(database: str, report: Report | PrivateReport) -> ReleaseInspection | None:
+def _inspect_release(database: str, report: Report | PrivateReport) -> ReleaseInspection | None:
     """Read what an HTML page shows about a release; None if the database does not answer."""
     from dbanon.run.inspect_release import look
     from dbanon.run.open import open_store
@@ -91,14 +97,14 @@ def _look_at(database: str, report: Report | PrivateReport) -> ReleaseInspection
     try:
         return look(open_store(database), parse_relation(report.output))
     except DbanonError as error:
-        say(
+        print_message(
             f"Warning: the report lacks information about the release that is only in the"
             f" database: {error.message}"
         )
         return None
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation", metavar="RELEASE")
 @click.option(
@@ -120,14 +126,14 @@ def _look_at(database: str, report: Report | PrivateReport) -> ReleaseInspection
     metavar="TEXT",
     help="Purpose of the release. The page shows it above the signature.",
 )
-@common
+@with_common_options
 def report(
     url: str,
     relation: str,
     path: Path,
     recipient: str | None,
     purpose: str | None,
-    form: str,
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Write the report of a release from its ledger entry, with its classes counted again.
@@ -135,7 +141,7 @@ def report(
     The command does not read the original. It fails if the release has changed, as dbanon verify
     does.
     """
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
         from dbanon.run.inspect_release import look, private_report
         from dbanon.run.open import open_store
@@ -143,31 +149,31 @@ def report(
         from dbanon.sessions.names import parse_relation
 
         require_report_file(path)
-        handed = None
+        recipient_and_purpose = None
         if recipient is not None or purpose is not None:
-            handed = {"recipient": recipient or "", "purpose": purpose or ""}
+            recipient_and_purpose = {"recipient": recipient or "", "purpose": purpose or ""}
             if path.suffix != ".html":
                 raise InvalidParameter(
                     "--for and --purpose only apply to an HTML report.",
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
-        private = private_report(store, name)
-        release_look = look(store, name) if private is None else None
-        release_report = private if release_look is None else release_look.recorded.report
+        synthesis_report = private_report(store, name)
+        inspection = look(store, name) if synthesis_report is None else None
+        release_report = synthesis_report if inspection is None else inspection.recorded.report
         assert release_report is not None
-        current().release_id = release_report.release_id
+        current_log().release_id = release_report.release_id
         recount = verify(store, name)
-        save_report(release_report, path, release_look, recount=recount, handed=handed)
-        plain = {
+        save_report(release_report, path, inspection, recount=recount, handed=recipient_and_purpose)
+        document = {
             "release_id": release_report.release_id,
             "report": str(path),
             "recounted": recount.recounted,
         }
-        show(form, plain, lambda: pairs_table("Report", plain.items()))
+        show(output_format, document, lambda: pairs_table("Report", document.items()))
 
 
-_RELEASE = [
+_RELEASE_COLUMNS = [
     "output",
     "state",
     "stale",
@@ -181,7 +187,15 @@ _RELEASE = [
     "published_by",
     "release_id",
 ]
-_ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "release_id", "run_by"]
+_RUN_COLUMNS = [
+    "started_at",
+    "finished_at",
+    "state",
+    "error_code",
+    "output",
+    "release_id",
+    "run_by",
+]
 
 
 @click.command(epilog=URL_HELP)
@@ -195,33 +209,33 @@ _ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "relea
         " --source-digest."
     ),
 )
-@common
-def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool) -> None:
+@with_common_options
+def releases(url: str, job: str | None, exact: bool, output_format: str, print_sql: bool) -> None:
     """List the releases in the ledger, newest first, with the current state of each."""
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import EntryList
 
         on_sql = sql_printer(print_sql)
         if job is None:
-            title, header = "Releases", _RELEASE
+            title, header = "Releases", _RELEASE_COLUMNS
             entries = [asdict(release) for release in api.releases(url, exact=exact, on_sql=on_sql)]
         else:
-            title, header = f"Runs of job {job}", _ATTEMPT
+            title, header = f"Runs of job {job}", _RUN_COLUMNS
             entries = [asdict(attempt) for attempt in api.attempts(url, job, on_sql=on_sql)]
 
-        def cell(value: object) -> object:
+        def format_cell(value: object) -> object:
             if isinstance(value, float):
                 return f"{value:.4g}"
             if isinstance(value, bool):
                 return "yes" if value else "no"
             return "" if value is None else value
 
-        rows = [[cell(entry[key]) for key in header] for entry in entries]
-        show(form, entries, lambda: EntryList(title, header, rows))
+        rows = [[format_cell(entry[key]) for key in header] for entry in entries]
+        show(output_format, entries, lambda: EntryList(title, header, rows))
 
 
-@click.command("show", cls=OnDatabase, epilog=URL_HELP)
+@click.command("show", cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @click.option(
@@ -232,37 +246,40 @@ def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool)
         " the originals: do not publish them."
     ),
 )
-@common
-def show_release(url: str, release: str, internal: bool, form: str, print_sql: bool) -> None:
+@with_common_options
+def show_release(
+    url: str, release: str, internal: bool, output_format: str, print_sql: bool
+) -> None:
     """Show everything that the ledger has about a release: its entry, columns and run.
 
     RELEASE is its id, or the name of its output.
     """
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         entry = api.show(url, release, internal=internal, on_sql=sql_printer(print_sql))
-        current().release_id = entry["release_id"]
+        current_log().release_id = entry["release_id"]
 
-        def pairs() -> list[tuple[str, str]]:
+        def entry_pairs() -> list[tuple[str, str]]:
             labels_and_texts: list[tuple[str, str]] = []
             for name, value in entry.items():
                 text = value if isinstance(value, str) else json.dumps(value, default=str)
                 if name == "columns":
                     labels_and_texts += [
-                        (f"column {c['name']}", f"{c['role']}, {c['sql_type']}") for c in value
+                        (f"column {column['name']}", f"{column['role']}, {column['sql_type']}")
+                        for column in value
                     ]
                 elif name == "internal":
-                    labels_and_texts += _internal_pairs(value)
+                    labels_and_texts += _internal_figures_as_pairs(value)
                 elif value is not None:
                     labels_and_texts.append((name, text))
             return labels_and_texts
 
-        show(form, entry, lambda: pairs_table("Release", pairs()))
+        show(output_format, entry, lambda: pairs_table("Release", entry_pairs()))
 
 
-def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def _internal_figures_as_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Render the exact figures of a release as pairs of label and text, after a heading."""
     from dbanon.release.outcome import INTERNAL
 
@@ -272,7 +289,7 @@ def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     return [("exact figures", INTERNAL), *pairs]
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @click.option(
@@ -288,13 +305,13 @@ def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     is_flag=True,
     help="Compare with the original even if its rows or columns have changed since.",
 )
-@common
+@with_common_options
 def evaluate(
     url: str,
     release: str,
     original: str | None,
     changed_source: bool,
-    form: str,
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Evaluate a release: its loss and its remaining risk.
@@ -302,7 +319,7 @@ def evaluate(
     RELEASE is the name of its output. The command prints the figures that were recorded with
     --evaluate when it was made, and counts its classes again.
     """
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
@@ -317,9 +334,9 @@ def evaluate(
             changed_source=changed_source,
             on_sql=sql_printer(print_sql),
         )
-        current().release_id = evaluation.release_id
+        current_log().release_id = evaluation.release_id
 
-        def rows() -> list[list[object]]:
+        def build_rows() -> list[list[object]]:
             return [
                 [
                     figure.measure,
@@ -334,47 +351,47 @@ def evaluate(
             ["measure", "column", "value", "note"],
             f"Evaluation of {evaluation.relation}",
         )
-        show(form, evaluation.to_dict(), lambda: rows_table(title, header, rows()))
+        show(output_format, evaluation.to_dict(), lambda: rows_table(title, header, build_rows()))
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
-@common
-def drop(url: str, release: str, form: str, print_sql: bool) -> None:
+@with_common_options
+def drop(url: str, release: str, output_format: str, print_sql: bool) -> None:
     """Drop a release that dbanon made: its view, its table and its summary.
 
     RELEASE is the name of its output. The ledger keeps its entry and marks it as dropped.
     """
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
-        dropped = api.drop(url, release, on_sql=sql_printer(print_sql))
-        committed()
-        title = f"{len(dropped)} relations dropped"
+        dropped_relations = api.drop(url, release, on_sql=sql_printer(print_sql))
+        mark_committed()
+        title = f"{len(dropped_relations)} relations dropped"
         show(
-            form,
-            {"dropped": dropped},
-            lambda: rows_table(title, ["relation"], [[name] for name in dropped]),
+            output_format,
+            {"dropped": dropped_relations},
+            lambda: rows_table(title, ["relation"], [[name] for name in dropped_relations]),
         )
 
 
-@click.command("verify", cls=OnDatabase, epilog=ROWS_HELP)
+@click.command("verify", cls=DatabaseCommand, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @with_recount_options(
     "The quasi-identifiers, for a table that is not in the ledger of this database.",
     "the ledger's k",
 )
-@common
+@with_common_options
 def verify(
     url: str,
     relation: str,
     quasi_identifiers: tuple[str, ...],
     single_q: tuple[str, ...],
     k: int | None,
-    form: str,
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Recount a release in the database, and compare it with the ledger.
@@ -382,7 +399,7 @@ def verify(
     RELATION is the name of its output, the name of the table that stayed when another release took
     its place, or the id of a release.
     """
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table
 
@@ -393,5 +410,5 @@ def verify(
             k=k,
             on_sql=sql_printer(print_sql),
         )
-        current().release_id = verification.release_id
-        show(form, verification.to_dict(), lambda: verification_table(verification))
+        current_log().release_id = verification.release_id
+        show(output_format, verification.to_dict(), lambda: verification_table(verification))

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbanon.data.words import printable
-from dbanon.doors.cli.log import say
+from dbanon.doors.cli.log import print_message
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.release.report import Report
 
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from dbanon.run.verify_export import VerifiedExport
 
 # A width in characters that no line reaches.
-_UNBROKEN = 1_000_000
-# Terminal width up to which tables are narrowed, and the label width then.
-_NARROW = 100
-_LABEL = 30
+_UNLIMITED_WIDTH = 1_000_000
+# Terminal width up to which tables are narrowed, and the width of labels then.
+_NARROW_TERMINAL_WIDTH = 100
+_MAX_LABEL_WIDTH = 30
+# Width of wrapped lines in a catalog.
+_CATALOG_WIDTH = 78
 
 
 def print_results(*results: Any) -> None:
@@ -45,58 +47,62 @@ def print_results(*results: Any) -> None:
     console = Console()
     for result in results:
         if console.is_terminal:
-            _fit(result, console.width)
+            _narrow_tables(result, console.width)
             console.print(result)
         else:
-            click.echo(_unpadded(result, sys.stdout.encoding or "utf-8"))
+            click.echo(_render_unpadded(result, sys.stdout.encoding or "utf-8"))
 
 
-def _unpadded(renderable: Any, encoding: str) -> str:
-    """Render a table or text without trailing blanks, in characters of the encoding."""
+def _render_unpadded(renderable: Any, encoding: str) -> str:
+    """Render a table or text without trailing blanks; escape what the encoding lacks."""
     buffer = io.BytesIO()
     file = io.TextIOWrapper(buffer, encoding, errors="backslashreplace", write_through=True)
-    width = None if "COLUMNS" in os.environ else _UNBROKEN
+    width = None if "COLUMNS" in os.environ else _UNLIMITED_WIDTH
     console = Console(file=file, width=width)
-    _fit(renderable, console.width)
+    _narrow_tables(renderable, console.width)
     console.print(renderable)
     lines = buffer.getvalue().decode(encoding).splitlines()
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _fit(renderable: Any, width: int) -> None:
+def _narrow_tables(renderable: Any, width: int) -> None:
     """Narrow tables for a small terminal."""
-    if width > _NARROW:
+    if width > _NARROW_TERMINAL_WIDTH:
         return
     if isinstance(renderable, Group):
-        for part in renderable.renderables:
-            _fit(part, width)
+        for member in renderable.renderables:
+            _narrow_tables(member, width)
     elif isinstance(renderable, Table):
         renderable.collapse_padding, renderable.pad_edge = True, False
         if not renderable.show_header:
             # Wrap labels, so that a release's identifier fits on the line of its label.
-            renderable.columns[0].no_wrap, renderable.columns[0].max_width = False, _LABEL
+            renderable.columns[0].no_wrap, renderable.columns[0].max_width = False, _MAX_LABEL_WIDTH
 
 
 def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
     """Build a table of labels and texts."""
-    table = Table(title=_plain(title), show_header=False, title_justify="left", box=box.SIMPLE)
+    table = Table(
+        title=_escape_markup(title), show_header=False, title_justify="left", box=box.SIMPLE
+    )
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for label, text in pairs:
-        table.add_row(_plain(label), _plain(text))
+        table.add_row(_escape_markup(label), _escape_markup(text))
     return table
 
 
 def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """Build a table with a header."""
-    table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE)
-    lines = [[_plain("NULL" if value is None else str(value)) for value in row] for row in rows]
+    table = Table(title=_escape_markup(title), title_justify="left", box=box.SIMPLE)
+    cell_rows = [
+        [_escape_markup("NULL" if value is None else str(value)) for value in row] for row in rows
+    ]
     for index, name in enumerate(header):
         # A short name in the first column is never wrapped.
-        no_wrap = index == 0 and all(len(line[0]) <= _LABEL for line in lines)
-        table.add_column(_plain(name), overflow="fold", no_wrap=no_wrap)
-    for line in lines:
-        table.add_row(*line)
+        no_wrap = index == 0 and all(len(cells[0]) <= _MAX_LABEL_WIDTH for cells in cell_rows)
+        table.add_column(_escape_markup(name), overflow="fold", no_wrap=no_wrap)
+    for cells in cell_rows:
+        table.add_row(*cells)
     return table
 
 
@@ -111,7 +117,7 @@ class EntryList:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = rows_table(self._title, self._header, self._rows)
-        width = Measurement.get(console, options.update(width=_UNBROKEN), table)
+        width = Measurement.get(console, options.update(width=_UNLIMITED_WIDTH), table)
         if width.maximum <= options.max_width:
             yield table
             return
@@ -120,24 +126,27 @@ class EntryList:
             values = (("" if value is None else str(value)) for value in row)
             pairs = zip(self._header, values, strict=True)
             entry = pairs_table(title, [(label, text) for label, text in pairs if text])
-            _fit(entry, options.max_width)
+            _narrow_tables(entry, options.max_width)
             yield entry
             title = ""
 
 
-def entries_text(entries: Iterable[Mapping[str, str]]) -> Text:
-    """Render a catalog in 80 columns.
+def render_catalog(entries: Iterable[Mapping[str, str]]) -> Text:
+    """Render a catalog of entries for a terminal of 80 columns.
 
     The first value of an entry is its name, the second its summary; details follow.
     """
     lines: list[str] = []
     for entry in entries:
         (_, name), (_, summary), *details = entry.items()
-        lines += textwrap.wrap(f"{name}: {summary}", 78, subsequent_indent="  ")
+        lines += textwrap.wrap(f"{name}: {summary}", _CATALOG_WIDTH, subsequent_indent="  ")
         for label, text in details:
             if text:
                 lines += textwrap.wrap(
-                    f"{label}: {text}", 78, initial_indent="    ", subsequent_indent="      "
+                    f"{label}: {text}",
+                    _CATALOG_WIDTH,
+                    initial_indent="    ",
+                    subsequent_indent="      ",
                 )
         lines.append("")
     return Text("\n".join(lines).rstrip("\n"))
@@ -155,13 +164,15 @@ def verification_table(verification: Verification | PrivateVerification | Verifi
     if not isinstance(verification, Verification):
         return pairs_table("Verification", verification.pairs())
     if verification.release_id is None:
-        unchanged = "not in the ledger"
+        comparison = "not in the ledger"
     elif verification.digest is None and not verification.unchanged:
-        unchanged = "not compared: the ledger has the file's SHA-256"
+        comparison = "not compared: the ledger has the file's SHA-256"
     elif verification.unchanged:
-        unchanged = "yes: columns, types, rows, class sizes"
+        comparison = "yes: columns, types, rows, class sizes"
     else:
-        unchanged = f"columns and class sizes, yes; rows not compared: digest {verification.digest}"
+        comparison = (
+            f"columns and class sizes, yes; rows not compared: digest {verification.digest}"
+        )
     return pairs_table(
         "Verification",
         [
@@ -197,7 +208,7 @@ def verification_table(verification: Verification | PrivateVerification | Verifi
                 )
                 for column_set in verification.also_k
             ),
-            ("as released", unchanged),
+            ("as released", comparison),
         ],
     )
 
@@ -207,7 +218,7 @@ def require_report_file(path: Path) -> None:
 
     Raises
     ------
-    InvalidParameter : unsupported ending, or no such directory.
+    InvalidParameter : the file has another ending, or there is no such directory.
     """
     if path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir():
         raise InvalidParameter(
@@ -219,8 +230,8 @@ def require_report_file(path: Path) -> None:
 def save_report(
     report: Report | PrivateReport,
     path: Path,
-    look: ReleaseInspection | None = None,
-    **on_page: Any,
+    inspection: ReleaseInspection | None = None,
+    **page_options: Any,
 ) -> None:
     """Write a report to a ``.json``, ``.html`` or ``.txt`` file, in the format of its ending.
 
@@ -228,12 +239,12 @@ def save_report(
 
     Parameters
     ----------
-    look : details from the release's database, for an HTML page.
-    on_page : ``recount`` and ``handed`` of ``html.page``.
+    inspection : details from the release's database, for an HTML page.
+    page_options : options ``recount`` and ``handed`` of ``html.page.page``.
 
     Raises
     ------
-    InvalidParameter : unsupported ending.
+    InvalidParameter : the file has another ending.
     """
     from dbanon.doors.html.page import page, write
     from dbanon.doors.html.private import private_page
@@ -242,23 +253,23 @@ def save_report(
         text = json.dumps(report.to_dict(), indent=2) + "\n"
     elif path.suffix == ".html":
         text = (
-            page(report, look=look, **on_page)
+            page(report, look=inspection, **page_options)
             if isinstance(report, Report)
-            else private_page(report, **on_page)
+            else private_page(report, **page_options)
         )
     elif path.suffix == ".txt":
-        text = _unpadded(report_table(report), "utf-8") + "\n"
+        text = _render_unpadded(report_table(report), "utf-8") + "\n"
     else:
         raise InvalidParameter("A report file ends in .json, .html or .txt.")
     write(text, path)
 
 
-def save_refusal(error: DbanonError, report: Path, **context: Any) -> None:
-    """Write a refusal next to the path of the missing report; warn if that fails.
+def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
+    """Write why nothing was released to a file next to the missing report; warn if that fails.
 
     Parameters
     ----------
-    report : path of the report. Its ending selects the format, as in ``save_report``.
+    report_path : path of the missing report. Its ending selects the format, as in ``save_report``.
     context : passed to ``describe_refusal``.
     """
     from dbanon.doors.html.page import write
@@ -269,20 +280,22 @@ def save_refusal(error: DbanonError, report: Path, **context: Any) -> None:
         refusal_pairs,
     )
 
-    refusal, path = describe_refusal(error, **context), refusal_file(report)
+    refusal, path = describe_refusal(error, **context), refusal_file(report_path)
     if path.suffix == ".json":
         text = json.dumps({"refusal": refusal}, indent=2) + "\n"
     elif path.suffix == ".html":
         text = refusal_page(refusal)
     else:
-        text = _unpadded(pairs_table("Report", refusal_pairs(refusal)), "utf-8") + "\n"
+        text = _render_unpadded(pairs_table("Report", refusal_pairs(refusal)), "utf-8") + "\n"
     try:
         write(text, path)
     except OSError as failure:
         reason = failure.strerror or type(failure).__name__
-        say(f"Warning: why nothing was released could not be written to {path} ({reason}).")
+        print_message(
+            f"Warning: why nothing was released could not be written to {path} ({reason})."
+        )
 
 
-def _plain(text: str) -> str:
+def _escape_markup(text: str) -> str:
     """Escape a text for rich: names may contain its markup or control characters."""
     return escape(printable(text))

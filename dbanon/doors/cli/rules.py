@@ -12,35 +12,35 @@ import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.words import json_text
-from dbanon.doors.cli.cautions import show_progress, warn_of
-from dbanon.doors.cli.groups import OnDatabase
-from dbanon.doors.cli.log import current
+from dbanon.doors.cli.cautions import print_warnings, show_progress
+from dbanon.doors.cli.groups import DatabaseCommand
+from dbanon.doors.cli.log import current_log
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
     commit_guard,
-    common,
-    errors,
+    handle_signals,
+    report_errors,
     show,
-    signals,
     sql_printer,
+    with_common_options,
 )
 from dbanon.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dbanon.run.rules import Declared
 
-_TABLE = click.option(
+_TABLE_OPTION = click.option(
     "--table", required=True, help="The table that has the columns, such as app.people."
 )
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument(
     "file", required=False, type=click.Path(dir_okay=False, exists=True, path_type=Path)
 )
-@_TABLE
+@_TABLE_OPTION
 @click.option(
     "--from-comments",
     is_flag=True,
@@ -49,9 +49,14 @@ _TABLE = click.option(
         "and a rule as JSON. Comments are never executed. FILE takes precedence."
     ),
 )
-@common
+@with_common_options
 def declare(
-    url: str, file: Path | None, table: str, from_comments: bool, form: str, print_sql: bool
+    url: str,
+    file: Path | None,
+    table: str,
+    from_comments: bool,
+    output_format: str,
+    print_sql: bool,
 ) -> None:
     """Declare rules that say what the columns of a table are. They are stored in its database.
 
@@ -60,22 +65,22 @@ def declare(
     their rules. FILE can also be what "dbanon rules --table … --format json" printed: so the owner
     of a table takes over rules that another role declared.
     """
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import rules as api
 
         if file is None and not from_comments:
             raise click.UsageError("Missing argument 'FILE', or option '--from-comments'.")
-        declarations = {} if file is None else _read(file)
+        declarations = {} if file is None else _read_rules(file)
         listing = api.declare(
             url, table, declarations, from_comments=from_comments, on_sql=sql_printer(print_sql)
         )
-        committed()
-        _show(form, f"Rules of {table}", listing)
+        mark_committed()
+        _show_rules(output_format, f"Rules of {table}", listing)
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_TABLE
+@_TABLE_OPTION
 @click.option(
     "--column",
     "columns",
@@ -86,33 +91,35 @@ def declare(
         " the table are removed."
     ),
 )
-@common
-def undeclare(url: str, table: str, columns: tuple[str, ...], form: str, print_sql: bool) -> None:
+@with_common_options
+def undeclare(
+    url: str, table: str, columns: tuple[str, ...], output_format: str, print_sql: bool
+) -> None:
     """Remove the rules of a table, for some columns or for all."""
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import rules as api
 
         listing = api.undeclare(url, table, columns or None, on_sql=sql_printer(print_sql))
-        committed()
-        _show(form, f"Rules of {table}", listing)
+        mark_committed()
+        _show_rules(output_format, f"Rules of {table}", listing)
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option(
     "--table", help="List only the rules of this table, with its columns that have no rule."
 )
-@common
-def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
+@with_common_options
+def rules(url: str, table: str | None, output_format: str, print_sql: bool) -> None:
     """List the declared rules, and whether their tables and columns still exist."""
-    with errors(form), signals():
+    with report_errors(output_format), handle_signals():
         from dbanon.doors import rules as api
 
         listing = api.rules(url, table, on_sql=sql_printer(print_sql))
-        _show(form, "Rules" if table is None else f"Rules of {table}", listing)
+        _show_rules(output_format, "Rules" if table is None else f"Rules of {table}", listing)
 
 
-@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.command(cls=DatabaseCommand, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @click.option(
@@ -137,7 +144,7 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
     help="For a release with pseudonyms: where their key is.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
-@common
+@with_common_options
 def refresh(
     url: str,
     release: str,
@@ -145,7 +152,7 @@ def refresh(
     chain_key: str | None,
     pseudonym_key: str | None,
     no_progress: bool,
-    form: str,
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Make a release again from its entry in the ledger, with the current rows of its source.
@@ -153,11 +160,11 @@ def refresh(
     RELEASE is the name of its output. The command refuses if the version, the rules, the source or
     a hierarchy has changed in a way that would change the release.
     """
-    with errors(form), signals(), commit_guard() as committed:
+    with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import rules as api
         from dbanon.doors.cli.render import report_table
 
-        log = current()
+        log = current_log()
         with show_progress(not no_progress) as progress:
             report = api.refresh(
                 url,
@@ -172,12 +179,12 @@ def refresh(
                 run_id=log.run_id,
             )
             log.release_id = report.release_id
-            committed()
-        warn_of(report)
-        show(form, report.to_dict(), lambda: report_table(report))
+            mark_committed()
+        print_warnings(report)
+        show(output_format, report.to_dict(), lambda: report_table(report))
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_rules(file: Path) -> dict[str, Any]:
     """Read a file of rules. Errors quote nothing from it, since it may contain values."""
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"))
@@ -208,21 +215,26 @@ def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
     return rules_to_declare([Declared(**entry) for entry in listing])
 
 
-def _show(form: str, title: str, listing: Sequence[Declared]) -> None:
+def _show_rules(output_format: str, title: str, listing: Sequence[Declared]) -> None:
+    """Print rules as a table or as JSON."""
     from dbanon.doors.cli.render import rows_table
 
-    def rows() -> list[list[str]]:
+    def build_rows() -> list[list[str]]:
         return [
             [entry.source, entry.column, entry.role or "", _describe_details(entry), entry.state]
             for entry in listing
         ]
 
     header = ["table", "column", "role", "more", "state"]
-    show(form, [asdict(entry) for entry in listing], lambda: rows_table(title, header, rows()))
+    show(
+        output_format,
+        [asdict(entry) for entry in listing],
+        lambda: rows_table(title, header, build_rows()),
+    )
 
 
 def _describe_details(entry: Declared) -> str:
-    """Describe a rule apart from its role; for an order, give only its length."""
+    """Describe a rule without its role; an order is given only by its length."""
     details = {key: value for key, value in (entry.rule or {}).items() if key != "role"}
     if "order" in details:
         details["order"] = f"{len(details['order'])} values"

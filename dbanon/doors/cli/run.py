@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dbanon.doors.cli.cautions import show_progress, warn_of
-from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, open_jobs
-from dbanon.doors.cli.log import current, say
+from dbanon.doors.cli.cautions import print_warnings, show_progress
+from dbanon.doors.cli.jobs import FILE_ARGUMENT, JOB_OPTION, PASSWORD_OPTION, open_jobs
+from dbanon.doors.cli.log import current_log, print_message
 from dbanon.doors.cli.releases import write_report
-from dbanon.doors.cli.support import Names, commit_guard, common, errors, show, signals, sql_printer
+from dbanon.doors.cli.support import (
+    Names,
+    commit_guard,
+    handle_signals,
+    report_errors,
+    show,
+    sql_printer,
+    with_common_options,
+)
 from dbanon.errors import (
     NOTHING_TO_DO,
     DbanonError,
@@ -63,8 +71,8 @@ _ACCEPT_COUNTS = click.option(
 
 
 @click.command()
-@FILE
-@JOBS
+@FILE_ARGUMENT
+@JOB_OPTION
 @click.option("--fail-fast", is_flag=True, help="Stop after the first job that fails.")
 @click.option(
     "--skip-unchanged",
@@ -82,9 +90,9 @@ _ACCEPT_COUNTS = click.option(
     metavar="FILE.prom",
     help="The file to write metrics for monitoring to. Default: the one in the job file.",
 )
-@PASSWORD
+@PASSWORD_OPTION
 @click.option("--no-progress", is_flag=True, help="Show no progress on stderr.")
-@common
+@with_common_options
 def run(
     file: Path,
     names: tuple[str, ...],
@@ -95,7 +103,7 @@ def run(
     metrics: Path | None,
     inline_password: bool,
     no_progress: bool,
-    form: str,
+    output_format: str,
     print_sql: bool,
 ) -> None:
     """Run the jobs of a file in its order, each with its own transaction, lock and ledger row.
@@ -103,7 +111,7 @@ def run(
     A failed job does not stop the next one. The exit code is that of the job if only one ran, 8 if
     any of several failed, and 99 if all were skipped.
     """
-    with errors(form), signals() as arrived:
+    with report_errors(output_format), handle_signals() as received_signals:
         from dbanon.doors.jobfile.run import combine_errors
 
         if metrics is not None and metrics.suffix != ".prom":
@@ -113,28 +121,35 @@ def run(
             )
         job_file = open_jobs(file, inline_password)
         jobs = job_file.chosen(names)
-        write_outcomes = _metrics_of(job_file, metrics)
-        write_begin = partial(write_outcomes, [])
-        accepted = accept_types, accept_counts
+        write_outcomes = _metrics_writer(job_file, metrics)
+        write_start = partial(write_outcomes, [])
         options = _RunOptions(
-            form, no_progress, print_sql, skip_unchanged, *accepted, began=write_begin
+            output_format=output_format,
+            no_progress=no_progress,
+            print_sql=print_sql,
+            skip_unchanged=skip_unchanged,
+            accept_types=accept_types,
+            accept_counts=accept_counts,
+            write_start=write_start,
         )
-        results = _RunResults([], [], [])
+        results = _RunResults(outcomes=[], documents=[], failures=[])
         try:
-            _run_all(jobs, options, results, arrived, fail_fast=fail_fast)
+            _run_all(jobs, options, results, received_signals, fail_fast=fail_fast)
         finally:
-            current().job = None
+            current_log().job = None
             write_outcomes(results.outcomes)
-            batch_error = combine_errors(results.failed, len(jobs))
-            if form == "json":
-                with commit_guard() as committed:
-                    committed()
-                    show(form, {"jobs": results.documents}, lambda: None)
+            batch_error = combine_errors(results.failures, len(jobs))
+            if output_format == "json":
+                with commit_guard() as mark_committed:
+                    mark_committed()
+                    show(output_format, {"jobs": results.documents}, lambda: None)
         if batch_error is not None and len(jobs) > 1:
-            current().error(batch_error)
-        if arrived and any(isinstance(error, OutcomeUnknown) for _, error in results.failed):
+            current_log().error(batch_error)
+        if received_signals and any(
+            isinstance(error, OutcomeUnknown) for _, error in results.failures
+        ):
             sys.exit(OutcomeUnknown.exit_code)
-        if arrived and len(results.outcomes) < len(jobs):
+        if received_signals and len(results.outcomes) < len(jobs):
             raise KeyboardInterrupt
         if batch_error is not None:
             sys.exit(batch_error.exit_code)
@@ -142,9 +157,11 @@ def run(
             sys.exit(NOTHING_TO_DO)
 
 
-def _metrics_of(file: JobFile, path: Path | None) -> Callable[..., None]:
-    """Return a function that writes metrics: outcomes and the running job. A no-op without a
-    metrics file."""
+def _metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
+    """Return a function that writes metrics: outcomes, and the name of the running job if any.
+
+    The function does nothing without a metrics file.
+    """
     from dbanon.doors.jobfile.outcome import write_metrics
 
     metrics_path = path or file.metrics
@@ -160,13 +177,13 @@ def _metrics_of(file: JobFile, path: Path | None) -> Callable[..., None]:
 class _RunOptions:
     """The command's options for running and reporting jobs."""
 
-    form: str
+    output_format: str
     no_progress: bool
     print_sql: bool
     skip_unchanged: bool
     accept_types: tuple[str, ...]
     accept_counts: tuple[str, ...]
-    began: Callable[[str], None]
+    write_start: Callable[[str], None]
 
 
 class _RunResults(NamedTuple):
@@ -174,14 +191,14 @@ class _RunResults(NamedTuple):
 
     outcomes: list[Outcome]
     documents: list[dict[str, Any]]
-    failed: list[tuple[str, DbanonError]]
+    failures: list[tuple[str, DbanonError]]
 
 
 def _run_all(
     jobs: Sequence[FileJob],
     options: _RunOptions,
     results: _RunResults,
-    arrived: Sequence[int],
+    received_signals: Sequence[int],
     *,
     fail_fast: bool,
 ) -> None:
@@ -189,22 +206,22 @@ def _run_all(
 
     Parameters
     ----------
-    arrived : signals received; after one, no other job starts.
+    received_signals : numbers of the signals received; after one, no other job starts.
     """
     from dbanon.doors.jobfile.outcome import Outcome, notify
 
     for job in jobs:
-        if arrived:
-            # The signal may have arrived while the previous job was committing.
+        if received_signals:
+            # The signal may have been received while the previous job was committing.
             break
         try:
-            outcome, document = _run_one(job, options)
+            outcome, document = _run_job(job, options)
         except Exception as error:
             outcome = Outcome.failed(job.name, error)
             results.outcomes.append(outcome)
             if isinstance(error, DbanonError):
-                current().error(error)
-                results.failed.append((job.name, error))
+                current_log().error(error)
+                results.failures.append((job.name, error))
                 results.documents.append({"job": job.name, "error": error.to_dict()})
                 _save_refusal(job, error)
             notify(job.notices, outcome)
@@ -221,35 +238,35 @@ def _run_all(
             notify(job.notices, outcome)
 
 
-def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
+def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
     """Run a job and show its report. Return its outcome and its JSON document."""
     from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import SkippedJob, run_file_job
 
-    log = current()
+    log = current_log()
     log.begin_job(job.name, job.job.run_id)
 
-    def retried(error: DbanonError, seconds: float) -> None:
+    def report_retry(error: DbanonError, seconds: float) -> None:
         log.error(error)
-        say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
+        print_message(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
 
-    # Filled at the commit, so that a later signal does not lose the release.
+    # Filled at the commit, so that the release is known even if a signal ends the command later.
     releases: list[CompletedJob] = []
-    with commit_guard() as committed:
+    with commit_guard() as mark_committed:
 
         def remember_release(release: CompletedJob) -> None:
             releases.append(release)
-            committed()
+            mark_committed()
 
         with show_progress(not options.no_progress) as progress:
             result = run_file_job(
                 job,
                 progress=progress,
                 on_sql=sql_printer(options.print_sql),
-                began=lambda: options.began(job.name),
+                began=lambda: options.write_start(job.name),
                 committed=remember_release,
-                retried=retried,
+                retried=report_retry,
                 skip_unchanged=options.skip_unchanged,
                 accept_types=options.accept_types,
                 accept_counts=options.accept_counts,
@@ -257,21 +274,21 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
         if isinstance(result, SkippedJob):
             log.release_id = result.release_id
             log.event("info", "skipped")
-            if options.form != "json":
+            if options.output_format != "json":
                 click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
             document = {"job": job.name, "skipped": True, "release_id": result.release_id}
             return Outcome.skipped(job.name, result.release_id), document
         releases.append(result)
         report = result.report
         log.release_id = report.release_id
-        warn_of(report)
+        print_warnings(report)
         for name in result.unclassified:
-            say(f'Warning: column "{name}" has no role, and was not released.')
+            print_message(f'Warning: column "{name}" has no role, and was not released.')
         _report_not_compared(job.name, report)
         save_report(job, report)
-        if options.form != "json":
+        if options.output_format != "json":
             click.echo(f"Job {job.name}")
-            show(options.form, None, lambda: report_table(report))
+            show(options.output_format, None, lambda: report_table(report))
     result = releases[-1]
     document = {
         "job": job.name,
@@ -284,13 +301,13 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
 
 
 def _report_not_compared(name: str, report: Report | PrivateReport) -> None:
-    """Say which counts had nothing to be compared with, as on a first run."""
-    unknown = report.arguments.get("expect", {}).get("not_compared", ())
-    if unknown:
-        counts = " and ".join(unknown)
-        say(
+    """Report counts that could not be compared with an earlier release, as on a first run."""
+    uncompared_counts = report.arguments.get("expect", {}).get("not_compared", ())
+    if uncompared_counts:
+        counts = " and ".join(uncompared_counts)
+        print_message(
             f"Job {name}: no earlier release to compare {counts} with. Later runs will compare.",
-            "info",
+            event="info",
         )
 
 
@@ -304,14 +321,16 @@ def save_report(job: FileJob, report: Report | PrivateReport) -> None:
 def _save_refusal(job: FileJob, error: DbanonError) -> None:
     """If the job has a report, write the refusal next to it."""
     if job.report is None or isinstance(error, JobRunning):
-        # The other process reports how the job ends.
+        # The process that runs the job reports its result.
         return
     from dbanon.doors.cli.render import save_refusal
 
     try:
         path = report_path(job.report, job.name, job.job.run_id)
     except DbanonError as failure:
-        say(f"Warning: why job {job.name} released nothing was not written: {failure.message}")
+        print_message(
+            f"Warning: why job {job.name} released nothing was not written: {failure.message}"
+        )
         return
-    names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
-    save_refusal(error, path, **names, run_id=job.job.run_id)
+    release_names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
+    save_refusal(error, path, **release_names, run_id=job.job.run_id)

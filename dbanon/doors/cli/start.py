@@ -19,33 +19,33 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from dbanon.doors.cli.early_log import EarlyLog
 
-# Signals that end a command with 128 plus their number, and the code in its log.
-_ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+# Signals that end a command with the exit code 128 plus their number, and their name in its log.
+_EXIT_SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 # Allocations before a garbage collection. Imported modules stay in memory anyway, and scanning them
 # every 700 allocations, Python's default, takes a tenth of a short command's time.
-_UNCOLLECTED = 100_000
-# Groups, whose commands have a second word.
+_GC_THRESHOLD = 100_000
+# Command groups, whose commands have two words.
 GROUPS = ("budget", "chain", "hierarchy")
-_PROCESS = os.getpid()
+_PROCESS_ID = os.getpid()
 # Set if the running command logs JSON.
 _log: EarlyLog | None = None
 # The exit code of the command, once it has ended.
-_ended: int | None = None
+_exit_code: int | None = None
 
 
 def start() -> NoReturn:
     """Run the command line as a program."""
-    global _log, _ended
+    global _log, _exit_code
     words = sys.argv[1:]
-    gc.set_threshold(_UNCOLLECTED, *gc.get_threshold()[1:])
-    if _for_machines(words):
+    gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+    if _wants_json(words):
         from dbanon.doors.cli import early_log
 
         _log = early_log.early_log = early_log.EarlyLog()
-    for number in _ENDS:
-        signal.signal(number, _end)
+    for signal_number in _EXIT_SIGNALS:
+        signal.signal(signal_number, _exit_on_signal)
     if _log is not None:
-        _write(_log.line("info", "start", command=_command(words)))
+        _write(_log.format_line("info", "start", command=_command_name(words)))
     code = 1
     try:
         from dbanon.doors.cli.main import main
@@ -53,56 +53,62 @@ def start() -> NoReturn:
         main(prog_name="dbanon")
     except (ImportError, MemoryError) as error:
         # Click itself may be missing, or a dependency of the command's module.
-        if (refused := _not_loaded(error)) is None:
+        if (failure_code := _report_import_failure(error)) is None:
             raise
-        code = refused
+        code = failure_code
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
         # Do not report a published release as interrupted during shutdown.
-        _ended = code
+        _exit_code = code
     finally:
-        if _log is not None and not _log.ended:
+        if _log is not None and not _log.has_ended:
             # After help or one of dbanon's own errors.
-            _write(_log.line("error" if code else "info", "end", exit_code=code))
+            _write(_log.format_line("error" if code else "info", "end", exit_code=code))
     # The process ends now, so skip the final garbage collection.
     gc.freeze()
     sys.exit(code)
 
 
-def _end(number: int, frame: object) -> NoReturn:
-    """Exit at once. Outside of the ``signals`` block no run has started, so none is rolled back."""
-    code, name = 128 + number, _ENDS[signal.Signals(number)]
-    if os.getpid() != _PROCESS:
+def _exit_on_signal(signal_number: int, frame: object) -> NoReturn:
+    """Exit at once. Outside of the ``handle_signals`` block no run needs to be rolled back."""
+    code, signal_name = 128 + signal_number, _EXIT_SIGNALS[signal.Signals(signal_number)]
+    if os.getpid() != _PROCESS_ID:
         # A child process must not write to the command's log.
         os._exit(code)
-    if _ended is not None:
+    if _exit_code is not None:
         # Flushing may fail, since the signal may have interrupted another flush.
         with suppress(Exception):
             sys.stdout.flush()
-        os._exit(_ended)
+        os._exit(_exit_code)
     if _log is None:
-        _write(f"{name.capitalize()} before anything was begun, or after all was done.")
-    elif not _log.ended:
-        _write(_log.line("error", "end", name, exit_code=code))
+        _write(
+            f"{signal_name.capitalize()} before any work was started, or after all was finished."
+        )
+    elif not _log.has_ended:
+        _write(_log.format_line("error", "end", code=signal_name, exit_code=code))
     os._exit(code)
 
 
-def _not_loaded(error: ImportError | MemoryError) -> int | None:
+def _report_import_failure(error: ImportError | MemoryError) -> int | None:
     """Report a missing extra or a lack of memory. Return the exit code; None for other errors."""
     from dbanon.errors import MemoryLimit, lacks_memory, missing_extra
 
     # Hints name Python's options: the module with the command line's may have failed to import.
-    explained = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
-    if explained is None:
+    reported_error = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
+    if reported_error is None:
         return None
     if _log is not None:
-        event = _log.line(
-            "error", "error", explained.code, message=explained.message, hint=explained.hint
+        event = _log.format_line(
+            "error",
+            "error",
+            code=reported_error.code,
+            message=reported_error.message,
+            hint=reported_error.hint,
         )
         _write(event)
     else:
-        _write(f"Error [{explained.code}]: {explained}")
-    return explained.exit_code
+        _write(f"Error [{reported_error.code}]: {reported_error}")
+    return reported_error.exit_code
 
 
 def _write(line: str) -> None:
@@ -113,13 +119,15 @@ def _write(line: str) -> None:
         return
 
 
-def _for_machines(words: list[str]) -> bool:
-    formats = [b for a, b in pairwise(words) if a == "--log-format"]
+def _wants_json(words: list[str]) -> bool:
+    """Return True if the words of the command line request a JSON log; the last one counts."""
+    formats = [value for word, value in pairwise(words) if word == "--log-format"]
     formats += [word.partition("=")[2] for word in words if word.startswith("--log-format=")]
     return formats[-1:] == ["json"]
 
 
-def _command(words: list[str]) -> str:
+def _command_name(words: list[str]) -> str:
+    """Return the command's name with ``dbanon``, without arguments and options."""
     if words[:1] and words[0] in GROUPS:
         return " ".join(["dbanon", *words[:2]])
     return " ".join(["dbanon", *(word for word in words[:1] if not word.startswith("-"))])

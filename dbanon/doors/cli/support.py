@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 import click
 
-from dbanon.doors.cli.log import current, discard_output, log_format, say
-from dbanon.doors.spelling import bytes_of, on_command_line
+from dbanon.doors.cli.log import current_log, discard_output, print_message, with_log_format
+from dbanon.doors.spelling import parse_bytes, spell_cli_option
 from dbanon.errors import (
     INTERRUPTED,
     TERMINATED,
@@ -43,7 +43,7 @@ from dbanon.errors import (
 from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
-# Warnings about commands that go on: each is printed as a line, every time.
+# Warnings that do not stop a command: each is printed as a line, every time.
 _PRINTED_WARNINGS = (
     ColumnsRenamed,
     CommitConfirmed,
@@ -68,9 +68,9 @@ URL_HELP = (
 ROWS_HELP = f"{URL_HELP} file:people.csv and file:people.parquet are files of rows, to be read."
 
 
-FORMAT = click.option(
+FORMAT_OPTION = click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
@@ -78,11 +78,11 @@ FORMAT = click.option(
 )
 
 
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command on a database."""
+def with_common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that all commands on a database have."""
     options = (
-        log_format,
-        FORMAT,
+        with_log_format,
+        FORMAT_OPTION,
         click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
     )
     for option in reversed(options):
@@ -91,7 +91,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TerminatedError(BaseException):
-    """SIGTERM arrived; everything is rolled back while the stack unwinds."""
+    """SIGTERM was received; everything is rolled back while the stack unwinds."""
 
 
 def split_list(text: str) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
     Raises
     ------
-    click.BadParameter : a part with a line break has no quotes.
+    click.BadParameter : a value with a line break has no quotes.
     """
     try:
         return tuple(next(csv.reader([text], skipinitialspace=True), []))
@@ -118,8 +118,8 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         text = str(value)
-        parts = split_list(text)
-        names = parts if '"' in text else tuple(part.strip() for part in parts)
+        items = split_list(text)
+        names = items if '"' in text else tuple(item.strip() for item in items)
         if not names or not all(names):
             self.fail("an empty name", param, ctx)
         return names
@@ -142,8 +142,8 @@ def short_names(letter: str, name: str, columns: str) -> Callable[..., Any]:
 
     Parameters
     ----------
-    name : of the parameter.
-    columns : what the columns are called in the help text, capitalized.
+    name : name of the command's parameter.
+    columns : name of the columns in the help text, capitalized.
     """
 
     def flatten(
@@ -171,26 +171,26 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        size = bytes_of(str(value))
-        if size is None:
+        n_bytes = parse_bytes(str(value))
+        if n_bytes is None:
             self.fail("write a size such as 4GiB or 500MB", param, ctx)
-        return size
+        return n_bytes
 
 
 def with_recount_options(
-    quasi_identifiers_help: str, k: str
+    quasi_identifiers_help: str, default_k: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options of a command that recounts.
 
     Parameters
     ----------
-    quasi_identifiers_help : for relations without a recorded release.
-    k : description of the default k.
+    quasi_identifiers_help : help text of ``--quasi-identifiers``.
+    default_k : description of the default k.
     """
     options = (
         click.option("--quasi-identifiers", type=Names(), default=(), help=quasi_identifiers_help),
         short_names("-q", "single_q", "Quasi-identifiers"),
-        click.option("--k", type=int, help=f"The expected k. Default: {k}."),
+        click.option("--k", type=int, help=f"The expected k. Default: {default_k}."),
     )
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -201,7 +201,7 @@ def with_recount_options(
     return decorate
 
 
-def pair(text: str) -> tuple[str, str]:
+def split_pair(text: str) -> tuple[str, str]:
     """Split name=value."""
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -209,15 +209,15 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
-    """Print a result on stdout as a table or as JSON."""
-    if form == "json":
-        click.echo(json.dumps(plain, indent=2, default=str))
+def show(output_format: str, document: Any, build_table: Callable[[], Any]) -> None:
+    """Print a result on stdout: as JSON, or as what ``build_table`` returns."""
+    if output_format == "json":
+        click.echo(json.dumps(document, indent=2, default=str))
         return
     from dbanon.doors.cli.render import print_results
 
     _escape_unencodable()
-    print_results(table())
+    print_results(build_table())
 
 
 def show_checks(checks: Sequence[tuple[str, str]]) -> None:
@@ -234,9 +234,9 @@ def _escape_unencodable() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def sql_printer(enabled: bool) -> Callable[[str], None] | None:
-    """Return a function that prints SQL statements on stderr; None if not enabled."""
-    return (lambda sql: say(f"{sql};", "sql")) if enabled else None
+def sql_printer(is_enabled: bool) -> Callable[[str], None] | None:
+    """Return a function that prints SQL statements to stderr; None if not enabled."""
+    return (lambda sql: print_message(f"{sql};", event="sql")) if is_enabled else None
 
 
 @contextmanager
@@ -246,74 +246,78 @@ def commit_guard() -> Iterator[Callable[[], None]]:
     The block calls the function it receives once its change is committed. A scheduler repeats a
     command that fails, so a result that cannot be printed must not count as a failure.
     """
-    committed: list[bool] = []
+    commits: list[bool] = []
     try:
-        yield lambda: committed.append(True)
+        yield lambda: commits.append(True)
         sys.stdout.flush()
     except BaseException as error:
-        if not committed:
+        if not commits:
             raise
         discard_output(sys.stdout)
-        say(
+        print_message(
             f"Warning: the command succeeded, but its result could not be shown"
             f" ({type(error).__name__})."
         )
 
 
-def _say_warning(show_original: Any) -> Callable[..., None]:
-    """Return a ``warnings.showwarning`` that prints dbanon's warnings as lines for people."""
+def _warning_printer(default_printer: Any) -> Callable[..., None]:
+    """Return a ``warnings.showwarning`` that prints dbanon's warnings as messages."""
 
     def show_warning(message: Any, category: type[Warning], *location: Any, **options: Any) -> None:
         if issubclass(category, _PRINTED_WARNINGS):
-            say(f"Warning: {message}")
+            print_message(f"Warning: {message}")
         else:
-            show_original(message, category, *location, **options)
+            default_printer(message, category, *location, **options)
 
     return show_warning
 
 
 @contextmanager
-def signals() -> Iterator[Sequence[int]]:
-    """Make SIGTERM roll back a run and clear staging, as Ctrl-C does. Yield the signals received.
+def handle_signals() -> Iterator[Sequence[int]]:
+    """Make SIGTERM roll back a run and clear staging, as Ctrl-C does.
+
+    Yields the numbers of the signals received, a list that grows.
 
     A database driver may turn the exception of a signal handler into its own error, so the
     received signal decides how the command ends.
     """
-    received: list[int] = []
+    received_signals: list[int] = []
 
-    def arrive(number: int, frame: FrameType | None) -> NoReturn:
-        received.append(number)
+    def record_signal(number: int, frame: FrameType | None) -> NoReturn:
+        received_signals.append(number)
         # Also wakes threads blocked on a stalled connection.
         ending().request_end()
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {
+        number: signal.signal(number, record_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        yield received
+        yield received_signals
     except OutcomeUnknown:
         # An unknown outcome is more important to report than the signal that caused it.
         raise
     except BaseException as error:
         if isinstance(error, SystemExit) and error.code == OutcomeUnknown.exit_code:
             raise
-        if signal.SIGTERM in received:
+        if signal.SIGTERM in received_signals:
             raise TerminatedError from None
-        if received:
+        if received_signals:
             raise KeyboardInterrupt from None
         raise
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def errors(form: str) -> Iterator[None]:
+def report_errors(output_format: str) -> Iterator[None]:
     """Print errors in the requested format and exit with their code; log the start and the end."""
-    log = current()
+    log = current_log()
     context = click.get_current_context(silent=True)
     log.start(context.command_path if context else None)
     try:
-        with _print_failures(form):
+        with _print_failures(output_format):
             yield
     except _ReportedError as end:
         log.end(end.exit_code, end.error_code)
@@ -336,46 +340,46 @@ class _ReportedError(Exception):
 
 
 @contextmanager
-def _print_failures(form: str) -> Iterator[None]:
-    """Print the block's warnings and errors."""
+def _print_failures(output_format: str) -> Iterator[None]:
+    """Print the block's warnings and errors; raises _ReportedError after an error."""
     try:
         with warnings.catch_warnings():
             for category in _PRINTED_WARNINGS:
                 warnings.simplefilter("always", category)
-            warnings.showwarning = _say_warning(warnings.showwarning)
+            warnings.showwarning = _warning_printer(warnings.showwarning)
             yield
     except DbanonError as error:
-        _say_error(form, error)
+        _print_error(output_format, error)
         _clear_frames(error)
         raise _ReportedError(error.exit_code, error.code) from None
     except KeyboardInterrupt as error:
-        say("Interrupted: an unfinished run is rolled back.")
+        print_message("Interrupted: an unfinished run is rolled back.")
         _clear_frames(error)
         raise _ReportedError(INTERRUPTED, "interrupted") from None
     except TerminatedError as error:
-        say("Terminated: an unfinished run is rolled back.")
+        print_message("Terminated: an unfinished run is rolled back.")
         _clear_frames(error)
         raise _ReportedError(TERMINATED, "terminated") from None
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        translated = _error_of_system(error) or missing_extra(error)
-        if translated is not None:
-            _say_error(form, translated)
-            raise _ReportedError(translated.exit_code, translated.code) from None
+        dbanon_error = _translate_system_error(error) or missing_extra(error)
+        if dbanon_error is not None:
+            _print_error(output_format, dbanon_error)
+            raise _ReportedError(dbanon_error.exit_code, dbanon_error.code) from None
         # A foreign exception's text may quote a value, so report only the location.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         location = f"{Path(frame.filename).name}:{frame.lineno}"
-        say(
+        print_message(
             f"Error [unexpected]: {type(error).__name__} at {location}.\n"
             "Hint: please report this, with the command and this line.",
-            "error",
+            event="error",
         )
         _clear_frames(error)
         raise _ReportedError(UNEXPECTED, "unexpected") from None
 
 
-def _error_of_system(error: Exception) -> DbanonError | None:
+def _translate_system_error(error: Exception) -> DbanonError | None:
     """Translate out-of-memory and disk-full exceptions into dbanon's errors; None for others."""
     if lacks_memory(error):
         return MemoryLimit.of_process()
@@ -391,19 +395,20 @@ def _clear_frames(error: BaseException) -> None:
     Libraries keep errors in reference cycles, and commands end without a garbage collection, since
     ``start`` turns it off. Kernels in such a cycle would be reported as leaked.
     """
-    link: BaseException | None = error
-    while link is not None:
-        traceback.clear_frames(link.__traceback__)
-        link = link.__cause__ or link.__context__
+    linked_error: BaseException | None = error
+    while linked_error is not None:
+        traceback.clear_frames(linked_error.__traceback__)
+        linked_error = linked_error.__cause__ or linked_error.__context__
 
 
-def _say_error(form: str, error: DbanonError) -> None:
-    printed = False
-    if form == "json":
+def _print_error(output_format: str, error: DbanonError) -> None:
+    """Print an error on stdout as JSON if requested, and log it."""
+    is_printed = False
+    if output_format == "json":
         try:
-            click.echo(json.dumps({"error": error.to_dict(on_command_line)}, indent=2))
-            printed = True
+            click.echo(json.dumps({"error": error.to_dict(spell_cli_option)}, indent=2))
+            is_printed = True
         except OSError:
             # Stdout is broken, but the exit code must be right and stderr may still be read.
             discard_output(sys.stdout)
-    current().error(error, in_text_log=not printed)
+    current_log().error(error, in_text_log=not is_printed)

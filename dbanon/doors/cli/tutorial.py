@@ -11,17 +11,18 @@ import click
 import duckdb
 
 from dbanon.doors.cli.demo import make_directory, make_persons
-from dbanon.doors.cli.groups import OnDatabase
+from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.render import print_results, rows_table
-from dbanon.doors.cli.support import errors, signals
-from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, TutorialStep, steps
+from dbanon.doors.cli.support import handle_signals, report_errors
+from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, TutorialStep, build_steps
 from dbanon.errors import INTERRUPTED, TERMINATED, OutputExists
 
 ROWS, SEED = 5_000, 1
 DATABASE = "persons.duckdb"
-# Files that the tutorial creates in its folder, and the only ones it removes.
+# Files that the tutorial creates in its folder; it removes no others.
 FILES = (DATABASE, f"{DATABASE}.wal", "report.html")
-_LONG = 98
+_MAX_COMMAND_LENGTH = 98
+_TEXT_WIDTH = 88
 
 
 class _EndOfTour(Exception):
@@ -29,16 +30,16 @@ class _EndOfTour(Exception):
 
 
 class Tutorial:
-    """A walk through the steps.
+    """A tour through the steps.
 
     Parameters
     ----------
-    folder : where the files of the tutorial are.
-    waits : whether each step waits for Enter.
+    folder : directory of the files of the tutorial.
+    waits_for_enter : whether each step waits for Enter.
     """
 
-    def __init__(self, folder: Path, *, waits: bool) -> None:
-        self.folder, self.waits = folder, waits
+    def __init__(self, folder: Path, *, waits_for_enter: bool) -> None:
+        self.folder, self.waits_for_enter = folder, waits_for_enter
         self.database = folder / DATABASE
 
     def run(self) -> None:
@@ -46,99 +47,101 @@ class Tutorial:
 
         Raises
         ------
-        RuntimeError : a command had another exit code than expected.
+        RuntimeError : a command had an unexpected exit code.
         """
         make_persons(self.database, ROWS, SEED)
-        all_steps = steps(f"duckdb:///{self.database}", str(self.folder))
+        all_steps = build_steps(f"duckdb:///{self.database}", str(self.folder))
         click.echo(
             f"{len(all_steps)} steps, about ten minutes. {ROWS:,} generated persons are in"
             f" {self.database}.\nEach command is run for real. Ctrl-C ends the tutorial."
         )
         for number, step in enumerate(all_steps, 1):
-            self._step(f"{number}/{len(all_steps)}", step)
+            self._run_step(f"{number}/{len(all_steps)}", step)
         click.echo(f"\n{NEXT}")
 
-    def _step(self, number: str, step: TutorialStep) -> None:
+    def _run_step(self, number: str, step: TutorialStep) -> None:
+        """Explain a step, run its actions, and say what they show; ``number`` is such as 2/10."""
         click.echo()
         click.secho(f"{number}  {step.title}", bold=True)
-        click.echo(click.wrap_text(f"\n{step.why}\n", 88, preserve_paragraphs=True))
+        click.echo(click.wrap_text(f"\n{step.purpose}\n", _TEXT_WIDTH, preserve_paragraphs=True))
         for action in step.actions:
             click.echo()
             if isinstance(action, Query):
-                self._query(action)
+                self._run_query(action)
             else:
-                _command(action)
-        click.echo("\n" + click.wrap_text(step.seen, 88))
-        self._wait()
+                _run_command(action)
+        click.echo("\n" + click.wrap_text(step.conclusion, _TEXT_WIDTH))
+        self._wait_for_enter()
 
-    def _query(self, query: Query) -> None:
+    def _run_query(self, query: Query) -> None:
+        """Print a query and its result."""
         click.secho("\n".join(f"SQL> {line}" for line in query.sql.splitlines()), fg="cyan")
         with duckdb.connect(str(self.database)) as connection:
             result = connection.execute(query.sql)
             names = [column[0] for column in result.description or ()]
             print_results(rows_table("", names, result.fetchall()))
 
-    def _wait(self) -> None:
-        if not self.waits:
+    def _wait_for_enter(self) -> None:
+        if not self.waits_for_enter:
             return
-        if _answer("\nEnter: next step, q: end ", "q") == "q":
+        if _ask("\nEnter: next step, q: end ", "q") == "q":
             raise _EndOfTour
 
 
-def _answer(question: str, at_end: str) -> str:
-    """Ask the reader a question; return ``at_end`` at the end of the input."""
+def _ask(question: str, default: str) -> str:
+    """Ask the reader a question and return the answer; ``default`` if the input has ended."""
     try:
         return input(question).strip().casefold()
     except EOFError:
-        return at_end
+        return default
 
 
-def _command(command: Command) -> None:
+def _run_command(command: Command) -> None:
     """Run a dbanon command in this process."""
     main = click.get_current_context().find_root().command
     click.secho(_shell_line(command), fg="cyan")
     sys.stdout.flush()
     try:
-        main.main(args=list(command.words), prog_name="dbanon", standalone_mode=False)
-        code: object = 0
+        main.main(args=list(command.arguments), prog_name="dbanon", standalone_mode=False)
+        exit_code: object = 0
     except SystemExit as end:
-        code = end.code or 0
+        exit_code = end.code or 0
     sys.stderr.flush()
-    if code in (INTERRUPTED, TERMINATED) and code != command.ends:
-        raise SystemExit(code)
-    if code != command.ends:
+    if exit_code in (INTERRUPTED, TERMINATED) and exit_code != command.exit_code:
+        raise SystemExit(exit_code)
+    if exit_code != command.exit_code:
         raise RuntimeError
-    if command.ends:
-        click.echo(f"(exit code {command.ends})")
+    if command.exit_code:
+        click.echo(f"(exit code {command.exit_code})")
 
 
 def _shell_line(command: Command) -> str:
     """Render a command for a shell, with one option per line if it is long."""
-    text = shlex.join(("dbanon", *command.words))
-    return "$ " + (text if len(text) < _LONG else text.replace(" --", " \\\n    --"))
+    text = shlex.join(("dbanon", *command.arguments))
+    return "$ " + (text if len(text) < _MAX_COMMAND_LENGTH else text.replace(" --", " \\\n    --"))
 
 
 def _make_folder(folder: Path) -> bool:
     """Create the tutorial's folder. Return True if it is new."""
-    new = not folder.exists()
+    is_new = not folder.exists()
     if make_directory(folder):
         raise OutputExists(
             f"The directory {folder} is not empty, so nothing was changed.",
             hint="Choose another one (--directory), or remove it yourself.",
         )
-    return new
+    return is_new
 
 
-def _remove_files(folder: Path, *, new: bool) -> None:
+def _remove_files(folder: Path, *, is_new: bool) -> None:
     """Remove the tutorial's files. The folder stays if the reader put other files into it."""
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
-    if new:
+    if is_new:
         with suppress(OSError):
             folder.rmdir()
 
 
-@click.command(cls=OnDatabase)
+@click.command(cls=DatabaseCommand)
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -163,20 +166,20 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
     shows what is refused. It needs no database server. Where input or output is not a terminal, it
     does not wait.
     """
-    waits = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-    with errors("table"), signals():
-        new = _make_folder(directory)
+    waits_for_enter = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    with report_errors("table"), handle_signals():
+        is_new = _make_folder(directory)
         keeps_files = bool(keep)
         try:
             with suppress(_EndOfTour):
-                Tutorial(directory, waits=waits).run()
-            if keep is None and waits:
-                keeps_files = _answer(f"\nKeep the files in {directory}? [y/N] ", "n") in (
+                Tutorial(directory, waits_for_enter=waits_for_enter).run()
+            if keep is None and waits_for_enter:
+                keeps_files = _ask(f"\nKeep the files in {directory}? [y/N] ", "n") in (
                     "y",
                     "yes",
                 )
         finally:
             if not keeps_files:
-                _remove_files(directory, new=new)
+                _remove_files(directory, is_new=is_new)
         removal_message = "The tutorial's files were removed."
         click.echo(f"\nThe files are in {directory}." if keeps_files else f"\n{removal_message}")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 class Command(NamedTuple):
     """The arguments of a ``dbanon`` command, and its expected exit code."""
 
-    words: tuple[str, ...]
-    ends: int = 0
+    arguments: tuple[str, ...]
+    exit_code: int = 0
 
 
 class Query(NamedTuple):
@@ -20,12 +20,12 @@ class Query(NamedTuple):
 
 
 class TutorialStep(NamedTuple):
-    """A step: its title, its purpose, what to run, and what the result shows."""
+    """A step: title, purpose, commands and queries to run, and what their results show."""
 
     title: str
-    why: str
+    purpose: str
     actions: tuple[Command | Query, ...]
-    seen: str
+    conclusion: str
 
 
 QUASI_IDENTIFIERS = "birth_date,height_cm,income"
@@ -36,13 +36,13 @@ _RECOUNT = """SELECT min(rows) AS k, count(*) AS classes
 FROM (SELECT count(*) AS rows FROM release.person GROUP BY birth_date, height_cm, income)"""
 
 
-def steps(url: str, folder: str) -> Sequence[TutorialStep]:
-    """All steps.
+def build_steps(url: str, folder: str) -> Sequence[TutorialStep]:
+    """Build all steps in order.
 
     Parameters
     ----------
-    url : of the database file of the tutorial.
-    folder : where files of the tutorial go.
+    url : URL of the tutorial's database file.
+    folder : directory of the tutorial's files.
     """
     table = ("--table", "app.person")
     release = (
@@ -59,10 +59,15 @@ def steps(url: str, folder: str) -> Sequence[TutorialStep]:
         "release.person",
         "--no-progress",
     )
-    return (*_a_release(release), *_a_check(url, release), *_its_limits(url, folder))
+    return (
+        *_release_steps(release),
+        *_verification_steps(url, release),
+        *_limit_steps(url, folder),
+    )
 
 
-def _a_release(release: tuple[str, ...]) -> Sequence[TutorialStep]:
+def _release_steps(release: tuple[str, ...]) -> Sequence[TutorialStep]:
+    """Build the steps that make a release; ``release`` is the command's arguments."""
     return (
         TutorialStep(
             "The raw table",
@@ -112,7 +117,8 @@ def _a_release(release: tuple[str, ...]) -> Sequence[TutorialStep]:
     )
 
 
-def _a_check(url: str, release: tuple[str, ...]) -> Sequence[TutorialStep]:
+def _verification_steps(url: str, release: tuple[str, ...]) -> Sequence[TutorialStep]:
+    """Build the steps that verify, change and replace the release."""
     return (
         TutorialStep(
             "Verification",
@@ -149,7 +155,8 @@ def _a_check(url: str, release: tuple[str, ...]) -> Sequence[TutorialStep]:
     )
 
 
-def _its_limits(url: str, folder: str) -> Sequence[TutorialStep]:
+def _limit_steps(url: str, folder: str) -> Sequence[TutorialStep]:
+    """Build the steps about privacy models, refusals and reports."""
     table = ("--table", "app.person")
     groups = (
         "anonymize",

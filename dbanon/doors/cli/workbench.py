@@ -11,9 +11,9 @@ import click
 
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import with_options
-from dbanon.doors.cli.log import log_format, say
-from dbanon.doors.cli.options import values
-from dbanon.doors.cli.support import ROWS_HELP, Names, errors, signals
+from dbanon.doors.cli.log import print_message, with_log_format
+from dbanon.doors.cli.options import parse_option_values
+from dbanon.doors.cli.support import ROWS_HELP, Names, handle_signals, report_errors
 from dbanon.job.reading import Reading
 
 
@@ -34,7 +34,7 @@ from dbanon.job.reading import Reading
     help="The port of 127.0.0.1 to listen on. Default: any free port.",
 )
 @with_options(parameters(Reading))
-@log_format
+@with_log_format
 def workbench(
     url: str, table: str | None, target: str | None, key: tuple[str, ...], port: int, **reading: Any
 ) -> None:
@@ -45,7 +45,7 @@ def workbench(
     The command prints an address with a key, for a browser on this machine. Ctrl-C ends it. Job
     files are saved in the current directory.
     """
-    with errors("table"), signals() as arrived:
+    with report_errors("table"), handle_signals() as received_signals:
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import open_jobs
         from dbanon.doors.cli.run import save_report
@@ -53,14 +53,14 @@ def workbench(
         from dbanon.doors.workbench.program import run_workbench
         from dbanon.doors.workbench.state import JobFileCommands, Start
 
-        def ready(address: str) -> None:
+        def print_address(address: str) -> None:
             click.echo(address)
-            say("Open it in a browser on this machine. Ctrl-C ends it.", "info")
+            print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
-        written = make(Reading, values(parameters(Reading), reading))
+        reading_options = make(Reading, parse_option_values(parameters(Reading), reading))
         if url.endswith(ENDINGS):
-            if table or target or key or written.changed:
+            if table or target or key or reading_options.changed:
                 raise click.UsageError(
                     "The job file already says which table to read, and how: leave out --table,"
                     " --target, --key and the options for reading."
@@ -74,10 +74,13 @@ def workbench(
                 table,
                 commands,
                 key=key,
-                reading=written,
+                reading=reading_options,
                 target=target,
                 memory=half_of_memory(),
             )
-        if run_workbench(start, port=port, ready=ready) or signal.SIGTERM in arrived:
+        if (
+            run_workbench(start, port=port, ready=print_address)
+            or signal.SIGTERM in received_signals
+        ):
             # A task was rolled back, or another program ended the workbench.
             raise KeyboardInterrupt

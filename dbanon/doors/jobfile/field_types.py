@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
 from dbanon.data.words import json_text
-from dbanon.doors.spelling import bytes_of, declare_again_command, on_command_line
+from dbanon.doors.spelling import declare_again_command, parse_bytes, spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter, has_credentials
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
@@ -223,7 +223,7 @@ def in_job_file(name: str, value: Any) -> str:
         return declare_again_command(value)
     if name in ("accept_types", "accept_counts", "skip_unchanged"):
         # Options of a single run, which a file cannot contain.
-        return on_command_line(name, value)
+        return spell_cli_option(name, value)
     if name == "entity_normalize":
         return f"entity: {{column: …, normalize: {value}}}" if value else "entity.normalize"
     if name in _OF_OUTPUT:
@@ -288,7 +288,7 @@ def option_type(parameter: Parameter) -> Any:
 
     def validate(value: Any) -> Any:
         if parameter.option.unit == "bytes" and isinstance(value, str):
-            size = bytes_of(value)
+            size = parse_bytes(value)
             if size is None:
                 raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
             value = size

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.doors.dispatch import plan_classes, run_any
+from dbanon.doors.dispatch import plan_anonymization, run_any_job
 from dbanon.doors.jobfile.chain import chain_to_create, create_chain
 from dbanon.doors.jobfile.field_types import with_job_file_hints
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
@@ -189,7 +189,7 @@ def _run(
     job: FileJob, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report | PrivateReport:
     if job.engine is None:
-        return run_any(job.job, source, target, progress)
+        return run_any_job(job.job, source, target, progress)
     assert isinstance(job.job, Job)
     return job.engine.run(job.job, job.source, job.target or job.source)
 
@@ -351,7 +351,7 @@ def plan_file_job(
     source, target = stores_of(job, on_sql)
     new_chain = chain_to_create(job.job, source, target) if job.creates_chain else None
     planned_job = job.job if new_chain is None else replace(job.job, chain=None)
-    outlook = plan_classes(
+    outlook = plan_anonymization(
         planned_job,
         source,
         target,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.jobfile.init import SCHEMA
-from dbanon.doors.spelling import job_command
+from dbanon.doors.spelling import build_job_command
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.state import KEEP, Workbench
 from dbanon.job.job import Job
@@ -77,7 +77,7 @@ def chosen_command(bench: Workbench) -> str:
         name: _in_text(bench.trees[name].choice, files.get(name, "")) for name in bench.hierarchies
     }
     job = _job(bench, choice, policy)
-    return job_command(bench.shown_url, job, hierarchies, target_of(bench, choice))
+    return build_job_command(bench.shown_url, job, hierarchies, target_of(bench, choice))
 
 
 def _job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:

@@ -19,7 +19,7 @@ from dbanon.doors.html.card import LOSSES
 from dbanon.doors.html.figures import figure
 from dbanon.doors.html.view import Pictures, map_of
 from dbanon.doors.jobfile.init import proposal
-from dbanon.doors.spelling import on_command_line
+from dbanon.doors.spelling import spell_cli_option
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.forms import FormState
 from dbanon.doors.workbench.job import chosen_command, tree_files
@@ -79,7 +79,7 @@ def describe_error(error: DbanonError) -> Row:
         "detail": "" if problems else error.detail or "",
         "problems": problems[:_LISTED_PROBLEMS],
         "more": f"and {n_more:,} more" if n_more > 0 else "",
-        "hint": error.hint_by(on_command_line) or "",
+        "hint": error.hint_by(spell_cli_option) or "",
     }
 
 

@@ -16,7 +16,7 @@ from dbanon.data.option import all_parameters, parameters
 from dbanon.doors.cli.anonymize import anonymize, python_options
 from dbanon.doors.cli.main import main
 from dbanon.doors.html.figures import figure
-from dbanon.doors.spelling import job_command
+from dbanon.doors.spelling import build_job_command
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.reading import Reading
@@ -166,7 +166,7 @@ def test_each_form_of_an_option_is_read_again() -> None:
         ),
         output_kind="view",
     )
-    line = job_command("duckdb:///x.duckdb", job, {"a,b": "name:tree"}, "sqlite:///y")
+    line = build_job_command("duckdb:///x.duckdb", job, {"a,b": "name:tree"}, "sqlite:///y")
     options = python_options(anonymize.make_context("anonymize", shlex.split(line)[2:]).params)
     for parameter in all_parameters(Job):
         if parameter.name not in ("chain", "hierarchies", "memory_limit", "exports"):

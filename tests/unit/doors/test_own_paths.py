@@ -23,8 +23,8 @@ from dbanon.version import version
 ASK = f"""
 import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
-from {install.__name__} import own_paths
-print(json.dumps(own_paths()))
+from {install.__name__} import find_import_paths
+print(json.dumps(find_import_paths()))
 """
 IMPORT = """
 import json, sys
@@ -68,7 +68,7 @@ def test_an_editable_install_is_refused_before_anything_is_asked(
 def test_a_plain_interpreter_imports_from_them_or_they_are_refused() -> None:
     """In the environment of the tests, whichever it is."""
     try:
-        paths = install.own_paths()
+        paths = install.find_import_paths()
     except PythonNotUsable:
         assert Path(_kernels.__file__).parents[1] != Path(dbanon.__file__).parent
         return

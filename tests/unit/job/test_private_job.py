@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dbanon.data.schema import Attribute, Kind
-from dbanon.doors.cli.options import ends
+from dbanon.doors.cli.options import parse_bounds
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
 from dbanon.job.concentrated import Cost, epsilon_of
 from dbanon.job.private import NewBudget, own_options, private_job
@@ -66,13 +66,16 @@ def test_an_option_that_is_none() -> None:
 
 
 def test_two_sides_of_bounds() -> None:
-    assert ends("0:350") == (0, 350)
-    assert ends("-1.5:2e3") == (-1.5, 2000.0)
-    assert ends("2020-01-01:2020-12-31") == ("2020-01-01", "2020-12-31")
-    assert ends("2020-01-01 10:00:2020-01-02 11:30") == ("2020-01-01 10:00", "2020-01-02 11:30")
+    assert parse_bounds("0:350") == (0, 350)
+    assert parse_bounds("-1.5:2e3") == (-1.5, 2000.0)
+    assert parse_bounds("2020-01-01:2020-12-31") == ("2020-01-01", "2020-12-31")
+    assert parse_bounds("2020-01-01 10:00:2020-01-02 11:30") == (
+        "2020-01-01 10:00",
+        "2020-01-02 11:30",
+    )
     for wrong in ("5", ":5", "5:", "1:2:3"):
         with pytest.raises(InvalidParameter, match="LOW:HIGH"):
-            ends(wrong)
+            parse_bounds(wrong)
 
 
 def test_what_an_epsilon_costs_is_never_less() -> None:
