@@ -1,4 +1,4 @@
-"""The displayed rows of a chain with several rows per person: renew, count and inspect them."""
+"""Renew, count and inspect the displayed rows of a chain with several rows per person."""
 
 from __future__ import annotations
 
@@ -8,10 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbanon.chain.rows_per_person import BEYOND, LEADING_COLUMNS, PART, PERSON, Part, columns_of
+from dbanon.chain.rows_per_person import (
+    N_WITHHELD,
+    PERSON_COLUMNS,
+    PERSON_NUMBER,
+    TABLE_NUMBER,
+    ChainTable,
+    list_state_columns,
+)
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import CURRENT, ENTRIES, NUMBERED, PRESENT, RENEWED
+from dbanon.sessions.pseudonym_session import (
+    NEW_ROWS,
+    NUMBERED_PERSONS,
+    PRESENT_PERSONS,
+    RENEWED_PERSONS,
+    SOURCE_ROWS,
+)
 from dbanon.stores.ports import PreparedRelease
 
 if TYPE_CHECKING:
@@ -19,43 +32,47 @@ if TYPE_CHECKING:
 
 
 def stage_renewed_rows(
-    state: CellState, parts: Sequence[Part], renewed: str, first: int | None
+    state: CellState,
+    chain_tables: Sequence[ChainTable],
+    renewed_cells: str,
+    first_new_cell: int | None,
 ) -> None:
-    """Stage the rows of renewed cells, and number their persons in random order.
+    """Stage the new rows of cells whose rows are renewed, with their persons in random order.
 
     Parameters
     ----------
-    renewed : SQL of the renewed cells of members; empty for none.
-    first : the first cell of admitted newcomers; None if there are none.
+    renewed_cells : SQL query of the existing cells to renew; empty for none.
+    first_new_cell : the number of the first cell of admitted newcomers; None if there are none.
     """
     session, members = state.session, []
-    if renewed:
+    if renewed_cells:
         members.append(
-            f"SELECT p.person, p.cell FROM {quote(PRESENT)} AS p WHERE p.left_at IS NULL"
-            f" AND p.cell IN ({renewed})"
+            f"SELECT p.person, p.cell FROM {quote(PRESENT_PERSONS)} AS p WHERE p.left_at IS NULL"
+            f" AND p.cell IN ({renewed_cells})"
         )
-    if first is not None:
+    if first_new_cell is not None:
         members.append(
-            f"SELECT p.person, m.cell FROM {quote(PRESENT)} AS p"
-            f" JOIN {state.name('chain_member')} AS m ON m.tag = p.tag"
-            f" WHERE m.{state.of_chain} AND m.cell >= {int(first)}"
+            f"SELECT p.person, m.cell FROM {quote(PRESENT_PERSONS)} AS p"
+            f" JOIN {state.shared_table('chain_member')} AS m ON m.tag = p.tag"
+            f" WHERE m.{state.chain_condition} AND m.cell >= {int(first_new_cell)}"
         )
-    columns = columns_of(parts)
-    listed = ", ".join(["cell", *LEADING_COLUMNS, *columns])
+    columns = list_state_columns(chain_tables)
+    column_list = ", ".join(["cell", *PERSON_COLUMNS, *columns])
     if not members:
-        state.make(CURRENT, f"SELECT {listed} FROM {state.rows} WHERE 1 = 0")
+        state.stage(NEW_ROWS, f"SELECT {column_list} FROM {state.row_table} WHERE 1 = 0")
         return
-    state.make(RENEWED, " UNION ALL ".join(members))
-    state.make(
-        NUMBERED,
-        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.shuffled('r')}) AS {PERSON}"
-        f" FROM {quote(RENEWED)} AS r",
+    state.stage(RENEWED_PERSONS, " UNION ALL ".join(members))
+    state.stage(
+        NUMBERED_PERSONS,
+        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.shuffled('r')})"
+        f" AS {PERSON_NUMBER}"
+        f" FROM {quote(RENEWED_PERSONS)} AS r",
     )
-    entry_columns = ", ".join(f"e.{name}" for name in (PART, BEYOND, *columns))
-    state.make(
-        CURRENT,
-        f"SELECT n.cell, n.{PERSON}, {entry_columns} FROM {quote(NUMBERED)} AS n"
-        f" JOIN {quote(ENTRIES)} AS e ON e.person = n.person",
+    entry_columns = ", ".join(f"e.{name}" for name in (TABLE_NUMBER, N_WITHHELD, *columns))
+    state.stage(
+        NEW_ROWS,
+        f"SELECT n.cell, n.{PERSON_NUMBER}, {entry_columns} FROM {quote(NUMBERED_PERSONS)} AS n"
+        f" JOIN {quote(SOURCE_ROWS)} AS e ON e.person = n.person",
     )
 
 
@@ -65,31 +82,33 @@ class DisplayedRowCounts:
 
     Parameters
     ----------
-    rows : displayed rows, by table.
-    beyond : rows withheld beyond the limit per person, by table.
-    outlying : persons with withheld rows in any table.
+    rows_by_table : number of displayed rows, by table number.
+    withheld_by_table : number of rows withheld beyond the limit per person, by table number.
+    n_persons_over_limit : number of persons with withheld rows in any table.
     """
 
-    rows: Mapping[int, int]
-    beyond: Mapping[int, int]
-    outlying: int
+    rows_by_table: Mapping[int, int]
+    withheld_by_table: Mapping[int, int]
+    n_persons_over_limit: int
 
 
 def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
     """Count the displayed rows, and the persons with rows withheld beyond the limit."""
     table_counts = state.session.rows(
-        f"SELECT p.{PART}, sum(p.n), sum(p.{BEYOND}) FROM (SELECT cell, {PERSON}, {PART},"
-        f" count(*) AS n, max({BEYOND}) AS {BEYOND} FROM {state.rows}"
-        f" GROUP BY cell, {PERSON}, {PART}) AS p GROUP BY p.{PART}"
+        f"SELECT p.{TABLE_NUMBER}, sum(p.n), sum(p.{N_WITHHELD})"
+        f" FROM (SELECT cell, {PERSON_NUMBER}, {TABLE_NUMBER},"
+        f" count(*) AS n, max({N_WITHHELD}) AS {N_WITHHELD} FROM {state.row_table}"
+        f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}) AS p GROUP BY p.{TABLE_NUMBER}"
     )
-    [(outlying,)] = state.session.rows(
-        f"SELECT count(*) FROM (SELECT cell, {PERSON} FROM {state.rows} WHERE {BEYOND} > 0"
-        f" GROUP BY cell, {PERSON}) AS p"
+    [(n_persons_over_limit,)] = state.session.rows(
+        f"SELECT count(*) FROM (SELECT cell, {PERSON_NUMBER} FROM {state.row_table}"
+        f" WHERE {N_WITHHELD} > 0"
+        f" GROUP BY cell, {PERSON_NUMBER}) AS p"
     )
     return DisplayedRowCounts(
-        {int(part): int(rows) for part, rows, _ in table_counts},
-        {int(part): int(beyond) for part, _, beyond in table_counts},
-        int(outlying),
+        {int(number): int(n_rows) for number, n_rows, _ in table_counts},
+        {int(number): int(n_withheld) for number, _, n_withheld in table_counts},
+        int(n_persons_over_limit),
     )
 
 
@@ -99,30 +118,33 @@ class DisplayedSource:
 
     Parameters
     ----------
-    part : the number of the table.
-    places : the state column of each column, by name.
+    table_number : the index of the table among those of the chain.
+    state_columns : the state column of each column, by name.
     """
 
     state: CellState
-    part: int
-    places: Mapping[str, str]
+    table_number: int
+    state_columns: Mapping[str, str]
 
     def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the displayed rows by their value of a column, without NULL, and count persons.
 
-        Dependence on quasi-identifiers is not examined.
+        The groups do not say which depend on a quasi-identifier.
         """
-        column = self.places[name]
+        column = self.state_columns[name]
         attribute = draft.relation.attribute(name)
-        rows = f"{self.state.rows} AS s"
+        rows = f"{self.state.row_table} AS s"
         if column.startswith("v"):
-            rows = f"(SELECT r.cell, r.{PERSON}, r.{PART}, v.{column} FROM {self.state.rows} AS r"
-            rows += f" JOIN {self.state.values} AS v ON v.cell = r.cell) AS s"
+            rows = (
+                f"(SELECT r.cell, r.{PERSON_NUMBER}, r.{TABLE_NUMBER}, v.{column}"
+                f" FROM {self.state.row_table} AS r"
+            )
+            rows += f" JOIN {self.state.value_table} AS v ON v.cell = r.cell) AS s"
         value = self.state.session.compared(replace(attribute, name=column))
         persons = (
-            f"SELECT {value} AS value, s.cell, s.{PERSON}, count(*) AS n FROM {rows}"
-            f" WHERE s.{PART} = {self.part} AND s.{quote(column)} IS NOT NULL"
-            f" GROUP BY {value}, s.cell, s.{PERSON}"
+            f"SELECT {value} AS value, s.cell, s.{PERSON_NUMBER}, count(*) AS n FROM {rows}"
+            f" WHERE s.{TABLE_NUMBER} = {self.table_number} AND s.{quote(column)} IS NOT NULL"
+            f" GROUP BY {value}, s.cell, s.{PERSON_NUMBER}"
         )
         size_counts = self.state.session.rows(
             "SELECT v.size, count(*), sum(v.rare) FROM (SELECT p.value, sum(p.n) AS size,"

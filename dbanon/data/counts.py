@@ -190,43 +190,44 @@ class Histories:
     ----------
     sequence : the number of the release in its chain, from 1.
     persons : number of persons with a row in the release.
-    known : number of persons in any release so far.
-    smallest : number of persons who share the rarest history; 0 without persons.
-    exposed : number of persons whose history fewer than k share.
-    waiting, returned : number of persons in the source and not in the release, because they wait
-        for admission, or because they had left and came back.
-    misplaced : number of classes whose rows differ from those of their persons.
-    rewritten : number of held classes whose rows differ from those released before.
-    uneven : number of combinations of released values whose rows differ from their classes' rows.
-    failing : number of released classes that violate a privacy model.
-    refused : number of newcomers whom privacy models excluded for good with this release.
+    persons_so_far : number of persons in any release so far.
+    rarest_history_persons : number of persons who share the rarest history; 0 without persons.
+    exposed_persons : number of persons whose history fewer than k share.
+    waiting_persons : number of persons in the source who wait for admission.
+    returned_persons : number of persons in the source who had left and stay out.
+    mismatched_cells : number of classes whose rows do not match their persons.
+    rewritten_rows : number of rows of held classes that differ from those released before.
+    mismatched_combinations : number of combinations of released values whose rows differ from the
+        rows of their classes.
+    failing_cells : number of released classes that violate a privacy model.
+    refused_persons : number of newcomers whom privacy models excluded permanently with this release.
     rows : number of rows in the release; None if each person has one row.
-    beyond : number of rows that are withheld because their persons exceed the row limit.
-    fewest : number of persons who share the rarest combination of values; None if each person has
-        one row.
-    apart : for persons in several tables: number of combinations over joined tables that fewer than
-        k persons share.
+    withheld_rows : number of rows withheld because their persons exceed the row limit.
+    rarest_combination_persons : number of persons who share the rarest combination of values; None
+        if each person has one row.
+    joined_combinations_below_k : for persons in several tables, number of combinations in the joined
+        tables that fewer than k persons share.
     further_counts : counts of classes and persons, by name.
-    levels : the level that all released classes reach, by index of the model, for models that
+    levels : by index of the model, the level that all released classes reach, for models that
         compare classes with the first release.
     """
 
     sequence: int
     persons: int
-    known: int
-    smallest: int
-    exposed: int = 0
-    waiting: int = 0
-    returned: int = 0
-    misplaced: int = 0
-    rewritten: int = 0
-    uneven: int = 0
-    failing: int = 0
-    refused: int = 0
+    persons_so_far: int
+    rarest_history_persons: int
+    exposed_persons: int = 0
+    waiting_persons: int = 0
+    returned_persons: int = 0
+    mismatched_cells: int = 0
+    rewritten_rows: int = 0
+    mismatched_combinations: int = 0
+    failing_cells: int = 0
+    refused_persons: int = 0
     rows: int | None = None
-    beyond: int = 0
-    fewest: int | None = None
-    apart: int = 0
+    withheld_rows: int = 0
+    rarest_combination_persons: int | None = None
+    joined_combinations_below_k: int = 0
     further_counts: Mapping[str, int] = field(default_factory=dict)
     levels: Mapping[int, float] = field(default_factory=dict)
 
