@@ -83,7 +83,7 @@ class Reference:
             np.add.at(counts, positions[: len(self.distribution.counts)], self.distribution.counts)
         elif not self.is_ordered:
             counts = np.append(counts, 0)
-        return ValueFrequencies(counts, fixed=True)
+        return ValueFrequencies(counts, is_fixed=True)
 
     def positions_of_records(self, column: CodedColumn) -> NDArray[np.int32]:
         """The position of each record's value in ``table``, int32 (n,)."""
@@ -109,7 +109,7 @@ def to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
     """The distributions to store with a chain, of columns whose models compare with a table."""
     distributions = {}
     for name in dict.fromkeys(m.attribute for m in models if m.compares_with_table):
-        distribution = measures.sensitive[name].occurring()
+        distribution = measures.sensitive[name].occurring_values()
         distributions[name] = {
             "values": list(distribution.values),
             "counts": distribution.counts.tolist(),

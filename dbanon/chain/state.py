@@ -150,7 +150,7 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
     is_text = (
         attribute.kind is Kind.CATEGORY and sql_type.startswith(_TEXT_TYPES) and not attribute.order
     )
-    if attribute.kind is not Kind.INTEGER and (not is_text or attribute.by_output):
+    if attribute.kind is not Kind.INTEGER and (not is_text or attribute.uses_output_function):
         raise UnsupportedType(
             f'The entity column "{name}" is of type {attribute.sql_type or "none"}:'
             " a chain takes integers, UUIDs and texts, which every database writes in the same"

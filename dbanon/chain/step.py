@@ -280,7 +280,7 @@ def _find_disclosive_columns(
     state, disclosive_columns = pending.state, {}
     # Rows of waiting newcomers are in the relation, but count as withheld.
     counted_microdata = replace(
-        microdata, withheld=pending.presence.newcomers - microdata.n_records
+        microdata, n_withheld=pending.presence.newcomers - microdata.n_records
     )
     for chain_table in pending.chain_tables:
         # No message may depend on which person of a cell has which value, so check only uniqueness.

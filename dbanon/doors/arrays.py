@@ -13,8 +13,8 @@ from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make, parameter, parameters
-from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, places_of
-from dbanon.data.pieces import AT_ONCE, on_all_cores, pieces
+from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, positions_among
+from dbanon.data.pieces import PIECE_RECORDS, on_all_cores, split_records
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import list_options
@@ -101,7 +101,7 @@ def partition(
     complete_data, candidate_rows = _candidates(data, policy.nulls)
     microdata = microdata_of(complete_data, policy.orders, policy.kinds)
     if candidate_rows is not None:
-        microdata = replace(microdata, withheld=len(candidate_rows) - microdata.n_records)
+        microdata = replace(microdata, n_withheld=len(candidate_rows) - microdata.n_records)
     microdata = merge_nulls(microdata, policy)
     tree_sources = parse_all(hierarchies, files=True)
 
@@ -203,7 +203,7 @@ def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     if complete_rows is data:
         return data, None
     rows = np.flatnonzero(data.notna().all(axis=1).to_numpy())
-    return complete_rows, places_of(rows, len(data))
+    return complete_rows, positions_among(rows, len(data))
 
 
 def is_frame(data: Any) -> bool:
@@ -279,14 +279,14 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
 
 def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
     """Copy numbers to float64 in C order, large arrays on all cores."""
-    if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= AT_ONCE:
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= PIECE_RECORDS:
         return np.array(array, dtype=np.float64, order="C")
     numbers = np.empty(array.shape, np.float64)
 
     def copy(part: slice) -> None:
         numbers[part] = array[part]
 
-    on_all_cores(copy, pieces(len(array)))
+    on_all_cores(copy, split_records(len(array)))
     return numbers
 
 

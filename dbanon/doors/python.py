@@ -144,7 +144,7 @@ def anonymize(
             return _private(arguments)
         require_other(options.get("method"), options)
         if k is None:
-            raise parameter(Policy, "k").refusal()
+            raise parameter(Policy, "k").refusal_error()
         job, source, to = _job_and_stores(arguments)
         from dbanon.doors.dispatch import run_classes
 

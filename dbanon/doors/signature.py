@@ -8,7 +8,7 @@ from inspect import Parameter as Argument
 from inspect import cleandoc, signature
 from typing import Any, TypeVar
 
-from dbanon.data.option import REQUIRED, Parameter, in_docstring
+from dbanon.data.option import REQUIRED, Parameter, docstring_paragraphs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,7 +41,7 @@ def _with_options(doc: str, options: Iterable[Parameter]) -> str:
     described = re.findall(r"^(\w+(?:, \w+)*) : ", doc, re.MULTILINE)
     names = {name for line in described for name in line.split(", ")}
     description, *others = re.split(r"(\n\n(?:Raises|Returns)\n)", doc, maxsplit=1)
-    added = in_docstring(option for option in options if option.name not in names)
+    added = docstring_paragraphs(option for option in options if option.name not in names)
     return "\n".join((description, added)) + "".join(others)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check, documents_options, parameter, parameters
+from dbanon.data.option import Option, check, document_options, parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
@@ -28,7 +28,7 @@ from dbanon.spaces.numeric import check_weights
 REFINEMENTS = ("pass", "fast", "thorough")
 
 
-@documents_options
+@document_options
 @dataclass(frozen=True)
 class Policy:
     """A guarantee and how to reach it.
@@ -275,18 +275,18 @@ class Policy:
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(str(self.standardize), self.weights)
-        if self.standardize == MAHALANOBIS and not method.result_type.of_rows:
+        if self.standardize == MAHALANOBIS and not method.result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
                 hint="Leave out `standardize`.",
             )
         if self.block_size is not None and self.block_size < 2 * self.k:
-            raise parameter(Policy, "block_size").refusal()
-        if self.block_size is not None and not method.result_type.in_blocks:
+            raise parameter(Policy, "block_size").refusal_error()
+        if self.block_size is not None and not method.result_type.supports_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
-        bounded = recoding.measure == "sse" and method.result_type.of_rows
+        bounded = recoding.measure == "sse" and method.result_type.has_row_classes
         if self.certificate is not None and not bounded:
             raise InvalidParameter(
                 "A certificate bounds the SSE/SST of classes of rows, and this release has no"

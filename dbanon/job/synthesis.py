@@ -184,7 +184,7 @@ class Private:
     def __post_init__(self) -> None:
         check(self)
         if set(self.scale.values()) - {LOG}:
-            raise parameter(Private, "scale").refusal()
+            raise parameter(Private, "scale").refusal_error()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
             raise InvalidParameter(
                 "Gaussian noise needs an epsilon and a delta; other noise has no delta.",

@@ -82,7 +82,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _method(self) -> str:
         """Return the method; raises InvalidParameter if it groups each column separately."""
-        if not find_method(self.method).result_type.of_rows:
+        if not find_method(self.method).result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {self.method} groups each attribute by itself, so a row has no class.",
                 hint='Choose a method that makes classes of rows: `method="mdav"`.',

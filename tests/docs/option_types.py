@@ -62,7 +62,7 @@ from dbanon.measures import Model
 
 def text() -> str:
     """The complete file."""
-    of_rows = [name for name, method in METHODS.items() if method.result_type.of_rows]
+    of_rows = [name for name, method in METHODS.items() if method.result_type.has_row_classes]
     others = [name for name in METHODS if name not in of_rows]
     policy = [parameter for parameter in parameters(Policy) if parameter.name != "k"]
     classes = [

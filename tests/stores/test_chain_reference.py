@@ -168,7 +168,7 @@ def test_values_have_their_place_among_those_of_the_first_release() -> None:
     assert equal.positions(["30", "9", "10"]).tolist() == [2, 3, 1, 3]
     assert equal.table.counts.tolist() == [1, 2, 1, 0]
     table = equal.table
-    assert table.without(np.array([0, 0], np.int32)) is table
+    assert table.after_withholding(np.array([0, 0], np.int32)) is table
 
 
 def test_no_model_asks_for_it_and_nothing_is_remembered(

@@ -10,7 +10,7 @@ import click
 from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import make, parameters
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
     ROWS_HELP,
@@ -150,20 +150,23 @@ def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> No
         f"{name}: {rule if isinstance(rule, str) else rule['role']}" for name, rule in new.items()
     ]
     click.echo(
-        f"Rules to declare for {table}: {'; '.join(map(printable, proposals)) or 'none'}."
+        f"Rules to declare for {table}:"
+        f" {'; '.join(map(escape_control_characters, proposals)) or 'none'}."
         + (
-            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared)))}."
+            " Already declared, unchanged:"
+            f" {', '.join(map(escape_control_characters, sorted(declared)))}."
             if declared
             else ""
         )
         + (
             " Declared by someone other than the present owner, and replaced if listed above:"
-            f" {', '.join(map(printable, sorted(refused)))}."
+            f" {', '.join(map(escape_control_characters, sorted(refused)))}."
             if refused
             else ""
         )
         + (
-            f" Without a rule, for you to decide: {', '.join(map(printable, open_columns))}."
+            " Without a rule, for you to decide:"
+            f" {', '.join(map(escape_control_characters, open_columns))}."
             if open_columns
             else ""
         ),

@@ -35,5 +35,5 @@ def show_progress(visible: bool) -> Iterator[ProgressDisplay]:
 
 def warn_of(report: Report | PrivateReport) -> None:
     """Warn about what a release discloses and what it has lost."""
-    for text in report.warned:
+    for text in report.warning_texts:
         say(f"Warning: {text}.")

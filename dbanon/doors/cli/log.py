@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.cli import early_log
 from dbanon.doors.spelling import on_command_line
 from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
@@ -100,10 +100,10 @@ class Log:
             texts = {"message": error.message, "detail": error.detail, "hint": hint}
             self.event("error", "error", code=error.code, **texts)
         elif in_text_log:
-            write(f"Error [{error.code}]: {printable(error.message)}")
+            write(f"Error [{error.code}]: {escape_control_characters(error.message)}")
             # Only a job file's problems span several lines; escape line breaks in other details.
             wrong = isinstance(error, JobFileInvalid)
-            detail = error.detail and printable(error.detail, lines=wrong)
+            detail = error.detail and escape_control_characters(error.detail, lines=wrong)
             for label, text in (("Detail", detail), ("Hint", error.hint_by(on_command_line))):
                 if text:
                     write(f"{label}: {text}")
@@ -145,7 +145,7 @@ def say(line: str, event: str = "warning") -> None:
 def write(line: str) -> None:
     """Write a line on stderr, ignoring a broken stream."""
     try:
-        click.echo(printable(line, lines=True), err=True)
+        click.echo(escape_control_characters(line, lines=True), err=True)
     except (OSError, UnicodeError):
         discard_output(sys.stderr)
 
