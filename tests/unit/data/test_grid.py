@@ -64,7 +64,7 @@ def test_every_pair_from_the_end_cells_has_the_same_label(name):
         firsts, lasts = ({pair[at] for pair in cell_pairs} for at in (0, 1))
         assert cell_pairs == {(a, b) for a in firsts for b in lasts if a <= b}
         # Where a class may have one value only, it may have the others of the cell as well.
-        finest = grid.finest.of(values)
+        finest = grid.finest.cell_numbers(values)
         if len(firsts) == 1:
             at = finest[values == next(iter(firsts))]
             assert (finest == at).sum() == 1
@@ -78,9 +78,9 @@ def test_labels_hold_their_classes_and_borders_are_on_the_grid(name):
     closed = attribute.kind is Kind.ORDINAL
     assert (pairs[:, 1] <= high if closed else pairs[:, 1] < high).all()
     for ends in (low, high + closed):
-        on_grid = np.isin(ends, grid.finest.borders(grid.finest.of(ends)))
+        on_grid = np.isin(ends, grid.finest.borders(grid.finest.cell_numbers(ends)))
         for step in grid.coarser:
-            on_grid |= np.isin(ends, step.cells.borders(step.cells.of(ends)))
+            on_grid |= np.isin(ends, step.cells.borders(step.cells.cell_numbers(ends)))
         assert (on_grid | (ends == 131)).all()
 
 

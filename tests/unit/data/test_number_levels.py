@@ -29,9 +29,9 @@ def test_each_level_unites_cells_of_the_one_below(kind, step, seed):
         loss_below = loss
         if level < levels.top_level:
             # Borders are those of the public grid's finest cells.
-            edges = finest.borders(finest.of(low))
+            edges = finest.borders(finest.cell_numbers(low))
             assert (low == edges).all()
-            released_high = released_ends(attribute, low, finest.borders(finest.of(numbers) + 1))[1]
+            released_high = released_ends(attribute, low, finest.borders(finest.cell_numbers(numbers) + 1))[1]
             assert (high >= released_high).all()
             assert len(np.unique(cells)) > 1
         same = cells[1:] == cells[:-1]
@@ -54,7 +54,7 @@ def levels_of(kind, low, high, step=None):
 def test_levels_of_ages():
     """73 years: steps of 2; wider cells from 73 / 16 years on, and below 73; then all."""
     levels = levels_of("integer", 17, 90)
-    assert [(level.cells.step, level.count) for level in levels.levels] == [
+    assert [(level.cells.step, level.cells_per_union) for level in levels.levels] == [
         (2, 1),
         (2, 4),
         (2, 8),
