@@ -72,7 +72,7 @@ def freeze_failing_cells(
             f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {changed_rows}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
-        failing |= _find_failing(np.array(counts, np.int64).reshape(len(counts), 2), model)
+        failing |= _find_cells_failing(np.array(counts, np.int64).reshape(len(counts), 2), model)
     if not failing:
         return 0
     columns = [("cell", "integer")]
@@ -98,24 +98,24 @@ def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int
     """
     if not len(keys):
         return
-    session, cell, chain = state.session, state.last_cell + 1, int(state.chain.chain_id)
+    session, cell, chain_id = state.session, state.last_cell + 1, int(state.chain.chain_id)
     labels, positions = np.zeros(len(keys), np.int32), random_order(len(keys)).astype(np.int32)
     session.load_labels(keys, labels, positions, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     session.run(
         f"INSERT INTO {state.shared_table('chain_cell')} (chain_id, cell, state, since_release)"
-        f" VALUES ({chain}, {cell}, 'refused', {int(state.sequence)})"
+        f" VALUES ({chain_id}, {cell}, 'refused', {int(state.sequence)})"
     )
     session.run(
         f"INSERT INTO {state.shared_table('chain_member')} (chain_id, tag, cell, left_at_release)"
-        f" SELECT {chain}, p.tag, {cell}, {int(state.sequence)} FROM {rows}"
+        f" SELECT {chain_id}, p.tag, {cell}, {int(state.sequence)} FROM {rows}"
         f" JOIN {state.newcomers_table} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
     # Free the name: the classes of admitted newcomers are staged under it.
     session.run(f"DROP TABLE {quote(statements.LABELS)}")
 
 
-def _find_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
+def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
     """The cells that break a model.
 
     Parameters
@@ -176,7 +176,7 @@ def freeze_changed_cells(
     Parameters
     ----------
     retained : the columns staged with the persons.
-    models : privacy models that the rows of a cell must satisfy to be shown.
+    models : privacy models that the rows of a cell must satisfy to be displayed.
     references : the tables that some models compare with.
     """
     if state.chain.rules.changes == FREEZE:
@@ -213,7 +213,7 @@ def update_displayed_rows(
     if changes != FREEZE:
         changed_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d"
         if changes == HOLD:
-            changed_cells += f" WHERE d.differ >= {int(state.k)}"
+            changed_cells += f" WHERE d.n_changed >= {int(state.k)}"
         renewed_condition = f"v.state = 'live' AND v.cell IN ({changed_cells}) OR {PARTLY_LEFT}"
     select_cells = f"SELECT v.cell FROM {quote(NEXT_CELL_STATES)} AS v WHERE"
     columns = ", ".join(row_columns(state, len(retained)))
@@ -277,16 +277,16 @@ def _stage_changed_cells(state: CellState, names: Sequence[str]) -> dict[str, in
     )
     state.stage(
         CHANGED_CELLS,
-        f"SELECT cell, sum(more) AS differ FROM (SELECT {columns}, sum(weight) AS more FROM"
-        f" (SELECT {new_columns}, 1 AS weight FROM {quote(PRESENT_PERSONS)}"
-        f" AS n {join_complete_cells.format('n')}"
-        " WHERE n.left_at IS NULL"
-        f" UNION ALL SELECT {old_columns}, -1 FROM {state.displayed_table}"
-        f" AS r {join_complete_cells.format('r')}) AS u"
+        f"SELECT cell, sum(surplus) AS n_changed FROM (SELECT {columns}, sum(weight)"
+        " AS surplus FROM"
+        f" (SELECT {new_columns}, 1 AS weight FROM {quote(PRESENT_PERSONS)} AS n"
+        f" {join_complete_cells.format('n')} WHERE n.left_at IS NULL"
+        f" UNION ALL SELECT {old_columns}, -1 FROM {state.displayed_table} AS r"
+        f" {join_complete_cells.format('r')}) AS u"
         f" GROUP BY {columns} HAVING sum(weight) > 0) AS d GROUP BY cell",
     )
     n_drifted, n_changed = session.rows(
-        f"SELECT count(CASE WHEN d.differ < {int(state.k)} THEN 1 END),"
-        f" coalesce(sum(d.differ), 0) FROM {quote(CHANGED_CELLS)} AS d"
+        f"SELECT count(CASE WHEN d.n_changed < {int(state.k)} THEN 1 END),"
+        f" coalesce(sum(d.n_changed), 0) FROM {quote(CHANGED_CELLS)} AS d"
     )[0]
     return {"drifted": int(n_drifted), "changed": int(n_changed)}

@@ -50,15 +50,14 @@ def measures_to_plain(measures: Measures) -> dict[str, Any]:
 def measures_from_plain(plain: Mapping[str, Any]) -> Measures:
     """Rebuild the measures from the output of ``measures_to_plain``."""
     return Measures(
-        {name: Scale(**scale) for name, scale in plain["numbers"].items()},
-        {
+        numbers={name: Scale(**scale) for name, scale in plain["numbers"].items()},
+        categories={
             name: ValueFrequencies(
                 np.array(distribution["counts"], np.int64), tuple(distribution["values"])
             )
             for name, distribution in plain["categories"].items()
         },
-        {},
-        {
+        whitenings={
             tuple(entry["present"]): Whitening(np.array(entry["factor"], np.float64))
             for entry in plain["whitenings"]
         },

@@ -199,7 +199,7 @@ class DisplayedColumns:
                 f" {', '.join(value)}) AS code, CAST(s.{state_column} AS VARCHAR) AS label {rows})"
                 " AS labelled GROUP BY code, label"
             )
-            return _strength_code_sizess(label_counts)
+            return _measure_code_strength(label_counts)
         select_list = ", ".join(f"{key_part} AS g{i}" for i, key_part in enumerate(value))
         values = ", ".join(f"g{i}" for i in range(len(value)))
         numbers = (
@@ -236,16 +236,19 @@ class DisplayedColumns:
         columns = ", ".join(f"c{i}" for i in range(len(key_parts)))
         # Several rows of one person count once.
         person = f", s.cell, s.{PERSON_NUMBER}" if self.state.has_several_rows else ""
-        counted = f"SELECT {named_parts}, count(*) AS n FROM {self._row_query.quoted} AS s"
-        counted += f" GROUP BY {', '.join(key_parts)}{person}"
+        combinations = f"SELECT {named_parts}, count(*) AS n FROM {self._row_query.quoted} AS s"
+        combinations += f" GROUP BY {', '.join(key_parts)}{person}"
         persons = "count(*)" if self.state.has_several_rows else "sum(n)"
-        query = f"SELECT sum(n) AS n, {persons} AS persons FROM ({counted}) AS p GROUP BY {columns}"
+        query = (
+            f"SELECT sum(n) AS n, {persons} AS persons FROM ({combinations}) AS p"
+            f" GROUP BY {columns}"
+        )
         k = int(self.state.k)
-        [(rows, below)] = self.state.session.rows(
+        [(n_rows, n_below)] = self.state.session.rows(
             f"SELECT sum(n), sum(CASE WHEN persons < {k} THEN n ELSE 0 END) FROM ({query}) AS c"
         )
-        share = share_in_hundredths(int(below or 0), int(rows or 0))
-        if int(below or 0) < k or share < LEAST_WARNED_SHARE:
+        share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
+        if int(n_below or 0) < k or share < LEAST_WARNED_SHARE:
             return None
         return LinkingColumn(name, strongest, share)
 
@@ -260,11 +263,13 @@ class DisplayedColumns:
             f" FROM {self._row_query.quoted} AS s WHERE {group[0]} IS NOT NULL GROUP BY {keys})"
             " AS of_values GROUP BY size"
         )
-        sizes = np.array([[int(value) for value in row] for row in size_counts], np.int64).reshape(
-            -1, 2
+        sizes, n_values = (
+            np.array([[int(value) for value in row] for row in size_counts], np.int64)
+            .reshape(-1, 2)
+            .T
         )
         no_matches = np.zeros((len(sizes), 0), np.int64)
-        if not may_number_groups(ValueGroups(sizes[:, 0], sizes[:, 1], sizes[:, 1], no_matches)):
+        if not may_number_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None
         profile = self._keys([column.state_column for column in self._shared_columns])
         query = recount_statements.unique_profiles(self._row_query, profile, group, MOST_MEMBERS)
@@ -294,7 +299,7 @@ def _excess_agreement(
     return excess / (n_grouped * (1.0 - chance))
 
 
-def _strength_code_sizess(label_counts: Sequence[Sequence[Any]]) -> float:
+def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
     """How well codes explain the midpoints of labels, as a strength from 0 to 1.
 
     Parameters

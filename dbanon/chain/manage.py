@@ -242,8 +242,7 @@ def _describe_withheld(
         )
         [(n_persons, n_withheld)] = session.rows(
             f"SELECT count(*), coalesce(sum(p.n - {most_rows or 1}), 0) FROM ({rows_per_person})"
-            " AS p"
-            f" WHERE p.n > {most_rows or 1}"
+            f" AS p WHERE p.n > {most_rows or 1}"
         )
         [(n_without_person,)] = session.rows(
             f"SELECT count(*) - count({entity}) FROM {source} AS s"
@@ -251,21 +250,18 @@ def _describe_withheld(
         has = "has" if n_persons == 1 else "have"
         if n_persons and most_rows is None:
             messages.append(
-                f"{table}: {counted(int(n_persons), 'person')} {has} more than one row, so a"
-                " release"
-                " would be refused (chain_entity_rows)"
+                f"{table}: {counted(int(n_persons), 'person')} {has} more than one row,"
+                " so a release would be refused (chain_entity_rows)"
             )
         elif n_persons:
             messages.append(
-                f"{table}: {counted(int(n_persons), 'person')} {has} more than {most_rows} rows; a"
-                " release"
-                f" would withhold {int(n_withheld)} of their rows"
+                f"{table}: {counted(int(n_persons), 'person')} {has} more than {most_rows} rows;"
+                f" a release would withhold {int(n_withheld)} of their rows"
             )
         if n_without_person:
             messages.append(
                 f"{table}: {counted(int(n_without_person), 'row')} without a value of"
-                f' "{chain.entity}", so a'
-                " release would be refused (null_in_entity)"
+                f' "{chain.entity}", so a release would be refused (null_in_entity)'
             )
     return tuple(messages)
 

@@ -27,9 +27,9 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
     CELL_COUNTS,
     DISPLAYED_PERSONS,
-    MEASURED_HISTORIES,
     NEWCOMERS,
     NEXT_CELL_STATES,
+    PERSON_TAGS,
     PRESENT_PERSONS,
 )
 from dbanon.sessions.session import Session
@@ -242,9 +242,8 @@ class CellState:
         no_longer_displayed = "v.state IN ('gone', 'withdrawn')"
         # Most releases have no such cells; checking first avoids a scan of all members.
         [(n_no_longer_displayed, n_partly_left)] = session.rows(
-            f"SELECT count(CASE WHEN {no_longer_displayed} THEN 1 END), count(CASE WHEN"
-            f" {PARTLY_LEFT} THEN 1 END)"
-            f" FROM {next_states} AS v"
+            f"SELECT count(CASE WHEN {no_longer_displayed} THEN 1 END),"
+            f" count(CASE WHEN {PARTLY_LEFT} THEN 1 END) FROM {next_states} AS v"
         )
         if n_no_longer_displayed:
             session.run(
@@ -404,25 +403,23 @@ class CellState:
         session, member = self.session, self.shared_table("chain_member")
         session.run(
             statements.create_staging(
-                MEASURED_HISTORIES, [("tag", session.bytes_type)], session.staging_suffix
+                PERSON_TAGS, [("tag", session.bytes_type)], session.staging_suffix
             )
         )
-        session.insert_rows(
-            RelationName(None, MEASURED_HISTORIES), ["tag"], [(tag,) for tag in tags]
-        )
+        session.insert_rows(RelationName(None, PERSON_TAGS), ["tag"], [(tag,) for tag in tags])
         self.stage(
             NEXT_CELL_STATES,
             f"SELECT m.cell, 0 AS members, 0 AS present, 'withdrawn' AS state FROM {member} AS m"
-            f" JOIN {quote(MEASURED_HISTORIES)} AS t ON t.tag = m.tag"
+            f" JOIN {quote(PERSON_TAGS)} AS t ON t.tag = m.tag"
             f" WHERE m.{self.chain_condition} AND m.left_at_release IS NULL GROUP BY m.cell",
         )
-        self.stage(PRESENT_PERSONS, f"SELECT tag FROM {quote(MEASURED_HISTORIES)}")
+        self.stage(PRESENT_PERSONS, f"SELECT tag FROM {quote(PERSON_TAGS)}")
         [(n_cells,)] = session.rows(f"SELECT count(*) FROM {quote(NEXT_CELL_STATES)}")
         if n_cells:
             self.write_decided_states()
             session.run(
-                f"DELETE FROM {self.row_table} WHERE cell IN (SELECT v.cell"
-                f" FROM {quote(NEXT_CELL_STATES)} AS v)"
+                f"DELETE FROM {self.row_table} WHERE cell IN"
+                f" (SELECT v.cell FROM {quote(NEXT_CELL_STATES)} AS v)"
             )
         return int(n_cells)
 

@@ -143,7 +143,7 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
     )
     too_few = f"r.most > 0 AND (r.members - r.most < {k} OR r.free < {k} OR r.free <= r.most)"
     if state.chain.rules.changes == HOLD:
-        drifted_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d WHERE d.differ < {k}"
+        drifted_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d WHERE d.n_changed < {k}"
         too_few += f" OR r.cell IN ({drifted_cells})"
     frozen_cells = f"SELECT r.cell FROM {quote(CELLS_WITH_RETURNED)} AS r WHERE {too_few}"
     [(n_frozen,)] = session.rows(f"SELECT count(*) FROM ({frozen_cells}) AS frozen")

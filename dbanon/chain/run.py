@@ -57,7 +57,7 @@ from dbanon.run.run import (
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import MEASURED_HISTORIES, PRESENT_PERSONS
+from dbanon.sessions.pseudonym_session import PERSON_TAGS, PRESENT_PERSONS
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
@@ -82,7 +82,7 @@ def extend_histories(
         f" JOIN {quote(PRESENT_PERSONS)} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
     state.stage(
-        MEASURED_HISTORIES,
+        PERSON_TAGS,
         "SELECT tag, is_member, dense_rank() OVER (ORDER BY cell, combination) AS cell FROM"
         " (SELECT m.tag, 1 AS is_member, m.cell, coalesce(n.combination, -1) AS combination"
         f" FROM {member_table} AS m LEFT JOIN ({in_release}) AS n ON n.tag = m.tag"
@@ -92,13 +92,13 @@ def extend_histories(
         ") AS histories",
     )
     session.run(
-        f"UPDATE {member_table} AS m SET cell = t.cell FROM {quote(MEASURED_HISTORIES)} AS t"
+        f"UPDATE {member_table} AS m SET cell = t.cell FROM {quote(PERSON_TAGS)} AS t"
         f" WHERE m.{state.chain_condition} AND m.tag = t.tag AND t.is_member = 1"
     )
     session.run(
         f"INSERT INTO {member_table} (chain_id, tag, cell)"
         f" SELECT {int(state.chain.chain_id)}, t.tag,"
-        f" t.cell FROM {quote(MEASURED_HISTORIES)} AS t WHERE t.is_member = 0"
+        f" t.cell FROM {quote(PERSON_TAGS)} AS t WHERE t.is_member = 0"
     )
 
 

@@ -46,8 +46,9 @@ CHANGED_CELLS = "dbanon_differing"
 CELLS_WITH_RETURNED = "dbanon_returned"
 # Cells whose rows in the source would violate a privacy model.
 FAILING_CELLS = "dbanon_unfit"
-# The history of every person, including this release, for chains that only measure.
-MEASURED_HISTORIES = "dbanon_traces"
+# Tags of persons: of those to withdraw, or, in chains that only measure, of all persons with their
+# histories.
+PERSON_TAGS = "dbanon_traces"
 # The random secret that determines the row order.
 SHUFFLE = "dbanon_shuffle"
 # For the recount of a release: cells that display persons who are not in the source,
@@ -81,7 +82,7 @@ STAGING = (
     CHANGED_CELLS,
     CELLS_WITH_RETURNED,
     FAILING_CELLS,
-    MEASURED_HISTORIES,
+    PERSON_TAGS,
     SHUFFLE,
     CELLS_WITH_ABSENT,
     EARLIER_ROWS,
