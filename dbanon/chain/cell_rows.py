@@ -278,8 +278,7 @@ def _stage_changed_cells(state: CellState, names: Sequence[str]) -> dict[str, in
     state.stage(
         CHANGED_CELLS,
         f"SELECT cell, sum(surplus) AS n_changed FROM (SELECT {columns}, sum(weight)"
-        " AS surplus FROM"
-        f" (SELECT {new_columns}, 1 AS weight FROM {quote(PRESENT_PERSONS)} AS n"
+        f" AS surplus FROM (SELECT {new_columns}, 1 AS weight FROM {quote(PRESENT_PERSONS)} AS n"
         f" {join_complete_cells.format('n')} WHERE n.left_at IS NULL"
         f" UNION ALL SELECT {old_columns}, -1 FROM {state.displayed_table} AS r"
         f" {join_complete_cells.format('r')}) AS u"

@@ -32,7 +32,7 @@ from dbanon.stores.sql_source import SqlSource
 def measures_to_plain(measures: Measures) -> dict[str, Any]:
     """Scales, value frequencies and whitenings as JSON values.
 
-    Sensitive columns are left out: ``reference.to_plain`` has them.
+    Sensitive columns are left out: ``reference.distributions_to_plain`` has them.
     """
     return {
         "numbers": {name: asdict(scale) for name, scale in measures.numbers.items()},
@@ -244,7 +244,7 @@ def build_definition(
             for name, tree in release.hierarchies.items()
         },
         "columns": list_columns(job, planned.relation, release),
-        "sensitive": reference.to_plain(release.measures, planned.policy.models),
+        "sensitive": reference.distributions_to_plain(release.measures, planned.policy.models),
         "loss_measure": release.measure,
         "class_loss": typical_class_loss,
     }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
 from dbanon.chain.quality import GOOD_LOSS_FACTOR, class_losses, typical_loss
-from dbanon.chain.reference import References, code_sensitive, references_from_plain
+from dbanon.chain.reference import References, encode_by_reference, references_from_plain
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
@@ -218,7 +218,7 @@ def _enforce_models(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            compared=code_sensitive(references, batch.microdata.sensitive),
+            compared=encode_by_reference(references, batch.microdata.sensitive),
         )
     classes = partition_of(clustering)
     if not classes.n_suppressed:
@@ -293,7 +293,7 @@ def _select_satisfying(
     microdata: Microdata, models: Sequence[Model], references: References
 ) -> NDArray[np.int64]:
     """The records of strata and NULL patterns that satisfy the models as a single class."""
-    compared = code_sensitive(references, microdata.sensitive)
+    compared = encode_by_reference(references, microdata.sensitive)
 
     def satisfies_models(group: NDArray[np.int64]) -> bool:
         for model in models:

@@ -98,8 +98,7 @@ def describe_shared_persons(
             "SELECT count(*), count(o.person)"
             f" FROM (SELECT DISTINCT {identifier} AS person FROM {relation.name.quoted} AS s) AS t"
             f" LEFT JOIN (SELECT DISTINCT {other_identifier} AS person FROM {other.name.quoted}"
-            " AS s) AS o"
-            " ON o.person = t.person"
+            " AS s) AS o ON o.person = t.person"
         )
         if n_shared:
             messages.append(

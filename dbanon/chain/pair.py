@@ -90,8 +90,7 @@ def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> d
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
             f" (SELECT s.{quote(entity.name)} AS person, {tag} AS tag FROM"
             f" (SELECT p.person AS {quote(entity.name)} FROM {quote(PRESENT_PERSONS)} AS p) AS s"
-            f"{session.compute_once_clause}) AS t ON t.tag = m.tag"
-            f" WHERE m.{in_predecessor}",
+            f"{session.compute_once_clause}) AS t ON t.tag = m.tag WHERE m.{in_predecessor}",
         )
     # Persons of this chain, and persons of the predecessor only.
     size_counts = session.rows(

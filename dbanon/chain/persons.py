@@ -99,8 +99,7 @@ def _require_single_value(state: CellState, chain_tables: Sequence[ChainTable], 
     session = state.session
     values = " UNION ALL ".join(
         f"SELECT a.person, {session.comparison_value(chain_table.relation.attribute(name), name)}"
-        " AS value"
-        f" FROM {chain_table.relation.relation.quoted} AS s"
+        f" AS value FROM {chain_table.relation.relation.quoted} AS s"
         f" JOIN {state.newcomers_table} AS a ON a.person = s.{quote(state.chain.entity)}"
         for chain_table in chain_tables
     )
@@ -115,8 +114,7 @@ def _require_single_value(state: CellState, chain_tables: Sequence[ChainTable], 
         raise ChainEntityRows(
             f'The column "{name}"'
             f" has more than one value in the rows of {n_persons} persons: in a chain each person"
-            " has"
-            " one value of each quasi-identifier.",
+            " has one value of each quasi-identifier.",
             hint="Give each person a single value in the source, or name the column in `keep`,"
             " which releases the value of each row as it is.",
         )

@@ -170,8 +170,7 @@ def require_one_row_per_person(
     if n_persons != rows:
         raise ChainEntityRows(
             f'The {rows} rows of {relation.name} are of {n_persons} values of "{entity}": in this'
-            " chain"
-            " every person has one row.",
+            " chain every person has one row.",
             detail=_describe_row_counts(count_rows_per_person()),
             hint="Merge the rows of each person in the source. Or close the chain, and create"
             " another one with max_rows_per_person.",
@@ -191,8 +190,7 @@ def _count_rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
     """Pairs of a number of rows and the number of persons who have that many, ascending."""
     return state.session.rows(
         f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT_PERSONS)}"
-        " GROUP BY tag) AS p"
-        " GROUP BY p.n ORDER BY p.n"
+        " GROUP BY tag) AS p GROUP BY p.n ORDER BY p.n"
     )
 
 
@@ -226,9 +224,8 @@ def require_no_turnover(state: CellState, presence: Presence, absent_before: int
     if n_left > _LARGEST_SHARE_LEAVING * presence.members and 2 * presence.newcomers >= n_left:
         raise ChainTurnover(
             f"{n_left} of {presence.members} members of chain {state.chain.name} have left since"
-            " the"
-            f" last release, and {presence.newcomers} newcomers have joined: their identifiers may"
-            " be written in another form.",
+            f" the last release, and {presence.newcomers} newcomers have joined: their identifiers"
+            " may be written in another form.",
             hint="If they really are other people, accept it for this release:"
             " `accept_turnover=true`.",
         )

@@ -114,10 +114,8 @@ def _update_for_table(update: ChainUpdate, chain_table: ChainTable) -> ChainUpda
     """The update for the release of one of the further tables."""
     row_counts = update.row_counts
     assert row_counts is not None
-    n_rows, n_withheld = (
-        row_counts.rows_by_table.get(chain_table.number, 0),
-        row_counts.withheld_by_table.get(chain_table.number, 0),
-    )
+    n_rows = row_counts.rows_by_table.get(chain_table.number, 0)
+    n_withheld = row_counts.withheld_by_table.get(chain_table.number, 0)
     return replace(
         update,
         planned=replace(plan_table(update.planned, chain_table), release_id=str(uuid.uuid4())),

@@ -56,15 +56,15 @@ def count_histories(state: CellState, staged: bool = False) -> dict[int, int]:
 def stage_histories(state: CellState) -> None:
     """Stage the number of persons who share each history."""
     with state.session.sorting():
-        state.stage(HISTORY_SIZES, _histories(state))
+        state.stage(HISTORY_SIZES, _histories_query(state))
 
 
 def _histories_source(state: CellState, staged: bool) -> str:
     """SQL to select from: one row for each history, with the number of persons who share it."""
-    return quote(HISTORY_SIZES) if staged else f"({_histories(state)})"
+    return quote(HISTORY_SIZES) if staged else f"({_histories_query(state)})"
 
 
-def _histories(state: CellState) -> str:
+def _histories_query(state: CellState) -> str:
     """SQL query: ``cell``, ``left_at`` and ``size``, the number of persons, of each history."""
     return state.session.sizes_of_pairs(
         "cell",
@@ -93,35 +93,34 @@ def count_exposed(history_counts: dict[int, int], k: int) -> int:
     )
 
 
-def count_displayed(state: CellState) -> tuple[int, int]:
+def count_displayed_persons(state: CellState) -> tuple[int, int]:
     """Count the displayed persons, and how many of them are not in the source.
 
     Requires ``stage_histories`` and ``stage_rows_of_absent``.
     """
-    [(displayed,)] = state.session.rows(
+    [(n_displayed,)] = state.session.rows(
         f"SELECT coalesce(sum(size), 0) FROM {quote(HISTORY_SIZES)} WHERE left_at IS NULL"
     )
-    [(absent,)] = state.session.rows(
+    [(n_absent,)] = state.session.rows(
         f"SELECT coalesce(sum(size), 0) FROM {quote(CELLS_WITH_ABSENT)}"
     )
-    return int(displayed), int(absent)
+    return int(n_displayed), int(n_absent)
 
 
-def count_stale(state: CellState) -> int:
+def count_persons_in_frozen_cells(state: CellState) -> int:
     """Count the displayed persons in frozen cells.
 
     Requires ``stage_histories``.
     """
-    [(persons,)] = state.session.rows(
+    [(n_persons,)] = state.session.rows(
         f"SELECT coalesce(sum(h.size), 0) FROM {quote(HISTORY_SIZES)} AS h"
         f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
-        " AND c.cell = h.cell"
-        " AND c.state = 'held' WHERE h.left_at IS NULL"
+        " AND c.cell = h.cell AND c.state = 'held' WHERE h.left_at IS NULL"
     )
-    return int(persons)
+    return int(n_persons)
 
 
-def count_misplaced(state: CellState) -> int:
+def count_mismatched_cells(state: CellState) -> int:
     """Count cells whose written rows do not match their members, or that may not be displayed.
 
     With several rows per person, compares numbers of persons instead of rows, and also counts the
@@ -137,14 +136,13 @@ def count_misplaced(state: CellState) -> int:
     rows = (
         "SELECT r.cell, 0, r.size, CASE WHEN v.cell IS NULL THEN 0 ELSE r.size END FROM"
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.row_table} GROUP BY cell)"
-        " AS r"
-        f" LEFT JOIN {state.value_table} AS v ON v.cell = r.cell"
+        f" AS r LEFT JOIN {state.value_table} AS v ON v.cell = r.cell"
     )
     with state.session.sorting():
         [(n_misplaced,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
-            " AS apart"
+            " AS mismatched"
         )
     if not state.has_several_rows:
         return int(n_misplaced)
@@ -176,7 +174,7 @@ def stage_rows_of_absent(state: CellState, n_retained: int) -> None:
     state.stage(EARLIER_ROWS, _absent_rows(state, n_retained))
 
 
-def count_rewritten(state: CellState, n_retained: int) -> int:
+def count_rewritten_rows(state: CellState, n_retained: int) -> int:
     """Count the rows that differ, as multisets, from those that ``stage_rows_of_absent`` staged.
 
     The rows of a cell may not change while some of its displayed persons are absent.
@@ -186,7 +184,7 @@ def count_rewritten(state: CellState, n_retained: int) -> int:
         f"SELECT count(*) FROM (SELECT {columns} FROM"
         f" (SELECT {columns}, 1 AS weight FROM {quote(EARLIER_ROWS)}"
         f" UNION ALL SELECT {columns}, -1 FROM ({current_rows}) AS now) AS both_ways"
-        f" GROUP BY {columns} HAVING sum(weight) <> 0) AS apart"
+        f" GROUP BY {columns} HAVING sum(weight) <> 0) AS differing"
     )
     return int(n_changed)
 
@@ -238,8 +236,10 @@ def recount_combinations(
         )
     any_null = statements.any_null(column for _, column in columns)
     class_counts = state.session.rows(
-        "SELECT size, null_in_class, count(*), sum(apart) FROM (SELECT sum(written) AS size,"
-        f" ({any_null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END AS apart FROM"
+        "SELECT size, null_in_class, count(*), sum(is_mismatched) FROM (SELECT sum(written)"
+        " AS size,"
+        f" ({any_null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END"
+        " AS is_mismatched FROM"
         f" ({expected_rows} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS both_ways"
         f" GROUP BY {state_columns}) AS classes GROUP BY size, null_in_class"
     )
@@ -269,7 +269,9 @@ def count_sharing_rarest(state: CellState, state_columns: Sequence[str]) -> int 
     return None if n_persons is None else int(n_persons)
 
 
-def count_failing(state: CellState, retained: Sequence[Attribute], models: Sequence[Model]) -> int:
+def count_failing_cells(
+    state: CellState, retained: Sequence[Attribute], models: Sequence[Model]
+) -> int:
     """Count the displayed cells whose written rows break a privacy model.
 
     A cell counts once for each model it breaks. ``reference.recount_models`` counts those of models

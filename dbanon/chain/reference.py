@@ -50,7 +50,7 @@ class Reference:
     tree: Hierarchy | None
     is_ordered: bool
 
-    def positions(self, values: Sequence[str]) -> NDArray[np.int32]:
+    def find_positions(self, values: Sequence[str]) -> NDArray[np.int32]:
         """The position of each of s values in ``table``, and of NULL last, int32 (s + 1,)."""
         positions = np.zeros(len(values) + 1, np.int32)
         if self.tree is not None:
@@ -62,10 +62,10 @@ class Reference:
         keys = [sort_key(value, self.attribute) for value in self.distribution.values]
         index_of = {value: index for index, value in enumerate(keys)}
         extra_position = len(self.distribution.counts)
-        for number, value in enumerate(values):
+        for index, value in enumerate(values):
             key = sort_key(value, self.attribute)
             if_new = max(bisect_right(keys, key) - 1, 0) if self.is_ordered else extra_position
-            positions[number] = index_of.get(key, if_new)
+            positions[index] = index_of.get(key, if_new)
         has_null = len(self.distribution.counts) > len(keys)
         if has_null:
             positions[-1] = len(keys)
@@ -78,16 +78,16 @@ class Reference:
         """The frequency of each position in the first release."""
         counts = self.distribution.counts
         if self.tree is not None:
-            positions = self.positions(self.distribution.values)
+            positions = self.find_positions(self.distribution.values)
             counts = np.zeros(self.tree.n_leaves, np.int64)
             np.add.at(counts, positions[: len(self.distribution.counts)], self.distribution.counts)
         elif not self.is_ordered:
             counts = np.append(counts, 0)
         return ValueFrequencies(counts, is_fixed=True)
 
-    def positions_of_records(self, column: CodedColumn) -> NDArray[np.int32]:
+    def find_positions_of_records(self, column: CodedColumn) -> NDArray[np.int32]:
         """The position of each record's value in ``table``, int32 (n,)."""
-        positions: NDArray[np.int32] = self.positions(column.values)[column.codes]
+        positions: NDArray[np.int32] = self.find_positions(column.values)[column.codes]
         return positions
 
 
@@ -95,17 +95,17 @@ class Reference:
 References = Mapping[str, Reference]
 
 
-def code_sensitive(
+def encode_by_reference(
     references: References, columns: Mapping[str, CodedColumn]
 ) -> dict[str, tuple[NDArray[np.int32], ValueFrequencies]]:
     """Each sensitive column as positions in its reference table, int32 (n,), and that table."""
     return {
-        name: (reference.positions_of_records(columns[name]), reference.table)
+        name: (reference.find_positions_of_records(columns[name]), reference.table)
         for name, reference in references.items()
     }
 
 
-def to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
+def distributions_to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
     """The distributions to store with a chain, of columns whose models compare with a table."""
     distributions = {}
     for name in dict.fromkeys(m.attribute for m in models if m.compares_with_table):
@@ -122,7 +122,7 @@ def references_from_plain(
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
 ) -> dict[str, Reference]:
-    """Rebuild the references from the output of ``to_plain``; none at the first release.
+    """Rebuild the references that ``distributions_to_plain`` stored; none at the first release.
 
     Parameters
     ----------
@@ -150,11 +150,10 @@ def find_failing_cells(
     text = state.session.text_of(column)
     value_counts = state.session.rows(
         f"SELECT t.cell, t.value, count(*) FROM (SELECT s.cell AS cell, {text}"
-        f" AS value {from_clause})"
-        " AS t GROUP BY t.cell, t.value ORDER BY t.cell"
+        f" AS value {from_clause}) AS t GROUP BY t.cell, t.value ORDER BY t.cell"
     )
     values = sorted({value for _, value, _ in value_counts if value is not None})
-    position_of = dict(zip([*values, None], reference.positions(values).tolist(), strict=True))
+    position_of = dict(zip([*values, None], reference.find_positions(values).tolist(), strict=True))
     table_shares = reference.table.shares
     cells = np.array([cell for cell, _, _ in value_counts], np.int64)
     positions = np.array([position_of[value] for _, value, _ in value_counts], np.int64)

@@ -74,8 +74,7 @@ def _describe_histories(update: ChainUpdate) -> _Summary:
         entries |= {"exposed": histories.exposed_persons, "known": histories.persons_so_far}
         line = (
             f", measured: of {histories.persons_so_far} persons {histories.exposed_persons} have a"
-            " joint history"
-            f" over {releases} that fewer than {k} share,"
+            f" joint history over {releases} that fewer than {k} share,"
             f" {histories.further_counts['more']} more than before"
         )
     if "pair_known" in histories.further_counts:
@@ -130,7 +129,6 @@ def _describe_withheld(update: ChainUpdate) -> _Summary:
         line += (
             f"; {entries['outlying']} persons have more than"
             f" {update.state.chain.rules.max_rows_per_person} rows, of which"
-            f" {histories.withheld_rows} are"
-            " withheld"
+            f" {histories.withheld_rows} are withheld"
         )
     return entries, line

@@ -105,8 +105,7 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
         f"SELECT v.cell, v.members FROM {quote(NEXT_CELL_STATES)} AS v"
         f" JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = v.cell"
         f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
-        " AND c.cell = v.cell"
-        " WHERE c.state = 'held'"
+        " AND c.cell = v.cell WHERE c.state = 'held'"
     )
     rows = (
         f"SELECT {select_list}, 1 AS now, 0 AS earlier FROM {quote(PRESENT_PERSONS)} AS s"
@@ -125,23 +124,26 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
     )
     was_absent = _was_absent_since_update("m", "c")
     excluded_by_member = (
-        f"SELECT o.cell, o.members, o.changed, CASE WHEN {was_absent} THEN 1 ELSE 0 END AS was_out,"
+        f"SELECT o.cell, o.members, o.changed, CASE WHEN {was_absent} THEN 1 ELSE 0 END"
+        " AS was_absent,"
         f" {_excluded_rows_sql('m', 'c')} + CASE WHEN {was_absent} THEN o.changed ELSE 0 END"
-        " AS excluded"
-        f" FROM ({changed}) AS o"
+        f" AS excluded FROM ({changed}) AS o"
         f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
         " AND c.cell = o.cell"
         f" JOIN {state.shared_table('chain_member')} AS m ON m.{state.chain_condition}"
-        " AND m.cell = o.cell"
-        " AND m.left_at_release IS NULL"
+        " AND m.cell = o.cell AND m.left_at_release IS NULL"
     )
     state.stage(
         CELLS_WITH_RETURNED,
-        "SELECT p.cell, p.members, p.changed, max(p.excluded) AS most,"
-        f" sum(CASE WHEN p.excluded = 0 THEN 1 ELSE 0 END) AS free FROM ({excluded_by_member}) AS p"
-        " GROUP BY p.cell, p.members, p.changed HAVING max(p.was_out) = 1",
+        "SELECT p.cell, p.members, p.changed, max(p.excluded) AS most_excluded,"
+        " sum(CASE WHEN p.excluded = 0 THEN 1 ELSE 0 END) AS n_without_excluded"
+        f" FROM ({excluded_by_member}) AS p"
+        " GROUP BY p.cell, p.members, p.changed HAVING max(p.was_absent) = 1",
     )
-    too_few = f"r.most > 0 AND (r.members - r.most < {k} OR r.free < {k} OR r.free <= r.most)"
+    too_few = (
+        f"r.most_excluded > 0 AND (r.members - r.most_excluded < {k}"
+        f" OR r.n_without_excluded < {k} OR r.n_without_excluded <= r.most_excluded)"
+    )
     if state.chain.rules.changes == HOLD:
         drifted_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d WHERE d.n_changed < {k}"
         too_few += f" OR r.cell IN ({drifted_cells})"
@@ -163,11 +165,8 @@ def record_absences(state: CellState) -> None:
     """
     if state.chain.rules.changes == FREEZE:
         return
-    session, cell, member = (
-        state.session,
-        state.shared_table("chain_cell"),
-        state.shared_table("chain_member"),
-    )
+    session = state.session
+    cell_table, member_table = state.shared_table("chain_cell"), state.shared_table("chain_member")
     updated_cells = (
         f"SELECT r.cell, r.changed FROM {quote(CELLS_WITH_RETURNED)} AS r"
         f" JOIN {quote(NEXT_CELL_STATES)} AS v"
@@ -176,8 +175,9 @@ def record_absences(state: CellState) -> None:
     is_displayed = f"m.{state.chain_condition} AND m.left_at_release IS NULL"
     if session.rows(f"SELECT 1 FROM ({updated_cells}) AS r LIMIT 1"):
         session.run(
-            f"UPDATE {member} AS m SET excluded_rows = {_excluded_rows_sql('m', 'c')} + r.changed"
-            f" FROM {cell} AS c, ({updated_cells}) AS r WHERE {is_displayed}"
+            f"UPDATE {member_table}"
+            f" AS m SET excluded_rows = {_excluded_rows_sql('m', 'c')} + r.changed"
+            f" FROM {cell_table} AS c, ({updated_cells}) AS r WHERE {is_displayed}"
             f" AND c.{state.chain_condition} AND c.cell = m.cell AND r.cell = m.cell"
             f" AND {_was_absent_since_update('m', 'c')}"
         )
@@ -185,11 +185,10 @@ def record_absences(state: CellState) -> None:
         return
     with session.prepare_lookup():
         session.run(
-            f"UPDATE {member} AS m SET missed = {int(state.sequence)},"
+            f"UPDATE {member_table} AS m SET missed = {int(state.sequence)},"
             f" excluded_rows = {_excluded_rows_sql('m', 'c')}"
-            f" FROM {cell} AS c WHERE {is_displayed} AND c.{state.chain_condition}"
-            " AND c.cell = m.cell"
-            f" AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p)"
+            f" FROM {cell_table} AS c WHERE {is_displayed} AND c.{state.chain_condition}"
+            f" AND c.cell = m.cell AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p)"
         )
     # Without statistics, planners expect no absences and would scan all cells for each one.
     session.analyze(session.ledger_name("chain_member"))

@@ -103,7 +103,7 @@ def stage_source(
     """
     relation = chain_tables[0].relation
     if state.has_several_rows:
-        _stage_several(state, chain_tables, hash_prefixes, with_rows)
+        _stage_persons_with_rows(state, chain_tables, hash_prefixes, with_rows)
         return count_presence(state, relation)
     retained = staged_columns(state.chain.rules, chain_tables) if with_rows else ()
     return stage_persons(state, relation, hash_prefixes, retained)
@@ -116,7 +116,7 @@ def staged_columns(rules: ChainRules, chain_tables: Sequence[ChainTable]) -> tup
     return chain_tables[0].retained if are_needed else ()
 
 
-def _stage_several(
+def _stage_persons_with_rows(
     state: CellState,
     chain_tables: Sequence[ChainTable],
     hash_prefixes: tuple[bytes, bytes],
@@ -166,11 +166,11 @@ def _stage_several(
         f"{columns} FROM (SELECT s.person AS {entity}{digest} FROM {source} GROUP BY s.person) AS s"
     )
     stage_tagged_persons(state, persons, names)
-    _exclude_newcomers_without_quasi_identifiers(state, chain_tables)
+    _drop_newcomers_without_quasi_identifiers(state, chain_tables)
     _stage_displayed(state, digest)
 
 
-def _exclude_newcomers_without_quasi_identifiers(
+def _drop_newcomers_without_quasi_identifiers(
     state: CellState, chain_tables: Sequence[ChainTable]
 ) -> None:
     """Leave newcomers without a row in the first table out of the staged persons.
@@ -255,8 +255,7 @@ def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
     )
     numbered_rows = (
         f"SELECT s.*, row_number() OVER (PARTITION BY {partition_by}, s.row_text"
-        " ORDER BY s.row_text)"
-        f" AS repetition FROM ({text_rows}) AS s"
+        f" ORDER BY s.row_text) AS repetition FROM ({text_rows}) AS s"
     )
     row_hash = session.keyed_tag("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
     hashed_rows = f"SELECT s.*, {row_hash} AS row_hash FROM ({numbered_rows}) AS s"

@@ -65,8 +65,7 @@ def stage_renewed_rows(
     state.stage(
         NUMBERED_PERSONS,
         f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.shuffled('r')})"
-        f" AS {PERSON_NUMBER}"
-        f" FROM {quote(RENEWED_PERSONS)} AS r",
+        f" AS {PERSON_NUMBER} FROM {quote(RENEWED_PERSONS)} AS r",
     )
     entry_columns = ", ".join(f"e.{name}" for name in (TABLE_NUMBER, N_WITHHELD, *columns))
     state.stage(
@@ -102,8 +101,7 @@ def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
     )
     [(n_persons_over_limit,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT cell, {PERSON_NUMBER} FROM {state.row_table}"
-        f" WHERE {N_WITHHELD} > 0"
-        f" GROUP BY cell, {PERSON_NUMBER}) AS p"
+        f" WHERE {N_WITHHELD} > 0 GROUP BY cell, {PERSON_NUMBER}) AS p"
     )
     return DisplayedRowCounts(
         {int(number): int(n_rows) for number, n_rows, _ in table_counts},

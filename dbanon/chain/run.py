@@ -88,8 +88,7 @@ def extend_histories(
         f" FROM {member_table} AS m LEFT JOIN ({in_release}) AS n ON n.tag = m.tag"
         f" WHERE m.{state.chain_condition}"
         f" UNION ALL SELECT n.tag, 0, 0, n.combination FROM ({in_release}) AS n"
-        " WHERE n.cell IS NULL"
-        ") AS histories",
+        " WHERE n.cell IS NULL) AS histories",
     )
     session.run(
         f"UPDATE {member_table} AS m SET cell = t.cell FROM {quote(PERSON_TAGS)} AS t"

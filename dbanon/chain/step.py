@@ -231,7 +231,7 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         retained = [
             attribute for chain_table in pending.chain_tables for attribute in chain_table.retained
         ]
-        n_failing = recount.count_failing(state, retained, policy.models)
+        n_failing = recount.count_failing_cells(state, retained, policy.models)
         n_failing_compared, levels = reference.recount_models(
             state, retained, policy.models, planned.sensitive
         )
@@ -386,7 +386,15 @@ def _release_without_newcomers(
         ]
     measure = stored_definition.get("loss_measure", "sse")
     no_classes = Partition(np.empty(0, np.int32))
-    return Release(no_classes, tuple(columns), (), 0.0, 0.0, measure, measures)
+    return Release(
+        partition=no_classes,
+        columns=tuple(columns),
+        losses=(),
+        loss_before_rounding=0.0,
+        loss=0.0,
+        measure=measure,
+        measures=measures,
+    )
 
 
 def _write_state(
@@ -405,12 +413,12 @@ def _write_state(
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     by = [source_relation.attribute(name) for name in job.by]
     target = SqlTarget(session)
-    typed_columns = tuple(target.with_sql_type(column, False) for column in release.columns)
+    typed_columns = tuple(target.with_sql_type(column, copied=False) for column in release.columns)
     release = replace(release, columns=typed_columns)
     newcomer_rows, first_new_cell = None, 0
     if chain.definition is None:
         draft = replace(planned, relation=source_relation).draft(microdata, release)
-        target.columns(draft, typed_columns, False)
+        target.columns(draft, typed_columns, copied=False)
         new_definition = definition.build_definition(
             job, planned, release, describe_tables(chain_tables), typical_class_loss
         )
@@ -440,7 +448,7 @@ def _write_state(
         )
     recount.stage_rows_of_absent(state, len(retained))
     cell_rows.update_displayed_rows(state, chain_tables, newcomer_rows, first_new_cell, large_batch)
-    counts["rewritten"] = recount.count_rewritten(state, len(retained))
+    counts["rewritten"] = recount.count_rewritten_rows(state, len(retained))
     return counts, tuple(ChainColumn(*entry) for entry in columns), release
 
 
@@ -460,8 +468,8 @@ def _recount_histories(
     }
     counts["refused"] = n_refused
     recount.stage_histories(state)
-    n_displayed, n_absent = recount.count_displayed(state)
-    counts["absent"], counts["stale"] = n_absent, recount.count_stale(state)
+    n_displayed, n_absent = recount.count_displayed_persons(state)
+    counts["absent"], counts["stale"] = n_absent, recount.count_persons_in_frozen_cells(state)
     history_counts = recount.count_histories(state, staged=True)
     return Histories(
         sequence=state.sequence,
@@ -471,7 +479,7 @@ def _recount_histories(
         exposed_persons=recount.count_exposed(history_counts, state.k),
         waiting_persons=presence.newcomers - n_admitted - n_refused,
         returned_persons=presence.returned,
-        mismatched_cells=recount.count_misplaced(state),
+        mismatched_cells=recount.count_mismatched_cells(state),
         rewritten_rows=change_counts["rewritten"],
         refused_persons=n_refused,
         further_counts=counts,

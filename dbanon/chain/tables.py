@@ -171,8 +171,7 @@ def find_chain_tables(
         if duplicates or len(set(names)) < len(names):
             raise InvalidParameter(
                 f"Columns of {other.name} would be released twice, or together with the person"
-                " identifier:"
-                f" {', '.join(sorted(duplicates or set(names)))}.",
+                f" identifier: {', '.join(sorted(duplicates or set(names)))}.",
                 hint="All tables are released with the quasi-identifiers: leave these out of"
                 " `kept`, and name other columns once.",
             )

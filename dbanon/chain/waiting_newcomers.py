@@ -29,8 +29,7 @@ def record_waiting(state: CellState, n_waiting: int, last_cell: int) -> int:
             WAITING_NEWCOMERS,
             f"SELECT p.tag, coalesce(w.since_release, {sequence}) AS since_release"
             f" FROM {state.newcomers_table} AS p LEFT JOIN {state.shared_table('chain_member')}"
-            " AS m"
-            f" ON m.{state.chain_condition} AND m.cell > {int(last_cell)} AND m.tag = p.tag"
+            f" AS m ON m.{state.chain_condition} AND m.cell > {int(last_cell)} AND m.tag = p.tag"
             f" LEFT JOIN {table} AS w"
             f" ON w.{state.chain_condition} AND w.tag = p.tag WHERE m.tag IS NULL",
         )

@@ -56,14 +56,14 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
     distinct_share : share of records that differ from all earlier ones; used if there are coded
         columns.
     """
-    bytes_if_distinct = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
-    bytes_if_repeated = _COPIES_PER_ROW * n_columns if n_coded else bytes_if_distinct
+    copies_if_distinct = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
+    copies_if_repeated = _COPIES_PER_ROW * n_columns if n_coded else copies_if_distinct
     return _BYTES_PER_RECORD + round(
-        8 * (bytes_if_repeated + distinct_share * (bytes_if_distinct - bytes_if_repeated))
+        8 * (copies_if_repeated + distinct_share * (copies_if_distinct - copies_if_repeated))
     )
 
 
-def bytes_on_disk(n_columns: int) -> int:
+def bytes_per_spilled_record(n_columns: int) -> int:
     """Approximate bytes in memory per record whose values are spilled to disk."""
     # The key, the class and the position in it; one column at a time, and the released values.
     return _BYTES_PER_RECORD + 8 * n_columns
@@ -90,7 +90,9 @@ def require_memory(
     ------
     MemoryLimit : the memory needed is above the limit.
     """
-    record_bytes = bytes_on_disk(n_columns) if on_disk else bytes_per_record(n_columns, n_coded)
+    record_bytes = (
+        bytes_per_spilled_record(n_columns) if on_disk else bytes_per_record(n_columns, n_coded)
+    )
     if limit is not None and n_records * record_bytes > limit:
         raise MemoryLimit.over(
             "The job needs",

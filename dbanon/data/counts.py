@@ -84,7 +84,9 @@ def describe_rarest_row(k_rows: int) -> str:
 
 @dataclass(frozen=True)
 class JointHistories:
-    """Counts of persons by how many share their classes over several releases, absences included.
+    """Counts of persons by how many persons share their joint history over several releases.
+
+    A joint history is a person's class in each release, or the person's absence from it.
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ class EntityCount:
     persons : number of persons.
     smallest : number of persons in the smallest class; 0 without classes.
     histogram : number of classes by size in rows.
-    in_class : int64 (m,), the number of persons per class, by the class numbers in ``cells``.
+    persons_per_class : int64 (m,), by the class numbers in ``cells``.
     cells : number of rows and persons with each value in each class, by sensitive column.
     further_sets : the same counts for the combinations of further sets of columns.
     """

@@ -28,7 +28,7 @@ _STEPS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
 _LEAST_MONTH_CELLS = 5
 # Pairs: a step in tenths of a coarse cell, and the smallest number of coarse cells that a class
 # must overlap to use this step.
-_FACTORS = ((10, 7), (5, 4), (2, 3))
+_STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
 # Limits that keep steps, and borders above the largest value, within float64.
 _LARGEST_VALUE, _SMALLEST_SPREAD = 1e307, 1e-300
 # Significant digits of a border; steps are wide enough for neighbouring borders to differ.
@@ -115,7 +115,7 @@ class Grid:
         """
         lower, upper = np.empty(len(low)), np.empty(len(low))
         unassigned = np.ones(len(low), bool)
-        for step in (*self.coarser, GridStep(self.finest, self.finest, 0)):
+        for step in (*self.coarser, GridStep(self.finest, self.finest, least_cells=0)):
             n_cells = (
                 step.coarse_cells.cell_numbers(high[unassigned])
                 - step.coarse_cells.cell_numbers(low[unassigned])
@@ -186,7 +186,7 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
             least_cells,
         )
         for ten_power in range(top_power, power - 1, -1)
-        for tenths, least_cells in _FACTORS
+        for tenths, least_cells in _STEP_CHOICES
     ]
     return Grid(
         GridCells(finest),

@@ -233,7 +233,7 @@ def test_the_recount_is_the_definition(database: Database, tmp_path: Path, model
         chain = chain_state.find_chain(session, "patients")
         sensitive = [session.find_source(parse_relation("people")).attribute("ill")]
         state = CellState(session, chain, 1, 3)
-        failing = recount.count_failing(state, sensitive, [model])
+        failing = recount.count_failing_cells(state, sensitive, [model])
     assert failing == sum(not keeps(counts, model) for counts in counts_by_cell.values())
     assert 5 < failing < 95
 

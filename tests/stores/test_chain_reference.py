@@ -161,11 +161,11 @@ def test_values_have_their_place_among_those_of_the_first_release() -> None:
     age = Attribute("age", Kind.INTEGER, sql_type="integer")
     distribution = ValueFrequencies(np.array([1, 2, 1, 4]), ("2", "10", "30"))
     ordered = Reference(age, distribution, None, True)
-    assert ordered.positions(["1", "02", "9", "10.0", "500"]).tolist() == [0, 0, 0, 1, 2, 3]
+    assert ordered.find_positions(["1", "02", "9", "10.0", "500"]).tolist() == [0, 0, 0, 1, 2, 3]
     assert ordered.table.counts.tolist() == [1, 2, 1, 4]
     # Without an order they come last, and so does NULL if the first release had none.
     equal = Reference(age, ValueFrequencies(np.array([1, 2, 1]), ("2", "10", "30")), None, False)
-    assert equal.positions(["30", "9", "10"]).tolist() == [2, 3, 1, 3]
+    assert equal.find_positions(["30", "9", "10"]).tolist() == [2, 3, 1, 3]
     assert equal.table.counts.tolist() == [1, 2, 1, 0]
     table = equal.table
     assert table.after_withholding(np.array([0, 0], np.int32)) is table

@@ -278,7 +278,7 @@ def test_too_little_memory_is_reported_before_it_is_used(people: str, tmp_path: 
         with pytest.raises(MemoryLimit):
             dbanon.anonymize(people, **OPTIONS, spill=str(folder), memory_limit=limit)
         assert not folder.exists()
-    assert chunks.bytes_on_disk(10) < chunks.bytes_per_record(10) / 2
+    assert chunks.bytes_per_spilled_record(10) < chunks.bytes_per_record(10) / 2
 
 
 class _Full:

@@ -93,7 +93,7 @@ def failing(session: Session, model: Model, classes: list[list[int]]) -> int:
         f"CREATE TEMPORARY TABLE shown AS WITH s (cell, k0) AS (VALUES {values}) SELECT * FROM s"
     )
     state: Any = SimpleNamespace(session=session, row_table="shown")
-    n_failing = recount.count_failing(state, [Attribute("ill", Kind.CATEGORY)], [model])
+    n_failing = recount.count_failing_cells(state, [Attribute("ill", Kind.CATEGORY)], [model])
     session.run("DROP TABLE shown")
     return n_failing
 
