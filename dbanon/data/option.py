@@ -43,7 +43,7 @@ class Option:
     help : what the option does, without type and default. Names of other options are in backticks,
         so that each interface can write them in its own form.
     minimum, maximum : limits of a number, or of each number in a list or mapping.
-    above : True if the number must be above the minimum.
+    excludes_minimum : True if the number must be above the minimum.
     choices : the allowed texts.
     pattern : a regular expression for the full text, or for each text in a list or mapping.
     expected : a description of allowed values, if type and limits do not suffice.
@@ -52,16 +52,16 @@ class Option:
     flag : its name on the command line, if it differs, as for options that are repeated there.
     form : the form of a value on the command line, such as ``NAME=NUMBER``.
     unit : ``bytes`` for amounts of memory.
-    release : True if it concerns released data; calls that only build classes do not take it.
-    sql : False if calls in SQL express it in another way.
-    secret : True if it holds values of columns; the ledger records only their number.
-    see : the page in ``docs/`` with details.
+    concerns_release : True if it concerns released data; calls that only build classes lack it.
+    has_sql_key : False if calls in SQL express it in another way.
+    is_secret : True if it holds values of columns; the ledger records only their number.
+    docs_page : the page in ``docs/`` with details.
     """
 
     help: str
     minimum: float | None = None
     maximum: float | None = None
-    above: bool = False
+    excludes_minimum: bool = False
     choices: tuple[str, ...] = ()
     pattern: str = ""
     expected: str = ""
@@ -70,10 +70,10 @@ class Option:
     flag: str = ""
     form: str = ""
     unit: str = ""
-    release: bool = False
-    sql: bool = True
-    secret: bool = False
-    see: str = ""
+    concerns_release: bool = False
+    has_sql_key: bool = True
+    is_secret: bool = False
+    docs_page: str = ""
 
 
 @dataclass(frozen=True)
@@ -227,13 +227,13 @@ def document_options(options_class: type[OptionsT]) -> type[OptionsT]:
     return options_class
 
 
-def make(options_class: type[OptionsT], arguments: Mapping[str, Any]) -> OptionsT:
+def build_options(options_class: type[OptionsT], arguments: Mapping[str, Any]) -> OptionsT:
     """Build the dataclass from options by name, including those of nested dataclasses.
 
     Raises
     ------
     TypeError : a name is no option, or a required option is missing.
-    InvalidParameter : as ``check``.
+    InvalidParameter : as ``check_options``.
     """
     hashable: Any = options_class
     field_types = _field_types(hashable)
@@ -245,7 +245,7 @@ def make(options_class: type[OptionsT], arguments: Mapping[str, Any]) -> Options
             nested_arguments = {
                 name: remaining.pop(name) for name in nested_names if name in remaining
             }
-            remaining[field.name] = make(field_type, nested_arguments)  # type: ignore[arg-type]
+            remaining[field.name] = build_options(field_type, nested_arguments)  # type: ignore[arg-type]
     for name in remaining:
         if name not in field_types:
             suggestion = nearest_names(
@@ -299,13 +299,13 @@ def _parameters(options_class: Any) -> tuple[Parameter, ...]:
     return tuple(params)
 
 
-def parameter(options_class: type[Any], name: str) -> Parameter:
+def find_parameter(options_class: type[Any], name: str) -> Parameter:
     """The option of this name."""
     [match] = [param for param in parameters(options_class) if param.name == name]
     return match
 
 
-def check(instance: Any) -> None:
+def check_options(instance: Any) -> None:
     """Check all options of a new frozen dataclass, and store their normalized values.
 
     Raises
@@ -379,7 +379,7 @@ def _normalize_number(kind: type, value: Any, option: Option) -> Any:
             raise _NotAllowedError
         value = int(number)
     low, high = option.minimum, option.maximum
-    if low is not None and (value < low or (option.above and value == low)):
+    if low is not None and (value < low or (option.excludes_minimum and value == low)):
         raise _NotAllowedError
     if high is not None and value > high:
         raise _NotAllowedError
@@ -422,7 +422,7 @@ def _describe_limits(option: Option, separator: str = " ") -> str:
     low, high = option.minimum, option.maximum
     if low is not None and high is not None:
         return f"{separator}from {low:g} to {high:g}"
-    if low is not None and option.above:
+    if low is not None and option.excludes_minimum:
         return f"{separator}above {low:g}"
     if low is not None:
         return f"{separator if separator.strip() else ', '}{low:g} or more"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dbanon.advice.request import KS, AdviceRequest
 from dbanon.advice.request import SECONDS as SLOWEST
 from dbanon.bounds.certificate import Certificate
-from dbanon.data.option import make, parameter, parameters
+from dbanon.data.option import build_options, find_parameter, parameters
 from dbanon.doors.arrays import microdata_of
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
@@ -104,14 +104,14 @@ def advise(
         )
     requested = {option.name: arguments[option.name] for option in parameters(AdviceRequest)}
     requested["hierarchies"] = parse_all(hierarchies, files=True)
-    read_options = make(Reading, reading)
+    read_options = build_options(Reading, reading)
     if framed:
         read_options.require_none()
         return _advise_frame(data, requested, progress)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    request = make(AdviceRequest, requested)
+    request = build_options(AdviceRequest, requested)
     store = open_store(data, on_sql, reading=read_options, table=table, memory=memory_limit)
     with progress_callback(progress) as callback, store.planning(staging=True) as session:
         advice = run_advise(request, SqlSource(session), callback)
@@ -127,7 +127,7 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
     from dbanon.stores.ports import PLACE_OF_FRAMES
 
     frame, _ = frame_of(data)
-    request = make(AdviceRequest, {**options, "table": NAME})
+    request = build_options(AdviceRequest, {**options, "table": NAME})
     with progress_callback(progress) as report_progress, hints_without_views(PLACE_OF_FRAMES):
         advice = run_advise(request, FrameSource(frame), report_progress)
     start = {name: value for name, value in advice.start.items() if name not in _OF_TABLES}
@@ -205,13 +205,13 @@ def certificate(
     ------
     DbanonError : as ``lower_bound``, and what reading the table raises.
     """
-    size = int(parameter(Policy, "k").check(k))
+    size = int(find_parameter(Policy, "k").check(k))
     limit: Any = seconds
     if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
         raise InvalidParameter("seconds must be a number above 0.")
     tick = progress or (lambda share: None)
     if table is None:
-        make(Reading, reading).require_none()
+        build_options(Reading, reading).require_none()
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
                 "Quasi-identifiers and keys can only be named for a table.",
@@ -219,7 +219,7 @@ def certificate(
                 " frame are quasi-identifiers.",
             )
         return bound(microdata_of(data, orders), size, seconds, tick)
-    job = make(
+    job = build_options(
         Job,
         {
             "table": table,

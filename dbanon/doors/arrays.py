@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.option import make, parameter, parameters
+from dbanon.data.option import build_options, find_parameter, parameters
 from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, positions_among
 from dbanon.data.pieces import PIECE_RECORDS, on_all_cores, split_records
 from dbanon.data.scales import Standardization
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 # Options of a policy that concern classes; the others concern releases.
-_CLASS_OPTIONS = tuple(option for option in parameters(Policy) if not option.option.release)
+_CLASS_OPTIONS = tuple(
+    option for option in parameters(Policy) if not option.option.concerns_release
+)
 
 
 @overload
@@ -96,7 +98,7 @@ def partition(
     """
     policy_names = {option.name for option in _CLASS_OPTIONS} - {"options"}
     policy_options = {name: options.pop(name) for name in policy_names & set(options)}
-    policy = make(Policy, {"k": k, "options": options, **policy_options})
+    policy = build_options(Policy, {"k": k, "options": options, **policy_options})
     data = as_table(data)
     complete_data, candidate_rows = _candidates(data, policy.nulls)
     microdata = microdata_of(complete_data, policy.orders, policy.kinds)
@@ -236,7 +238,7 @@ def microdata_of(
         return microdata_from_frame(
             data,
             list(data.columns),
-            orders=parameter(Policy, "orders").check(orders),
+            orders=find_parameter(Policy, "orders").check(orders),
             kinds=kinds,
         )
     if orders or kinds:

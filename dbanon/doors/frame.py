@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from dbanon.data.option import make, parameters
+from dbanon.data.option import build_options, parameters
 from dbanon.doors.frame_report import FrameReport
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
@@ -149,7 +149,7 @@ def anonymize_frame(
     roles = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep, "by": by}
     _require_text_names(roles)
     trees = parse_all(hierarchies, files=True)
-    policy = make(Policy, {"k": k, **options})
+    policy = build_options(Policy, {"k": k, **options})
     _check_rows(rows, policy)
     keyed = {
         "pseudonyms": pseudonyms,
@@ -158,7 +158,7 @@ def anonymize_frame(
         "entity_normalize": entity_normalize,
         "persons": persons,
     }
-    job = make(Job, {"policy": policy, "hierarchies": trees, **_NAMES, **keyed, **roles})
+    job = build_options(Job, {"policy": policy, "hierarchies": trees, **_NAMES, **keyed, **roles})
     target = FrameTarget(rows)
     with progress_callback(progress) as callback, hints_without_views(PLACE_OF_FRAMES):
         report = run(job, FrameSource(table), target, callback)

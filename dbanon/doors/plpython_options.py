@@ -43,7 +43,7 @@ SHORT_FORMS = tuple(
             f"The level of {SHORT_MODELS.get(kind, kind)}, or an object with level and the model's"
             " own keys.",
             expected="levels by column",
-            release=True,
+            concerns_release=True,
         ),
     )
     for kind in (*SHORT_MODELS, *model_kinds())
@@ -79,13 +79,13 @@ def keys(
     candidates = [
         parameter
         for parameter in all_parameters(job)
-        if parameter.option.sql and parameter.name not in arguments
+        if parameter.option.has_sql_key and parameter.name not in arguments
     ]
     candidates = [*candidates, *SHORT_FORMS, PROGRESS, *find_method(method).options]
     return {
         parameter.name: parameter
         for parameter in candidates
-        if writes or not parameter.option.release
+        if writes or not parameter.option.concerns_release
     }
 
 
@@ -94,7 +94,7 @@ def keys_of_private(call_options: Mapping[str, Any], arguments: Collection[str])
     declared = {
         parameter.name: parameter
         for parameter in all_parameters(PrivateJob)
-        if parameter.option.sql and parameter.name not in arguments
+        if parameter.option.has_sql_key and parameter.name not in arguments
     }
     for name in call_options:
         if name not in declared and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
@@ -106,7 +106,9 @@ def advice_keys() -> dict[str, Parameter]:
     """Return the keys of ``options`` that advice takes."""
     from dbanon.advice.request import AdviceRequest
 
-    declared = [parameter for parameter in parameters(AdviceRequest) if parameter.option.sql]
+    declared = [
+        parameter for parameter in parameters(AdviceRequest) if parameter.option.has_sql_key
+    ]
     return {
         parameter.name: parameter
         for parameter in (*declared, PROGRESS)

@@ -134,7 +134,7 @@ def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
         return name if value is None else f"{name} => {_literal(value)}"
     if name == "method" and value is not None:
         return f"dbanon.{value}"
-    if parameter is None or not parameter.option.sql:
+    if parameter is None or not parameter.option.has_sql_key:
         return name
     if value is None:
         return f'"{name}" in options'

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.errors import hints_without_views
 from dbanon.hierarchy.spec import HierarchySource, parse_all
@@ -100,8 +100,8 @@ def anonymize(
     """
     check_method(options)
     options.setdefault("block_size", BLOCK_SIZE)
-    policy = make(Policy, {"k": k, **options})
-    job = make(
+    policy = build_options(Policy, {"k": k, **options})
+    job = build_options(
         Job,
         {
             "policy": policy,

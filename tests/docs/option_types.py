@@ -68,7 +68,7 @@ def text() -> str:
     classes = [
         parameter
         for parameter in policy
-        if not parameter.option.release and parameter.name != "options"
+        if not parameter.option.concerns_release and parameter.name != "options"
     ]
     method_options = {
         option.name: option for method in METHODS.values() for option in method.options

@@ -53,7 +53,7 @@ def _more(parameter: Parameter, *, choices: bool = True) -> str:
         more += " One of " + ", ".join(f"`{choice}`" for choice in parameter.option.choices) + "."
     if parameter.default_text and parameter.kind is not bool:
         more += f" Default: `{parameter.default_text}`."
-    return more + (f" [More]({parameter.option.see})." if parameter.option.see else "")
+    return more + (f" [More]({parameter.option.docs_page})." if parameter.option.docs_page else "")
 
 
 def of_command() -> list[Parameter]:

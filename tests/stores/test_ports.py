@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.errors import OutputExists, RecountFailed
 from dbanon.job.job import Job
 from dbanon.run.open import open_store
@@ -49,7 +49,9 @@ def people() -> dict[str, list[Any]]:
 
 
 def job(**overrides: Any) -> Job:
-    return make(Job, {"table": "data frame", "output": "release.people", **OPTIONS, **overrides})
+    return build_options(
+        Job, {"table": "data frame", "output": "release.people", **OPTIONS, **overrides}
+    )
 
 
 def test_a_frame_is_released_into_a_database(database: Database) -> None:

@@ -9,7 +9,7 @@ import click
 
 from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
-from dbanon.data.option import make, parameters
+from dbanon.data.option import build_options, parameters
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
@@ -120,7 +120,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
         advice = api.advise(url, **requested, on_sql=sql_printer(arguments["print_sql"]))
         line = None
         if advice.start:
-            reading = make(
+            reading = build_options(
                 Reading,
                 {parameter.name: requested[parameter.name] for parameter in parameters(Reading)},
             )

@@ -12,7 +12,7 @@ import click
 
 from dbanon.advice.request import AdviceRequest
 from dbanon.data.memory import half_of_memory
-from dbanon.data.option import make, parameters
+from dbanon.data.option import build_options, parameters
 from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current, log_format
 from dbanon.doors.cli.options import values
@@ -121,7 +121,7 @@ def init(
     with errors("table"), signals():
         from dbanon.doors.jobfile.init import job_file_for
 
-        written = make(Reading, values(parameters(Reading), reading))
+        written = build_options(Reading, values(parameters(Reading), reading))
         click.echo(job_file_for(url, table, k=k, key=key, reading=written, nulls=nulls), nl=False)
 
 

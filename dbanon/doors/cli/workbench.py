@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dbanon.data.option import make, parameters
+from dbanon.data.option import build_options, parameters
 from dbanon.doors.cli.anonymize import with_options
 from dbanon.doors.cli.log import log_format, say
 from dbanon.doors.cli.options import values
@@ -58,7 +58,7 @@ def workbench(
             say("Open it in a browser on this machine. Ctrl-C ends it.", "info")
 
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
-        written = make(Reading, values(parameters(Reading), reading))
+        written = build_options(Reading, values(parameters(Reading), reading))
         if url.endswith(ENDINGS):
             if table or target or key or written.changed:
                 raise click.UsageError(

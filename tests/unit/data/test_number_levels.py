@@ -31,7 +31,9 @@ def test_each_level_unites_cells_of_the_one_below(kind, step, seed):
             # Borders are those of the public grid's finest cells.
             edges = finest.borders(finest.cell_numbers(low))
             assert (low == edges).all()
-            released_high = released_ends(attribute, low, finest.borders(finest.cell_numbers(numbers) + 1))[1]
+            released_high = released_ends(
+                attribute, low, finest.borders(finest.cell_numbers(numbers) + 1)
+            )[1]
             assert (high >= released_high).all()
             assert len(np.unique(cells)) > 1
         same = cells[1:] == cells[:-1]
