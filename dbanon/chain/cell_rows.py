@@ -192,7 +192,7 @@ def update_displayed_rows(
     chain_tables: Sequence[ChainTable],
     newcomers: Relation | None,
     first_new_cell: int,
-    large_batch: bool,
+    is_large_batch: bool,
 ) -> None:
     """Update the rows of all cells; requires ``freeze_changed_cells``.
 
@@ -203,7 +203,7 @@ def update_displayed_rows(
     ----------
     newcomers : the rows of admitted newcomers in the source; None if there are none.
     first_new_cell : the number of their first cell.
-    large_batch : as in ``CellState.admit_classes``.
+    is_large_batch : as in ``CellState.admit_classes``.
     """
     session, changes = state.session, state.chain.rules.changes
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
@@ -254,9 +254,9 @@ def update_displayed_rows(
     # Store the rows of a cell together, because rows are counted by cell, but in random order: the
     # source's order would reveal which row belongs to which person.
     for select, order in inserts:
-        with session.sorting() if large_batch else nullcontext():
+        with session.sorting() if is_large_batch else nullcontext():
             session.run(f"INSERT INTO {state.row_table} ({columns}) {select} ORDER BY {order}")
-    if large_batch:
+    if is_large_batch:
         session.analyze(state.chain.table(session, "row"))
 
 

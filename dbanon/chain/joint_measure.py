@@ -225,6 +225,7 @@ def _find_release_id(session: Session, release: str) -> str:
 
 
 def _require_one_source(records: Sequence[recorded_report.RecordedRelease]) -> None:
+    """Check that all releases have the same source."""
     sources = sorted({record.report.source for record in records})
     if len(sources) > 1:
         raise InvalidParameter(
@@ -363,10 +364,10 @@ def _values_by_class(
 
 
 def _intersect_values(
-    before: _PossibleValues, class_values: Sequence[set[str | None]]
+    earlier_values: _PossibleValues, class_values: Sequence[set[str | None]]
 ) -> _PossibleValues:
     """The values that remain possible for a person, given the values of the person's classes."""
     if not class_values:
-        return before
+        return earlier_values
     values = frozenset[str | None]().union(*class_values)
-    return values if before is None else before & values
+    return values if earlier_values is None else earlier_values & values

@@ -275,7 +275,7 @@ class DisplayedColumns:
         query = recount_statements.unique_profiles(self._row_query, profile, group, MOST_MEMBERS)
         [(n_in_groups, n_unique)] = self.state.session.rows(query)
         share = share_in_hundredths(int(n_unique), int(n_in_groups))
-        return LinkingColumn(name, None, share) if share >= LEAST_WARNED_SHARE else None
+        return LinkingColumn(name, codes=None, share=share) if share >= LEAST_WARNED_SHARE else None
 
 
 def _excess_agreement(

@@ -281,7 +281,7 @@ class CellState:
         partition: Partition,
         columns: Sequence[ReleasedColumn],
         by: Sequence[Attribute],
-        large_batch: bool,
+        is_large_batch: bool,
     ) -> int:
         """Add the classes of newcomers as new cells; return the number of the first new cell.
 
@@ -291,7 +291,7 @@ class CellState:
         microdata, partition : the admitted records and their classes.
         columns : the released columns of the classes, with their types in this database.
         by : the columns of the strata.
-        large_batch : True if the state grows so much that it needs new planner statistics.
+        is_large_batch : True if the state grows so much that it needs new planner statistics.
         """
         session, first_new_cell = self.session, self.last_cell + 1
         # At the first release all fetched persons are newcomers, so arrays can be written.
@@ -317,17 +317,17 @@ class CellState:
             f" SELECT {distinct}c.class + {first_new_cell}, {', '.join(expressions)} FROM {source}"
         )
         if matched is None:
-            self._insert_members(rows, first_new_cell, large_batch)
+            self._insert_members(rows, first_new_cell, is_large_batch)
         else:
             self._append_members(matched, microdata, partition, first_new_cell)
-        if large_batch:
+        if is_large_batch:
             # Without statistics, planners take the filled tables for empty, and use nested loops.
             for table in ("chain_member", "chain_cell"):
                 session.analyze(session.ledger_name(table))
             session.analyze(self.chain.table(session, "value"))
         return first_new_cell
 
-    def _insert_members(self, rows: str, first_new_cell: int, large_batch: bool) -> None:
+    def _insert_members(self, rows: str, first_new_cell: int, is_large_batch: bool) -> None:
         """Store the staged classes as cells, with their members.
 
         Parameters
@@ -340,7 +340,7 @@ class CellState:
             f" SELECT {chain_id}, c.class + {first_new_cell}, 'live', {int(self.sequence)}"
             f" FROM {quote(statements.CLASSES)} AS c"
         )
-        with session.sorting() if large_batch else nullcontext():
+        with session.sorting() if is_large_batch else nullcontext():
             session.run(
                 f"INSERT INTO {self.shared_table('chain_member')} (chain_id, tag, cell)"
                 f" SELECT {chain_id}, p.tag, l.class + {first_new_cell} FROM {rows}"

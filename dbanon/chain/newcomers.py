@@ -78,13 +78,13 @@ def select_classes(
     n_newcomers : the number of newcomers in all strata.
     typical_class_loss : ``typical_loss`` of the first release; None if the chain has not stored it.
     """
-    waited_long = waiting_times >= rules.max_wait
+    has_waited_long = waiting_times >= rules.max_wait
     if n_newcomers < rules.fewest(k):
-        return waited_long
+        return has_waited_long
     if typical_class_loss is None:
         return np.ones(len(losses), np.bool_)
     # Admit ties despite rounding errors.
-    return waited_long | (losses <= GOOD_LOSS_FACTOR * typical_class_loss * (1 + 1e-9) + 1e-12)
+    return has_waited_long | (losses <= GOOD_LOSS_FACTOR * typical_class_loss * (1 + 1e-9) + 1e-12)
 
 
 def classify_newcomers(
@@ -320,6 +320,6 @@ def _split_records(
     """Take these records, int64 (m,), and return them with the row keys of the others."""
     if len(records) == microdata.n_records:
         return microdata, microdata.keys[:0]
-    others = np.ones(microdata.n_records, np.bool_)
-    others[records] = False
-    return take_records(microdata, records), microdata.keys[others]
+    is_other = np.ones(microdata.n_records, np.bool_)
+    is_other[records] = False
+    return take_records(microdata, records), microdata.keys[is_other]

@@ -55,10 +55,10 @@ def describe_releases_outside(releases: dict[str, str], source: str) -> str:
     if not releases:
         return ""
     names = list(dict.fromkeys(releases.values()))
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    remainder = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return (
         f"{counted(len(releases), 'release')} of {source} outside of any chain, which nothing here"
-        f" takes into account: {', '.join(names[:_MOST_NAMES])}{more}"
+        f" takes into account: {', '.join(names[:_MOST_NAMES])}{remainder}"
     )
 
 
@@ -85,9 +85,9 @@ def describe_shared_persons(
             continue
         label = f"chain {chain.name} ({chain.source})"
         try:
-            other = session.find_source(parse_relation(chain.source))
-            other_identifier = session.text_of(other.attribute(chain.entity))
-            session.require_rights(other, [chain.entity])
+            other_relation = session.find_source(parse_relation(chain.source))
+            other_identifier = session.text_of(other_relation.attribute(chain.entity))
+            session.require_rights(other_relation, [chain.entity])
         except DbanonError:
             messages.append(
                 f"whether {label} has the same persons cannot be seen: its source cannot be read"
@@ -97,7 +97,8 @@ def describe_shared_persons(
         [(n_persons, n_shared)] = session.rows(
             "SELECT count(*), count(o.person)"
             f" FROM (SELECT DISTINCT {identifier} AS person FROM {relation.name.quoted} AS s) AS t"
-            f" LEFT JOIN (SELECT DISTINCT {other_identifier} AS person FROM {other.name.quoted}"
+            f" LEFT JOIN (SELECT DISTINCT {other_identifier} AS person"
+            f" FROM {other_relation.name.quoted}"
             " AS s) AS o ON o.person = t.person"
         )
         if n_shared:

@@ -83,7 +83,10 @@ def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> d
     session.stage_other_key(*predecessor.hash_prefixes(key))
     entity = relation.attribute(state.chain.entity)
     tag, member = session.keyed_tag(session.text_of(entity)), state.shared_table("chain_member")
-    before, in_predecessor = quote(PREDECESSOR_MEMBERS), f"chain_id = {int(predecessor.chain_id)}"
+    predecessor_members, in_predecessor = (
+        quote(PREDECESSOR_MEMBERS),
+        f"chain_id = {int(predecessor.chain_id)}",
+    )
     with session.tagging():
         state.stage(
             PREDECESSOR_MEMBERS,
@@ -97,10 +100,12 @@ def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> d
         "SELECT size, count(*) FROM (SELECT count(*) AS size FROM ("
         "SELECT b.cell AS c1, b.left_at AS l1, n.cell AS c2, n.left_at_release AS l2"
         f" FROM {member} AS n LEFT JOIN {quote(PRESENT_PERSONS)} AS p ON p.tag = n.tag"
-        f" LEFT JOIN {before} AS b ON b.person = p.person WHERE n.{state.chain_condition}"
+        f" LEFT JOIN {predecessor_members} AS b ON b.person = p.person"
+        f" WHERE n.{state.chain_condition}"
         " UNION ALL SELECT m.cell, m.left_at_release, NULL, NULL"
         f" FROM {member} AS m WHERE m.{in_predecessor} AND NOT EXISTS"
-        f" (SELECT 1 FROM {before} AS b JOIN {quote(PRESENT_PERSONS)} AS p ON p.person = b.person"
+        f" (SELECT 1 FROM {predecessor_members} AS b JOIN {quote(PRESENT_PERSONS)} AS p"
+        " ON p.person = b.person"
         f" JOIN {member} AS n ON n.{state.chain_condition} AND n.tag = p.tag WHERE b.tag = m.tag)"
         ") AS persons GROUP BY c1, l1, c2, l2) AS joint GROUP BY size"
     )

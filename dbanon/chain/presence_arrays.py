@@ -201,7 +201,7 @@ def _match_members(
     codes : the code of each person's row, int64 (n,); empty if rows are not compared.
     """
     session = state.session
-    tags, cells, left = session.fetch(
+    tags, cells, departures = session.fetch(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
@@ -209,9 +209,10 @@ def _match_members(
     is_member = member_indices >= 0
     cell_of_person, left_at = (
         np.where(is_member, cells[member_indices], 0),
-        np.where(is_member, left[member_indices], 0),
+        np.where(is_member, departures[member_indices], 0),
     )
-    is_absent = left == 0
+    # Members who have not left have the departure 0.
+    is_absent = departures == 0
     n_members = int(is_absent.sum())
     is_absent[member_indices[is_member]] = False
     session.load(ABSENT_MEMBERS, [("tag", "bytea", tags[is_absent])])

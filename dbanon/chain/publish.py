@@ -163,9 +163,9 @@ def _publish_table(
     table_number : the index of the table among those of the chain.
     """
     histories, reads, job = update.histories, state.session, update.planned.job
-    same_transaction = reads is update.state.session
+    is_same_transaction = reads is update.state.session
     target: ChainTarget | MeasuredChainTarget = ChainTarget(
-        writes, state, update.columns, histories, same_transaction, table_number
+        writes, state, update.columns, histories, is_same_transaction, table_number
     )
     if update.guarantee.only_measured:
         target = MeasuredChainTarget(writes, histories)

@@ -38,17 +38,18 @@ from dbanon.stores.sql_target import SqlTarget
 _TOLERANCE = 1e-9
 
 
-def count_histories(state: CellState, staged: bool = False) -> dict[int, int]:
+def count_histories(state: CellState, are_staged: bool = False) -> dict[int, int]:
     """Count the histories by the number of persons who share them.
 
     A history is a cell together with the release at which a person left it, if any.
 
     Parameters
     ----------
-    staged : True if ``stage_histories`` has staged them.
+    are_staged : True if ``stage_histories`` has staged them.
     """
     rows = state.session.rows(
-        f"SELECT size, count(*) FROM {_histories_source(state, staged)} AS histories GROUP BY size"
+        f"SELECT size, count(*) FROM {_histories_source(state, are_staged)} AS histories"
+        " GROUP BY size"
     )
     return {int(n_persons): int(n_histories) for n_persons, n_histories in rows}
 
@@ -59,9 +60,9 @@ def stage_histories(state: CellState) -> None:
         state.stage(HISTORY_SIZES, _histories_query(state))
 
 
-def _histories_source(state: CellState, staged: bool) -> str:
+def _histories_source(state: CellState, are_staged: bool) -> str:
     """SQL to select from: one row for each history, with the number of persons who share it."""
-    return quote(HISTORY_SIZES) if staged else f"({_histories_query(state)})"
+    return quote(HISTORY_SIZES) if are_staged else f"({_histories_query(state)})"
 
 
 def _histories_query(state: CellState) -> str:
@@ -207,7 +208,7 @@ def recount_combinations(
     state: CellState,
     release: RelationName,
     columns: Sequence[tuple[str, str]],
-    staged: bool = False,
+    are_staged: bool = False,
     table_number: int = 0,
 ) -> tuple[Recount, int]:
     """Recount the rows by combination of released values; also count the mismatched combinations.
@@ -218,15 +219,15 @@ def recount_combinations(
     ----------
     release : the written relation, in the same database.
     columns : those of its columns that classes share: pairs of name and state column.
-    staged : True if ``stage_histories`` has staged the histories.
+    are_staged : True if ``stage_histories`` has staged the histories.
     table_number : the index of the table among those of the chain.
     """
     values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
     state_columns = ", ".join(column for _, column in columns)
     names = quote_list(name for name, _ in columns)
     expected_rows = (
-        f"SELECT {values}, 0 AS written, h.size AS n FROM {_histories_source(state, staged)} AS h"
-        f" JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
+        f"SELECT {values}, 0 AS written, h.size AS n FROM {_histories_source(state, are_staged)}"
+        f" AS h JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
     if state.has_several_rows:
         expected_rows = (
@@ -237,8 +238,7 @@ def recount_combinations(
     any_null = statements.any_null(column for _, column in columns)
     class_counts = state.session.rows(
         "SELECT size, null_in_class, count(*), sum(is_mismatched) FROM (SELECT sum(written)"
-        " AS size,"
-        f" ({any_null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END"
+        f" AS size, ({any_null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END"
         " AS is_mismatched FROM"
         f" ({expected_rows} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS both_ways"
         f" GROUP BY {state_columns}) AS classes GROUP BY size, null_in_class"
@@ -330,14 +330,14 @@ class ChainTarget(SqlTarget):
     state : the state of the chain, on a session on its database.
     released_columns : the columns of the release.
     histories : the counts of the chain's histories.
-    same_transaction : whether they were counted in the transaction that writes the release.
+    is_same_transaction : whether they were counted in the transaction that writes the release.
     table_number : the index of the table among those of the chain.
     """
 
     state: CellState
     released_columns: tuple[ChainColumn, ...]
     histories: Histories
-    same_transaction: bool
+    is_same_transaction: bool
     table_number: int = 0
 
     @property
@@ -373,7 +373,7 @@ class ChainTarget(SqlTarget):
             expressions = {
                 a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)
             }
-            session.insert(output.written, expressions, None)
+            session.insert(output.written, expressions, source=None)
             if self.table_number:
                 # Free the names of these staging tables for the next table of the chain.
                 for staging_table in (statements.ROWS, statements.CLASSES):
@@ -391,7 +391,7 @@ class ChainTarget(SqlTarget):
             column_of = {column.name: column.state_column for column in self.released_columns}
             shared = [(name, column_of[name]) for name in questions.columns]
             rows, n_mismatched = recount_combinations(
-                self.state, written.relation, shared, self.same_transaction, self.table_number
+                self.state, written.relation, shared, self.is_same_transaction, self.table_number
             )
             histories = replace(histories, mismatched_combinations=n_mismatched)
         return replace(super().count(written, questions, rows), histories=histories)
@@ -449,4 +449,4 @@ class SubqueryRelation(FilteredRelation):
         return f"({self.condition})"
 
     def __init__(self, schema: str | None, name: str, query: str) -> None:
-        super().__init__(schema, name, query, ())
+        super().__init__(schema, name, condition=query, columns=())

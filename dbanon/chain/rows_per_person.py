@@ -180,8 +180,8 @@ def _drop_newcomers_without_quasi_identifiers(
     """
     if len(chain_tables) == 1:
         return
-    entity, first = quote(state.chain.entity), chain_tables[0].relation.relation.quoted
-    in_first = f"SELECT s.{entity} FROM {first} AS s"
+    entity, first_table = quote(state.chain.entity), chain_tables[0].relation.relation.quoted
+    in_first = f"SELECT s.{entity} FROM {first_table} AS s"
     state.session.run(
         f"DELETE FROM {quote(PRESENT_PERSONS)} WHERE person IN (SELECT p.person"
         f" FROM {quote(PRESENT_PERSONS)} AS p"

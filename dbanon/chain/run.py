@@ -147,7 +147,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         pending.guarantee.require_histories(histories)
         draft = planned.draft(microdata, release)
         disclosive_columns = find_disclosive_columns(
-            planned.job, draft.originals, partial(source.groups, draft), {}
+            planned.job, draft.originals, partial(source.groups, draft), proved={}
         )
     planned = replace(planned, policy=policy)
     return ChainUpdate(
@@ -314,7 +314,7 @@ def _advance_state(
             update = _add_predecessor_histories(update, pending, key)
     histories = update.histories
     # Store the released loss: ``dbanon chain show`` prints it.
-    loss, _ = losses_of(update.release, None, ())
+    loss, _ = losses_of(update.release, levels=None, lost_columns=())
     counts = {
         **histories.further_counts,
         "persons": histories.persons,

@@ -206,7 +206,7 @@ def _require_types(
     """
     mismatched = [a for a in attributes if not _can_hold(a, staged.attribute(a.name))]
     if mismatched:
-        counts = file.totals(relation, (), [a.name for a in mismatched])
+        counts = file.totals(relation, persons=(), columns=[a.name for a in mismatched])
         # Columns without values are read as text, which is no conflict.
         mismatched = [a for a in mismatched if counts.nulls[a.name] < counts.totals["rows"]]
     if mismatched:

@@ -208,7 +208,7 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         else:
             release = _release_without_newcomers(session, state, newcomers.measures)
         # Large batches change the size of the state so much that planners need new statistics.
-        large_batch = 10 * microdata.n_records >= presence.members
+        is_large_batch = 10 * microdata.n_records >= presence.members
         counts, columns, release = _write_state(
             job,
             pending.chain_tables,
@@ -217,7 +217,7 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             source_relation,
             microdata,
             release,
-            large_batch,
+            is_large_batch,
             newcomers.typical_class_loss,
         )
         n_waiting = presence.newcomers - len(microdata.keys) - len(newcomers.refused)
@@ -295,7 +295,7 @@ def _find_disclosive_columns(
         )
         group_values = partial(group_source.groups, draft)
         disclosive_columns[chain_table.number] = find_disclosive_columns(
-            draft.job, draft.originals, group_values, {}, only_unique=True
+            draft.job, draft.originals, group_values, proved={}, only_unique=True
         )
     return disclosive_columns
 
@@ -405,7 +405,7 @@ def _write_state(
     source_relation: Relation,
     microdata: Microdata,
     release: Release,
-    large_batch: bool,
+    is_large_batch: bool,
     typical_class_loss: float | None,
 ) -> tuple[dict[str, int], tuple[ChainColumn, ...], Release]:
     """Write the next state; return counts of changes, the columns and the release."""
@@ -444,10 +444,12 @@ def _write_state(
     if microdata.n_records:
         newcomer_rows = relation
         first_new_cell = state.admit_classes(
-            relation, microdata, release.partition, typed_columns, by, large_batch
+            relation, microdata, release.partition, typed_columns, by, is_large_batch
         )
     recount.stage_rows_of_absent(state, len(retained))
-    cell_rows.update_displayed_rows(state, chain_tables, newcomer_rows, first_new_cell, large_batch)
+    cell_rows.update_displayed_rows(
+        state, chain_tables, newcomer_rows, first_new_cell, is_large_batch
+    )
     counts["rewritten"] = recount.count_rewritten_rows(state, len(retained))
     return counts, tuple(ChainColumn(*entry) for entry in columns), release
 
@@ -470,7 +472,7 @@ def _recount_histories(
     recount.stage_histories(state)
     n_displayed, n_absent = recount.count_displayed_persons(state)
     counts["absent"], counts["stale"] = n_absent, recount.count_persons_in_frozen_cells(state)
-    history_counts = recount.count_histories(state, staged=True)
+    history_counts = recount.count_histories(state, are_staged=True)
     return Histories(
         sequence=state.sequence,
         persons=n_displayed,

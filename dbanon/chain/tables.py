@@ -41,13 +41,13 @@ def resolve_tables(
     """
     relations = [relation]
     for table in tables:
-        other = session.find_source(parse_relation(table))
-        if other.name in [previous.name for previous in relations]:
+        further = session.find_source(parse_relation(table))
+        if further.name in [previous.name for previous in relations]:
             raise InvalidParameter(
-                f"The table {other.name} is named twice.", hint="Name each table once."
+                f"The table {further.name} is named twice.", hint="Name each table once."
             )
-        _require_same_entity(session, relation, other, entity)
-        relations.append(other)
+        _require_same_entity(session, relation, further, entity)
+        relations.append(further)
     return tuple(str(previous.name) for previous in relations[1:])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +132,9 @@ def microdata_from_chunks(
     """
     attributes = tuple(attributes)
     n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
-    widths = (key_width, n_numbers, len(categories), len(attributes))
+    widths = _Widths(
+        keys=key_width, numbers=n_numbers, codes=len(categories), valid=len(attributes)
+    )
     records = _MemoryRecords(widths) if disk is None else _DiskRecords(widths, disk)
     n = 0
     for chunk in chunks:
@@ -191,7 +193,7 @@ def chunk_from_columns(
         )
     )
     if all(is_number):
-        return Chunk(keys, columns, None, valid, wide)
+        return Chunk(keys, columns, codes=None, valid=valid, wide=wide)
     is_coded = [not number for number in is_number]
     codes = columns[:, is_coded].astype(np.int32)
     if valid is not None:
@@ -245,6 +247,15 @@ class _GrowingArray:
         return np.frombuffer(self._bytes, self._dtype).reshape(n, self._width)
 
 
+class _Widths(NamedTuple):
+    """The number of columns of each array of a chunk."""
+
+    keys: int
+    numbers: int
+    codes: int
+    valid: int
+
+
 class _MemoryRecords:
     """Chunks in memory; checks their properties as chunks arrive.
 
@@ -253,18 +264,18 @@ class _MemoryRecords:
 
     Parameters
     ----------
-    widths : number of columns of keys, numbers, codes and validity.
+    widths : of the arrays of chunks.
     """
 
-    def __init__(self, widths: tuple[int, int, int, int]) -> None:
+    def __init__(self, widths: _Widths) -> None:
         dtypes = (np.int64, np.float64, np.int32, np.bool_)
         self._arrays = [
             _GrowingArray(width, dtype) for width, dtype in zip(widths, dtypes, strict=True)
         ]
-        self._n, self._n_attributes, self._has_nulls = 0, widths[3], False
+        self._n, self._n_attributes, self._has_nulls = 0, widths.valid, False
         self._last_key: int | None = None
         self.wide = frozenset[str]()
-        self.is_ascending = widths[0] == 1
+        self.is_ascending = widths.keys == 1
         self.is_finite = True
 
     def add(self, chunk: Chunk) -> None:
@@ -292,15 +303,14 @@ class _MemoryRecords:
 
     def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
         """Keys, numbers, codes and validity, (n, …) each; validity is None if no value is NULL."""
-        keys, numbers, codes, valid = self._arrays
-        arrays = [array.to_array(self._n) for array in (keys, numbers, codes)]
-        if self._has_nulls:
-            arrays.append(valid.to_array(self._n))
+        keys, numbers, codes = (array.to_array(self._n) for array in self._arrays[:3])
+        valid = self._arrays[3].to_array(self._n) if self._has_nulls else None
         self._arrays.clear()
-        order = None if self.is_ascending else _record_order(arrays[0])
+        order = None if self.is_ascending else _record_order(keys)
         if order is not None:
-            arrays = [array[order] for array in arrays]
-        return arrays[0], arrays[1], arrays[2], arrays[3] if self._has_nulls else None
+            keys, numbers, codes = keys[order], numbers[order], codes[order]
+            valid = None if valid is None else valid[order]
+        return keys, numbers, codes, valid
 
 
 class _DiskRecords:
@@ -311,9 +321,9 @@ class _DiskRecords:
     widths : as in ``_MemoryRecords``.
     """
 
-    def __init__(self, widths: tuple[int, int, int, int], disk: Disk) -> None:
-        self._disk, self._n_attributes = disk, widths[3]
-        self._keys = [np.empty((0, widths[0]), np.int64)]
+    def __init__(self, widths: _Widths, disk: Disk) -> None:
+        self._disk, self._n_attributes = disk, widths.valid
+        self._keys = [np.empty((0, widths.keys), np.int64)]
         dtypes = (np.float64, np.int32, np.bool_)
         self._rows = [
             DiskArray(disk, width, dtype) for width, dtype in zip(widths[1:], dtypes, strict=True)

@@ -115,8 +115,7 @@ class ChainGuarantee(Guarantee):
         if not histories.persons:
             raise TooFewRecords(
                 f"No one would be in this release of chain {self.chain}:"
-                f" {histories.waiting_persons}"
-                " persons wait, fewer than a class needs.",
+                f" {histories.waiting_persons} persons wait, fewer than a class needs.",
                 hint="Run it again when more persons are there.",
             )
         rows = histories.persons if histories.rows is None else histories.rows
@@ -158,15 +157,13 @@ class ChainGuarantee(Guarantee):
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
                 f" {counted(histories.rarest_history_persons, 'person')}, fewer than k = {self.k};"
-                " nothing was"
-                " published.",
+                " nothing was published.",
                 hint=REPORT_IT,
             )
         if histories.failing_cells:
             raise ChainModelBroken(
                 f"{histories.failing_cells} classes of chain {self.chain} would violate a privacy"
-                " model;"
-                " nothing was published.",
+                " model; nothing was published.",
                 hint=REPORT_IT,
             )
 
