@@ -15,11 +15,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.chain.displayed_rows import stage_renewed_rows
 from dbanon.chain.membership import PARTLY_LEFT, CellState
 from dbanon.chain.reference import References, find_failing_cells
 from dbanon.chain.returns import freeze_returned_cells
 from dbanon.chain.rows_per_person import PERSON_COLUMNS, ChainTable
-from dbanon.chain.rows_shown import stage_renewed_rows
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import FREEZE, HOLD
 from dbanon.measures import Model

@@ -15,6 +15,7 @@ import numpy as np
 from dbanon.chain import cell_rows, definition, recount, reference
 from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import exclude_newcomers
+from dbanon.chain.displayed_rows import DisplayedRowCounts, DisplayedSource, count_displayed_rows
 from dbanon.chain.linkage import DisplayedColumns
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import classify_newcomers
@@ -28,7 +29,6 @@ from dbanon.chain.rows_per_person import (
     stage_source,
     staged_columns,
 )
-from dbanon.chain.rows_shown import DisplayedRowCounts, DisplayedSource, count_displayed_rows
 from dbanon.chain.state import ChainColumn, ChainRecord
 from dbanon.chain.tables import (
     build_source,
