@@ -34,7 +34,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 from dbanon.sessions.session import Session
 
-# The states of cells that were ever displayed.
+# The states of cells that were ever displayed. A held cell is frozen: its rows stay as they are.
 CELL_STATES = ("live", "held", "gone", "withdrawn")
 # Condition on NEXT_CELL_STATES, as v: live cells that a group of members leaves with this release.
 PARTLY_LEFT = "v.state = 'live' AND v.present < v.members"

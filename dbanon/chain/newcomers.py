@@ -39,7 +39,7 @@ class NewcomerClasses:
     policy : of the release, with the hierarchies for recoding them.
     clustering : the classes of the admitted records.
     measures : of the first release; None if this is the first release.
-    refused : int64 (m, c), row keys of persons whom privacy models exclude permanently.
+    excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
     typical_class_loss : at the first release, the ``typical_loss`` of its classes; else None.
     """
 
@@ -47,7 +47,7 @@ class NewcomerClasses:
     policy: Policy
     clustering: ClusteringResult
     measures: Measures | None
-    refused: NDArray[np.int64]
+    excluded_keys: NDArray[np.int64]
     typical_class_loss: float | None = None
 
 
@@ -119,18 +119,18 @@ def classify_newcomers(
                 hint=f"Release it once there are at least {class_size} persons (with `by`: in one"
                 " stratum).",
             )
-        pool, waiting_times = _take_records(microdata, records), waiting_times[records]
+        candidates, waiting_times = _take_records(microdata, records), waiting_times[records]
     nobody_admitted = NewcomerClasses(
         microdata=take_records(microdata, records[:0]),
         policy=policy,
         clustering=ClusteringResult(Partition(np.empty(0, np.int32))),
         measures=measures,
-        refused=microdata.keys[:0],
+        excluded_keys=microdata.keys[:0],
     )
-    if not pool.n_records:
+    if not candidates.n_records:
         return nobody_admitted
     recoded, policy, recoded_measures = _recode_as_first_release(
-        planned, state, pool, policy, measures
+        planned, state, candidates, policy, measures
     )
     policy_without_models = replace(policy, models=(), withhold_failing=False)
     clustering = cluster_records(
@@ -155,26 +155,31 @@ def classify_newcomers(
             definition.read_typical_class_loss(chain),
         )
         records = np.flatnonzero(is_admitted[classes.labels])
-        pool, clustering = _take_records(pool, records), restrict_clustering(clustering, records)
-    refused = pool.keys[:0]
+        candidates, clustering = (
+            _take_records(candidates, records),
+            restrict_clustering(clustering, records),
+        )
+    excluded_keys = candidates.keys[:0]
     references = references_from_plain(chain.definition, policy.models, planned.sensitive)
-    if not is_first and pool.n_records:
-        satisfying = _select_satisfying(pool, policy.models, references)
+    if not is_first and candidates.n_records:
+        satisfying = _select_satisfying(candidates, policy.models, references)
         clustering = restrict_clustering(clustering, satisfying)
-        pool, refused = _split_records(pool, satisfying)
-    if not pool.n_records:
-        return replace(nobody_admitted, refused=refused)
-    if pool.n_records < recoded.n_records:
+        candidates, excluded_keys = _split_records(candidates, satisfying)
+    if not candidates.n_records:
+        return replace(nobody_admitted, excluded_keys=excluded_keys)
+    if candidates.n_records < recoded.n_records:
         recoded, policy, recoded_measures = _recode_as_first_release(
-            planned, state, pool, policy, measures
+            planned, state, candidates, policy, measures
         )
     if recoded_measures is not None:
         clustering = replace(clustering, measures=recoded_measures)
     batch = NewcomerClasses(
-        recoded, policy, clustering, recoded_measures, refused, typical_class_loss
+        recoded, policy, clustering, recoded_measures, excluded_keys, typical_class_loss
     )
     return (
-        _enforce_models(batch, planned, state, pool, references, clock) if policy.models else batch
+        _enforce_models(batch, planned, state, candidates, references, clock)
+        if policy.models
+        else batch
     )
 
 
@@ -197,7 +202,7 @@ def _enforce_models(
     batch: NewcomerClasses,
     planned: Plan,
     state: CellState,
-    pool: Microdata,
+    candidates: Microdata,
     references: References,
     clock: Clock,
 ) -> NewcomerClasses:
@@ -205,7 +210,7 @@ def _enforce_models(
 
     Parameters
     ----------
-    pool : the records of ``batch`` before recoding.
+    candidates : the records of ``batch`` before recoding.
     references : by sensitive column, the tables that models compare classes with; empty at the
         first release.
     """
@@ -225,20 +230,20 @@ def _enforce_models(
         return replace(batch, clustering=clustering)
     # Continue as if the withheld records had never existed.
     records = np.flatnonzero(classes.labels >= 0)
-    microdata, withheld = _split_records(pool, records)
+    microdata, withheld = _split_records(candidates, records)
     microdata, policy, measures = _recode_as_first_release(
         planned, state, microdata, batch.policy, None if is_first else batch.measures
     )
     levels = None if clustering.levels is None else clustering.levels.of(records)
     clustering = ClusteringResult(classes.of(records), levels, measures, clustering.method_counts)
-    refused = np.concatenate([batch.refused, withheld])
+    excluded_keys = np.concatenate([batch.excluded_keys, withheld])
     return replace(
         batch,
         microdata=microdata,
         policy=policy,
         clustering=clustering,
         measures=measures,
-        refused=refused,
+        excluded_keys=excluded_keys,
     )
 
 

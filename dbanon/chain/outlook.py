@@ -159,9 +159,9 @@ def _count_next_release(
     is_measured = chain.rules.mode == MEASURE
     return NextRelease(
         sequence=state.sequence,
-        came=presence.newcomers,
-        left=presence.absent,
-        returned=presence.returned,
+        came=presence.n_newcomers,
+        left=presence.n_absent,
+        returned=presence.n_returned,
         waited=0 if is_measured else find_longest_wait(state),
         due=is_measured or admits_newcomers(state),
         cells={}

@@ -22,23 +22,23 @@ _LARGEST_SHARE_LEAVING = 0.2
 
 
 @dataclass(frozen=True)
-class Presence:
+class PresenceCounts:
     """Counts of the persons in the source and of the members of the chain.
 
     Parameters
     ----------
-    rows : number of persons in the source, one row each.
-    newcomers : number of persons in the source who are no members.
-    returned : number of persons who came back after their departure was published.
-    members : number of persons displayed before this release.
-    absent : number of members who are not in the source.
+    n_persons : persons in the source.
+    n_newcomers : persons in the source who are no members.
+    n_returned : persons who came back after their departure was published.
+    n_members : persons displayed before this release.
+    n_absent : members who are not in the source.
     """
 
-    rows: int
-    newcomers: int
-    returned: int
-    members: int
-    absent: int
+    n_persons: int
+    n_newcomers: int
+    n_returned: int
+    n_members: int
+    n_absent: int
 
 
 def stage_persons(
@@ -46,7 +46,7 @@ def stage_persons(
     relation: Relation,
     hash_prefixes: tuple[bytes, bytes],
     retained: Sequence[Attribute],
-) -> Presence:
+) -> PresenceCounts:
     """Tag all persons in the source, and look up their cells.
 
     Parameters
@@ -94,7 +94,7 @@ def stage_tagged_persons(state: CellState, persons: str, names: Sequence[str]) -
             state.stage(name, query, table_kind)
 
 
-def count_presence(state: CellState, relation: Relation) -> Presence:
+def count_presence(state: CellState, relation: Relation) -> PresenceCounts:
     """Count the staged persons, and check that each has one row.
 
     Raises
@@ -105,28 +105,33 @@ def count_presence(state: CellState, relation: Relation) -> Presence:
     """
     session, present = state.session, quote(PRESENT_PERSONS)
     # Members have distinct tags, so count DISTINCT only over the other persons.
-    [(members,)] = session.rows(
+    [(n_members,)] = session.rows(
         f"SELECT count(*) FROM {state.shared_table('chain_member')}"
         f" WHERE {state.chain_condition} AND left_at_release IS NULL"
     )
     [(n_absent,)] = session.rows(f"SELECT count(*) FROM {quote(ABSENT_MEMBERS)}")
     other_tags = "CASE WHEN cell IS NULL OR left_at IS NOT NULL THEN tag END"
-    rows, n_with_person, n_tags, newcomers, n_departed = session.rows(
+    n_rows, n_with_person, n_tags, n_newcomers, n_departed = session.rows(
         f"SELECT count(*), count(person), count(DISTINCT {other_tags}), count(*) - count(cell),"
         f" count(left_at) FROM {present}"
     )[0]
-    n_tags += members - n_absent
+    n_tags += n_members - n_absent
     require_one_row_per_person(
-        state, relation, rows, rows - n_with_person, n_tags, lambda: _count_rows_per_person(state)
+        state,
+        relation,
+        n_rows,
+        n_rows - n_with_person,
+        n_tags,
+        lambda: _count_rows_per_person(state),
     )
     n_returned = count_returned(state) if n_departed else 0
-    n_displayed = int(rows) - int(newcomers) - int(n_departed)
-    return Presence(
-        rows=int(rows),
-        newcomers=int(newcomers),
-        returned=n_returned,
-        members=int(members),
-        absent=int(members) - n_displayed,
+    n_displayed = int(n_rows) - int(n_newcomers) - int(n_departed)
+    return PresenceCounts(
+        n_persons=int(n_rows),
+        n_newcomers=int(n_newcomers),
+        n_returned=n_returned,
+        n_members=int(n_members),
+        n_absent=int(n_members) - n_displayed,
     )
 
 
@@ -209,7 +214,7 @@ def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
     return f"99 of 100 persons have at most {most_rows}."
 
 
-def require_no_turnover(state: CellState, presence: Presence, absent_before: int) -> None:
+def require_no_turnover(state: CellState, presence: PresenceCounts, absent_before: int) -> None:
     """Check that departures and arrivals do not suggest that identifiers have changed form.
 
     Parameters
@@ -220,12 +225,12 @@ def require_no_turnover(state: CellState, presence: Presence, absent_before: int
     ------
     ChainTurnover : many members left, and at least half as many newcomers came.
     """
-    n_left = max(presence.absent - absent_before, 0)
-    if n_left > _LARGEST_SHARE_LEAVING * presence.members and 2 * presence.newcomers >= n_left:
+    n_left = max(presence.n_absent - absent_before, 0)
+    if n_left > _LARGEST_SHARE_LEAVING * presence.n_members and 2 * presence.n_newcomers >= n_left:
         raise ChainTurnover(
-            f"{n_left} of {presence.members} members of chain {state.chain.name} have left since"
-            f" the last release, and {presence.newcomers} newcomers have joined: their identifiers"
-            " may be written in another form.",
+            f"{n_left} of {presence.n_members} members of chain {state.chain.name} have left since"
+            f" the last release, and {presence.n_newcomers} newcomers have joined: their"
+            " identifiers may be written in another form.",
             hint="If they really are other people, accept it for this release:"
             " `accept_turnover=true`.",
         )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.chain.arrays import MatchedPersons, argsort_tags, find_members, sum_codes
 from dbanon.chain.membership import CellState
-from dbanon.chain.presence import Presence, count_returned, require_one_row_per_person
+from dbanon.chain.presence import PresenceCounts, count_returned, require_one_row_per_person
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import MEASURE
@@ -88,7 +88,7 @@ def match_persons(
     hash_prefixes: tuple[bytes, bytes],
     retained: Sequence[Attribute],
     memory_limit: int | None,
-) -> tuple[MatchedPersons, Presence] | None:
+) -> tuple[MatchedPersons, PresenceCounts] | None:
     """Fetch all persons in the source, and look up their cells; None if SQL must do it instead.
 
     Parameters
@@ -153,8 +153,8 @@ def match_persons(
     if is_first:
         session.load(ABSENT_MEMBERS, [("tag", "bytea", persons.tags[:0])])
         n_persons = len(persons.tags)
-        return persons, Presence(
-            rows=n_persons, newcomers=n_persons, returned=0, members=0, absent=0
+        return persons, PresenceCounts(
+            n_persons=n_persons, n_newcomers=n_persons, n_returned=0, n_members=0, n_absent=0
         )
     return persons, _match_members(state, relation, persons, code, codes)
 
@@ -192,7 +192,7 @@ def _match_members(
     persons: MatchedPersons,
     code: str | None,
     codes: Sequence[NDArray[np.int64]],
-) -> Presence:
+) -> PresenceCounts:
     """Match persons with members, and stage what later statements need.
 
     Parameters
@@ -244,12 +244,12 @@ def _match_members(
     _stage_persons(
         state, relation, persons, is_needed, cell_of_person[is_needed], left_at[is_needed]
     )
-    return Presence(
-        rows=len(is_member),
-        newcomers=int((~is_member).sum()),
-        returned=count_returned(state) if (left_at > 0).any() else 0,
-        members=n_members,
-        absent=n_members - int(is_present.sum()),
+    return PresenceCounts(
+        n_persons=len(is_member),
+        n_newcomers=int((~is_member).sum()),
+        n_returned=count_returned(state) if (left_at > 0).any() else 0,
+        n_members=n_members,
+        n_absent=n_members - int(is_present.sum()),
     )
 
 

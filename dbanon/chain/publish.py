@@ -176,7 +176,10 @@ def _publish_table(
     def check(written: StagedSqlRelease, counts: Counts) -> RecountResult:
         n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = ExpectedRelease(histories.persons, n_null_rows, planned.sensitive)
-        rows_in, suppressed = update.presence.rows, max(update.presence.rows - histories.persons, 0)
+        rows_in, suppressed = (
+            update.presence.n_persons,
+            max(update.presence.n_persons - histories.persons, 0),
+        )
         if histories.rows is not None:
             # The source's row count could reveal absences, so count displayed and withheld rows.
             rows_in, suppressed = histories.rows + histories.withheld_rows, histories.withheld_rows
@@ -217,7 +220,7 @@ def _find_linking_columns(
 ) -> tuple[LinkingColumn, ...]:
     """The findings on columns that undo classes; chains with cells already have them."""
     if not update.guarantee.only_measured:
-        return update.linking.get(table_number, ())
+        return update.linking_findings.get(table_number, ())
     draft = written.draft
     written_counts = WrittenReleaseCounts(draft, SqlSource(reads), target, written)
     retained_columns = RetainedColumns(

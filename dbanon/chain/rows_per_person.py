@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dbanon.chain.presence import (
-    Presence,
+    PresenceCounts,
     count_presence,
     null_in_entity_error,
     stage_persons,
@@ -90,7 +90,7 @@ def stage_source(
     hash_prefixes: tuple[bytes, bytes],
     *,
     with_rows: bool,
-) -> Presence:
+) -> PresenceCounts:
     """Tag all persons in the source, and look up their cells.
 
     Parameters

@@ -139,9 +139,9 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
                 "exposed": exposed,
                 "more": exposed - exposed_before,
                 "alone": history_counts.get(1, 0),
-                "members": pending.presence.members,
-                "absent": pending.presence.absent,
-                "joined": pending.presence.newcomers,
+                "members": pending.presence.n_members,
+                "absent": pending.presence.n_absent,
+                "joined": pending.presence.n_newcomers,
             },
         )
         pending.guarantee.require_histories(histories)

@@ -20,7 +20,7 @@ from dbanon.chain.linkage import DisplayedColumns
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import classify_newcomers
 from dbanon.chain.persons import stage_newcomer_records
-from dbanon.chain.presence import Presence, require_no_turnover
+from dbanon.chain.presence import PresenceCounts, require_no_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_unadmitted
 from dbanon.chain.returns import record_absences, sealed_cells
 from dbanon.chain.rows_per_person import (
@@ -74,7 +74,7 @@ class ChainUpdate:
     chain_tables : the tables of the chain.
     row_counts : row counts by table; None if each person has one row.
     further_disclosive_columns : like ``disclosive_columns``, for further tables, by table number.
-    linking : findings on columns that undo cells, by table number.
+    linking_findings : findings on columns that undo cells, by table number.
     spellings : the entity column, if different spellings of one person count as several persons.
     """
 
@@ -87,14 +87,14 @@ class ChainUpdate:
     columns: tuple[ChainColumn, ...]
     histories: Histories
     disclosive_columns: tuple[DisclosiveColumn, ...]
-    presence: Presence
+    presence: PresenceCounts
     chain_tables: tuple[ChainTable, ...] = ()
     row_counts: DisplayedRowCounts | None = None
     further_disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]] = field(
         default_factory=dict
     )
     spellings: tuple[PersonSpellings, ...] = ()
-    linking: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
+    linking_findings: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class PendingRelease:
     source: SqlSource
     planned: Plan
     guarantee: ChainGuarantee
-    presence: Presence
+    presence: PresenceCounts
     chain_tables: tuple[ChainTable, ...]
 
 
@@ -201,14 +201,14 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         if state.matched is not None and state.sequence == 1:
             stage_unadmitted(state, planned.relation, microdata.keys)
         last_cell = state.last_cell
-        exclude_newcomers(state, planned.relation, newcomers.refused)
+        exclude_newcomers(state, planned.relation, newcomers.excluded_keys)
         any_admitted = microdata.n_records > 0
         if any_admitted:
             release = recode_release(planned, policy, source, microdata, newcomers.clustering)
         else:
             release = _release_without_newcomers(session, state, newcomers.measures)
         # Large batches change the size of the state so much that planners need new statistics.
-        is_large_batch = 10 * microdata.n_records >= presence.members
+        is_large_batch = 10 * microdata.n_records >= presence.n_members
         counts, columns, release = _write_state(
             job,
             pending.chain_tables,
@@ -220,13 +220,13 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             is_large_batch,
             newcomers.typical_class_loss,
         )
-        n_waiting = presence.newcomers - len(microdata.keys) - len(newcomers.refused)
+        n_waiting = presence.n_newcomers - len(microdata.keys) - len(newcomers.excluded_keys)
         counts["longest"] = record_waiting(state, n_waiting, last_cell)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
         histories = _recount_histories(
-            state, presence, counts, len(microdata.keys), len(newcomers.refused)
+            state, presence, counts, len(microdata.keys), len(newcomers.excluded_keys)
         )
         retained = [
             attribute for chain_table in pending.chain_tables for attribute in chain_table.retained
@@ -247,7 +247,7 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             disclosive_columns = _find_disclosive_columns(
                 pending, planned, microdata, release, columns
             )
-        linking = _find_linking_columns(
+        linking_findings = _find_linking_columns(
             pending, planned, microdata, release, columns, disclosive_columns
         )
     planned = replace(planned, policy=replace(policy, k=state.k))
@@ -265,7 +265,7 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         chain_tables=pending.chain_tables,
         row_counts=row_counts,
         further_disclosive_columns=disclosive_columns,
-        linking=linking,
+        linking_findings=linking_findings,
     )
 
 
@@ -280,7 +280,7 @@ def _find_disclosive_columns(
     state, disclosive_columns = pending.state, {}
     # Rows of waiting newcomers are in the relation, but count as withheld.
     counted_microdata = replace(
-        microdata, n_withheld=pending.presence.newcomers - microdata.n_records
+        microdata, n_withheld=pending.presence.n_newcomers - microdata.n_records
     )
     for chain_table in pending.chain_tables:
         # No message may depend on which person of a cell has which value, so check only uniqueness.
@@ -456,7 +456,7 @@ def _write_state(
 
 def _recount_histories(
     state: CellState,
-    presence: Presence,
+    presence: PresenceCounts,
     change_counts: dict[str, int],
     n_admitted: int,
     n_refused: int,
@@ -464,7 +464,7 @@ def _recount_histories(
     """Recount the histories of the new state."""
     counts = {
         **state.cell_counts,
-        "members": presence.members,
+        "members": presence.n_members,
         "joined": n_admitted,
         **change_counts,
     }
@@ -479,8 +479,8 @@ def _recount_histories(
         persons_so_far=recount.count_persons(history_counts),
         rarest_history_persons=min(history_counts, default=0),
         exposed_persons=recount.count_exposed(history_counts, state.k),
-        waiting_persons=presence.newcomers - n_admitted - n_refused,
-        returned_persons=presence.returned,
+        waiting_persons=presence.n_newcomers - n_admitted - n_refused,
+        returned_persons=presence.n_returned,
         mismatched_cells=recount.count_mismatched_cells(state),
         rewritten_rows=change_counts["rewritten"],
         refused_persons=n_refused,
