@@ -222,7 +222,7 @@ def test_what_was_checked_is_what_is_read(
     """An attacker exchanges the file, or its folder, right behind the check of its name."""
     folder = drop / "x"
     file = write(folder / f"b.{ending}", [30] * 10)
-    look, done = files._look, []
+    look, done = files._look_up, []
 
     def exchange(name: str, directory: int) -> Any:
         status = look(name, directory)
@@ -237,7 +237,7 @@ def test_what_was_checked_is_what_is_read(
                 folder.symlink_to(private.parent)
         return status
 
-    monkeypatch.setattr(files, "_look", exchange)
+    monkeypatch.setattr(files, "_look_up", exchange)
     with pytest.raises(DbanonError):
         ages_of(f"file:{folder.parent}/", tmp_path)
     assert done
