@@ -24,7 +24,7 @@ import dbanon
 from benchmarks.chains import casc
 from benchmarks.markdown import table
 from dbanon.chain import cell_rows
-from dbanon.sessions.pseudonym_session import RETURNED
+from dbanon.sessions.pseudonym_session import CELLS_WITH_RETURNED
 
 K = 5
 OUT = 46
@@ -170,18 +170,18 @@ def _count_attacks(
 @contextmanager
 def undefended(without_defence: bool) -> Iterator[None]:
     """Disable the defence for the block if requested."""
-    original_function = cell_rows.hold_returned
+    original_function = cell_rows.freeze_returned_cells
 
     def hold_none(state: Any, *arguments: Any) -> int:
-        state.make(RETURNED, "SELECT 0 AS cell, 0 AS changed WHERE 1 = 0")
+        state.stage(CELLS_WITH_RETURNED, "SELECT 0 AS cell, 0 AS changed WHERE 1 = 0")
         return 0
 
     if without_defence:
-        cell_rows.hold_returned = hold_none
+        cell_rows.freeze_returned_cells = hold_none
     try:
         yield
     finally:
-        cell_rows.hold_returned = original_function
+        cell_rows.freeze_returned_cells = original_function
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from dbanon.advice.roles import (
 )
 from dbanon.advice.singling import SetOfColumns, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
-from dbanon.data.words import WithCard, json_text
+from dbanon.data.words import LabelledTextWithCard, json_text
 from dbanon.errors import counted
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import in_words
@@ -43,7 +43,7 @@ class SkippedMethod:
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep(NotebookPlot, WithCard):
+class Sweep(NotebookPlot, LabelledTextWithCard):
     """Trial releases with their losses and risks.
 
     Parameters
@@ -147,7 +147,7 @@ class ColumnAdvice:
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(NotebookPlot, WithCard):
+class Advice(NotebookPlot, LabelledTextWithCard):
     """Proposed roles of a table's columns, sets that make rows unique, and a recommendation.
 
     Parameters

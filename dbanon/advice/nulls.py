@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import both_keys
+from dbanon.data.words import with_former_key
 
 
 @dataclass(frozen=True)
@@ -42,5 +42,5 @@ class NullChoice:
         return {
             "nulls": self.nulls,
             "max_suppression": self.max_suppression,
-            **both_keys("loss_shares", loss_shares),
+            **with_former_key("loss_shares", loss_shares),
         }

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from dbanon.data.option import Option, check
+from dbanon.data.option import Option, check_options
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec
@@ -32,7 +32,7 @@ class AdviceRequest:
     InvalidParameter, UnknownMethod : a wish cannot be.
     """
 
-    table: Annotated[str, Option("The table or view to read, as in app.people.", sql=False)]
+    table: Annotated[str, Option("The table or view to read, as in app.people.", has_sql_key=False)]
     quasi_identifiers: Annotated[
         tuple[str, ...],
         Option(
@@ -78,7 +78,7 @@ class AdviceRequest:
             "Longest forecast for finding the classes of all rows, in CPU seconds. Slower"
             " methods are not tried.",
             minimum=0,
-            above=True,
+            excludes_minimum=True,
         ),
     ] = SECONDS
     sample: Annotated[
@@ -92,7 +92,9 @@ class AdviceRequest:
     seed: Annotated[int, Option("Random seed.", minimum=0)] = 0
     time_limit: Annotated[
         float,
-        Option("Seconds after which no further release is tried.", minimum=0, above=True),
+        Option(
+            "Seconds after which no further release is tried.", minimum=0, excludes_minimum=True
+        ),
     ] = 20.0
     nulls: Annotated[
         str | None,
@@ -117,7 +119,7 @@ class AdviceRequest:
     ] = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if not self.k:
             raise InvalidParameter("k must have at least one class size.")
         object.__setattr__(self, "k", tuple(sorted(set(self.k))))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Count
 from dbanon.data.microdata import Microdata
-from dbanon.data.words import both_keys
+from dbanon.data.words import with_former_key
 
 # Largest number of columns per set, largest number of sets, and the share of unique rows above
 # which a set is not extended.
@@ -53,7 +53,7 @@ class SetOfColumns:
         """As plain values."""
         return {
             "columns": list(self.columns),
-            **both_keys("unique", self.unique.to_dict()),
+            **with_former_key("unique", self.unique.to_dict()),
             "few": self.few.to_dict(),
             # With few unique rows, or few others, distinction would reveal how many.
             "distinction": None if self.unique.share is None else self.distinction,
@@ -97,7 +97,7 @@ class UniqueColumnSets:
         return {
             "small": self.small,
             "chosen": self.chosen.to_dict(),
-            **both_keys("unique_share_drops", self.unique_share_drops()),
+            **with_former_key("unique_share_drops", self.unique_share_drops()),
             "sets": [column_set.to_dict() for column_set in self.sets],
             "cut": self.cut,
         }

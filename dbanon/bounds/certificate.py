@@ -44,7 +44,7 @@ from dbanon.bounds.fitting import fitted_prices
 from dbanon.bounds.program import NEAR_ENOUGH, Program, has_solver
 from dbanon.bounds.tolls import SubsetRowDuals, no_duals
 from dbanon.data.partition import Partition
-from dbanon.data.words import WithCard, both_keys
+from dbanon.data.words import LabelledTextWithCard, with_former_key
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
@@ -141,7 +141,7 @@ MOST_PRICED = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificate(WithCard):
+class Certificate(LabelledTextWithCard):
     """A lower bound of the information loss, and its proof.
 
     Parameters
@@ -184,7 +184,7 @@ class Certificate(WithCard):
             "k": self.k,
             "records": len(self.prices),
             "lower_bound": self.share,
-            **both_keys("method", self.method),
+            **with_former_key("method", self.method),
             "complete": self.complete,
             "simple_bound": self.simple,
             "seconds": self.seconds,

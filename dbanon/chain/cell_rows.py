@@ -1,8 +1,9 @@
-"""The rows of cells and the privacy models of a chain: frozen cells, and newcomers kept out.
+"""Update the displayed rows of cells, freeze cells that break a model, and exclude newcomers.
 
-A cell is frozen if its current rows would break a model. Only cells whose members are all in the
-source and whose rows have changed are checked: the others still satisfy the models. Only value
-counts are fetched; the values themselves only for models that compare with a table.
+A cell is frozen if its rows in the source would break a privacy model: its displayed rows stay as
+they are. Only cells whose members are all in the source and whose rows have changed are checked;
+the others still satisfy the models. Only value counts are fetched from the database, and the values
+themselves only for models that compare with a table.
 """
 
 from __future__ import annotations
@@ -14,36 +15,43 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.membership import PARTED, CellState
+from dbanon.chain.displayed_rows import stage_renewed_rows
+from dbanon.chain.membership import PARTLY_LEFT, CellState
 from dbanon.chain.reference import References, find_failing_cells
-from dbanon.chain.returns import hold_returned
-from dbanon.chain.rows_per_person import LEADING_COLUMNS, Part
-from dbanon.chain.rows_shown import stage_renewed_rows
+from dbanon.chain.returns import freeze_returned_cells
+from dbanon.chain.rows_per_person import PERSON_COLUMNS, ChainTable
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import FREEZE, HOLD
 from dbanon.measures import Model
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, random_order
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import CURRENT, DIFFERING, PRESENT, UNFIT, VERDICT
+from dbanon.sessions.pseudonym_session import (
+    CHANGED_CELLS,
+    FAILING_CELLS,
+    NEW_ROWS,
+    NEXT_CELL_STATES,
+    PRESENT_PERSONS,
+)
 
-_AT_ONCE = 1000
+_CELLS_PER_INSERT = 1000
 
 
-def hold_unfit(
+def freeze_failing_cells(
     state: CellState, retained: Sequence[Attribute], models: Sequence[Model], references: References
 ) -> int:
-    """Freeze the cells whose current rows would break a model, and count them.
+    """Freeze the cells whose rows in the source would break a model; return their number.
 
     Parameters
     ----------
     retained : the columns staged with the persons, including those of the models.
+    references : by column, the tables that models compare classes with.
     """
     session = state.session
     indices = {attribute.name: index for index, attribute in enumerate(retained)}
-    unfit: set[int] = set()
-    now = (
-        f"FROM {quote(PRESENT)} AS s JOIN {quote(DIFFERING)} AS d ON d.cell = s.cell"
+    failing: set[int] = set()
+    changed_rows = (
+        f"FROM {quote(PRESENT_PERSONS)} AS s JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = s.cell"
         " WHERE s.left_at IS NULL"
     )
     for model in models:
@@ -51,202 +59,233 @@ def hold_unfit(
         name = statements.kept_column(index)
         if model.compares_with_table:
             if not references:
-                continue  # Before the first release no rows were shown.
+                continue  # At the first release there are no cells to check yet.
             reference = references[model.attribute]
-            unfit |= {
+            failing |= {
                 *find_failing_cells(
-                    state, now, replace(retained[index], name=name), model, reference
+                    state, changed_rows, replace(retained[index], name=name), model, reference
                 )[0]
             }
             continue
         value = session.comparison_value(retained[index], name)
         counts = session.rows(
-            f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {now}) AS c"
+            f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {changed_rows}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
-        unfit |= _cells_failing(np.array(counts, np.int64).reshape(len(counts), 2), model)
-    if not unfit:
+        failing |= _find_cells_failing(np.array(counts, np.int64).reshape(len(counts), 2), model)
+    if not failing:
         return 0
     columns = [("cell", "integer")]
-    session.run(statements.create_staging(UNFIT, columns, session.staging_suffix))
-    cells = sorted(unfit)
-    for start in range(0, len(cells), _AT_ONCE):
-        rows = [(cell,) for cell in cells[start : start + _AT_ONCE]]
-        session.insert_rows(RelationName(None, UNFIT), ["cell"], rows)
+    session.run(statements.create_staging(FAILING_CELLS, columns, session.staging_suffix))
+    cells = sorted(failing)
+    for start in range(0, len(cells), _CELLS_PER_INSERT):
+        rows = [(cell,) for cell in cells[start : start + _CELLS_PER_INSERT]]
+        session.insert_rows(RelationName(None, FAILING_CELLS), ["cell"], rows)
     session.run(
-        f"UPDATE {quote(VERDICT)} SET state = 'held'"
-        f" WHERE cell IN (SELECT u.cell FROM {quote(UNFIT)} AS u)"
+        f"UPDATE {quote(NEXT_CELL_STATES)} SET state = 'held'"
+        f" WHERE cell IN (SELECT u.cell FROM {quote(FAILING_CELLS)} AS u)"
     )
     return len(cells)
 
 
 def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
-    """Exclude newcomers permanently: record them as a cell that was never shown and has left.
+    """Exclude newcomers permanently: record them as a cell that is never displayed.
 
     Parameters
     ----------
-    relation : the rows of newcomers.
-    keys : int64 (m, c), the row keys; m is 0 or at least k.
+    relation : the rows of newcomers in the source.
+    keys : int64 (m, c), the row keys of those to exclude; m is 0 or at least k.
     """
     if not len(keys):
         return
-    session, cell, chain = state.session, state.last_cell + 1, int(state.chain.chain_id)
-    nobodys, positions = np.zeros(len(keys), np.int32), random_order(len(keys)).astype(np.int32)
-    session.load_labels(keys, nobodys, positions, relation.required_locator.types)
+    session, cell, chain_id = state.session, state.last_cell + 1, int(state.chain.chain_id)
+    labels, positions = np.zeros(len(keys), np.int32), random_order(len(keys)).astype(np.int32)
+    session.load_labels(keys, labels, positions, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     session.run(
-        f"INSERT INTO {state.name('chain_cell')} (chain_id, cell, state, since_release)"
-        f" VALUES ({chain}, {cell}, 'refused', {int(state.sequence)})"
+        f"INSERT INTO {state.shared_table('chain_cell')} (chain_id, cell, state, since_release)"
+        f" VALUES ({chain_id}, {cell}, 'refused', {int(state.sequence)})"
     )
     session.run(
-        f"INSERT INTO {state.name('chain_member')} (chain_id, tag, cell, left_at_release)"
-        f" SELECT {chain}, p.tag, {cell}, {int(state.sequence)} FROM {rows}"
-        f" JOIN {state.arrivals} AS p ON p.person = s.{quote(state.chain.entity)}"
+        f"INSERT INTO {state.shared_table('chain_member')} (chain_id, tag, cell, left_at_release)"
+        f" SELECT {chain_id}, p.tag, {cell}, {int(state.sequence)} FROM {rows}"
+        f" JOIN {state.newcomers_table} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
     # Free the name: the classes of admitted newcomers are staged under it.
     session.run(f"DROP TABLE {quote(statements.LABELS)}")
 
 
-def _cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
+def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
     """The cells that break a model.
 
     Parameters
     ----------
-    value_counts : int64 (n, 2), a cell and how many of its rows have one value.
+    value_counts : int64 (n, 2), for each distinct value in a cell: the cell, and the number of its
+        rows with that value. Sorted by cell.
     """
     if not len(value_counts):
         return set()
-    cells, starts, sizes = np.unique(value_counts[:, 0], return_index=True, return_counts=True)
-    # These models ignore which value it is, so values are numbered within their cell.
-    counts = np.zeros((len(cells), int(sizes.max())), np.int64)
-    offset = np.arange(len(value_counts)) - np.repeat(starts, sizes)
-    counts[np.repeat(np.arange(len(cells)), sizes), offset] = value_counts[:, 1]
-    return set(cells[~model.satisfied(counts, np.empty(0))].tolist())
+    cells, starts, n_values = np.unique(value_counts[:, 0], return_index=True, return_counts=True)
+    # These models use only how often values occur, so values are numbered within their cell.
+    counts = np.zeros((len(cells), int(n_values.max())), np.int64)
+    value_numbers = np.arange(len(value_counts)) - np.repeat(starts, n_values)
+    counts[np.repeat(np.arange(len(cells)), n_values), value_numbers] = value_counts[:, 1]
+    return set(cells[~model.satisfied(counts, table=np.empty(0))].tolist())
 
 
 def row_columns(state: CellState, n_retained: int) -> list[str]:
-    """The columns of a row of the state, with ``n_retained`` retained columns."""
-    row_keys = LEADING_COLUMNS if state.several else ()
-    return ["cell", *row_keys, *map(statements.kept_column, range(n_retained))]
+    """The columns of the chain's row table, with ``n_retained`` retained columns."""
+    person_columns = PERSON_COLUMNS if state.has_several_rows else ()
+    return ["cell", *person_columns, *map(statements.kept_column, range(n_retained))]
 
 
-_ENDED = "v.state IN ('gone', 'withdrawn')"
+# Condition on NEXT_CELL_STATES, as v: cells that are no longer displayed.
+_NO_LONGER_DISPLAYED = "v.state IN ('gone', 'withdrawn')"
 
 
-def make_tables(state: CellState, values: Sequence[str], retained: Sequence[str]) -> None:
-    """Create the chain's own tables; ``values`` and ``retained`` are SQL types."""
+def create_state_tables(
+    state: CellState, value_types: Sequence[str], retained_types: Sequence[str]
+) -> None:
+    """Create the chain's own tables, of released values and of rows.
+
+    Parameters
+    ----------
+    value_types, retained_types : the SQL types of the released columns that classes share, and of
+        the retained columns.
+    """
     leading_columns = [f"{name} integer" for name in row_columns(state, 0)]
-    for table, name, first, types in (
-        (state.values, statements.value_column, ["cell integer"], values),
-        (state.rows, statements.kept_column, leading_columns, retained),
+    for table, column_name, first_columns, types in (
+        (state.value_table, statements.value_column, ["cell integer"], value_types),
+        (state.row_table, statements.kept_column, leading_columns, retained_types),
     ):
-        columns = [f"{name(i)} {state.session.declared(kind)}" for i, kind in enumerate(types)]
-        state.session.run(f"CREATE TABLE {table} ({', '.join([*first, *columns])})")
+        columns = [
+            f"{column_name(i)} {state.session.declared(sql_type)}"
+            for i, sql_type in enumerate(types)
+        ]
+        state.session.run(f"CREATE TABLE {table} ({', '.join([*first_columns, *columns])})")
 
 
-def compare(
+def freeze_changed_cells(
     state: CellState, retained: Sequence[Attribute], models: Sequence[Model], references: References
 ) -> dict[str, int]:
-    """Stage the live cells whose rows have changed, and freeze some of them.
+    """Stage the live cells whose rows have changed, and freeze those that may not be updated.
 
-    Returns counts: cells that drifted, rows that changed, cells frozen because persons returned,
-    and cells frozen by a model.
+    Returns counts: ``drifted``, cells with fewer than k changed rows; ``changed``, rows; ``back``,
+    cells frozen because persons returned; and ``unfit``, cells frozen by a model.
 
     Parameters
     ----------
     retained : the columns staged with the persons.
-    models : privacy models that the rows of a cell must satisfy to be shown.
+    models : privacy models that the rows of a cell must satisfy to be displayed.
     references : the tables that some models compare with.
     """
     if state.chain.rules.changes == FREEZE:
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
-    n_compared = 1 if state.several else len(retained)
-    counts = _differing(state, [statements.kept_column(i) for i in range(n_compared)])
-    counts["back"] = hold_returned(state, n_compared)
-    return counts | {"unfit": hold_unfit(state, retained, models, references)}
+    n_compared = 1 if state.has_several_rows else len(retained)
+    counts = _stage_changed_cells(state, [statements.kept_column(i) for i in range(n_compared)])
+    counts["back"] = freeze_returned_cells(state, n_compared)
+    return counts | {"unfit": freeze_failing_cells(state, retained, models, references)}
 
 
-def rewrite(
+def update_displayed_rows(
     state: CellState,
-    parts: Sequence[Part],
+    chain_tables: Sequence[ChainTable],
     newcomers: Relation | None,
-    first: int,
-    large_batch: bool,
+    first_new_cell: int,
+    is_large_batch: bool,
 ) -> None:
-    """Update the rows of all cells, after ``compare`` has staged which cells differ.
+    """Update the rows of all cells; requires ``freeze_changed_cells``.
 
-    New cells and live cells with changed rows take the rows of the source. All other cells keep
-    the rows that were shown, unchanged.
+    New cells and live cells with changed rows take their rows from the source. All other cells
+    keep the rows that were displayed, unchanged.
 
     Parameters
     ----------
-    parts : the tables of the chain, whose rows are staged.
-    newcomers : the rows of admitted newcomers; None if there are none.
-    first, large_batch : the first new cell, and the flag that ``admit`` had.
+    newcomers : the rows of admitted newcomers in the source; None if there are none.
+    first_new_cell : the number of their first cell.
+    is_large_batch : as in ``CellState.admit_classes``.
     """
     session, changes = state.session, state.chain.rules.changes
-    retained = [attribute for part in parts for attribute in part.retained]
+    retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     names = [statements.kept_column(i) for i in range(len(retained))]
-    renewed, inserts = "", []  # Pairs of a SELECT and its ORDER BY.
+    # SQL condition for cells that take new rows, and INSERTs as pairs of SELECT and ORDER BY.
+    renewed_condition, inserts = "", []
     if changes != FREEZE:
-        differing = f"SELECT d.cell FROM {quote(DIFFERING)} AS d"
+        changed_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d"
         if changes == HOLD:
-            differing += f" WHERE d.differ >= {int(state.k)}"
-        renewed = f"v.state = 'live' AND v.cell IN ({differing}) OR {PARTED}"
-    verdict = f"SELECT v.cell FROM {quote(VERDICT)} AS v WHERE"
+            changed_cells += f" WHERE d.n_changed >= {int(state.k)}"
+        renewed_condition = f"v.state = 'live' AND v.cell IN ({changed_cells}) OR {PARTLY_LEFT}"
+    select_cells = f"SELECT v.cell FROM {quote(NEXT_CELL_STATES)} AS v WHERE"
     columns = ", ".join(row_columns(state, len(retained)))
-    if state.several:
-        cells = f"{verdict} {renewed}" if renewed else ""
-        stage_renewed_rows(state, parts, cells, None if newcomers is None else first)
-    elif renewed:
-        rows = f"{quote(PRESENT)} AS n WHERE n.left_at IS NULL AND n.cell IN ({verdict} {renewed})"
+    if state.has_several_rows:
+        renewed_cells = f"{select_cells} {renewed_condition}" if renewed_condition else ""
+        stage_renewed_rows(
+            state, chain_tables, renewed_cells, None if newcomers is None else first_new_cell
+        )
+    elif renewed_condition:
+        rows = (
+            f"{quote(PRESENT_PERSONS)} AS n WHERE n.left_at IS NULL"
+            f" AND n.cell IN ({select_cells} {renewed_condition})"
+        )
         inserts.append((f"SELECT {columns} FROM {rows}", f"n.cell, {session.shuffled('n')}"))
-    if newcomers is not None and not state.several:
+    if newcomers is not None and not state.has_several_rows:
         values = {n: session.kept_value(a) for a, n in zip(retained, names, strict=True)}
-        reads = list(dict.fromkeys(a.name for a in retained))
-        of_cells = {"cell": f"c.class + {first}"} | values
-        if not session.insert_cells(state.chain.table(session, "row"), of_cells, newcomers, reads):
+        source_columns = list(dict.fromkeys(a.name for a in retained))
+        row_values = {"cell": f"c.class + {first_new_cell}"} | values
+        if not session.insert_cells(
+            state.chain.table(session, "row"), row_values, newcomers, source_columns
+        ):
             rows = statements.released_rows(
                 newcomers.from_clause, newcomers.required_locator.expressions
             )
             # Positions are random numbers from the operating system.
-            listed = [f"l.class + {first} AS cell", *(f"{sql} AS {n}" for n, sql in values.items())]
-            inserts.append((f"SELECT {', '.join(listed)} FROM {rows}", "l.class, l.position"))
-    if state.several:
-        select = f"SELECT {columns} FROM {quote(CURRENT)} AS n"
-        inserts.append((select, f"n.cell, {session.shuffled('n')}"))
-    replaced = f"{_ENDED} OR {renewed}" if renewed else _ENDED
-    session.run(f"DELETE FROM {state.rows} WHERE cell IN ({verdict} {replaced})")
-    # Store the rows of a cell together, because all counting is by cell, but in random order: the
+            select_list = [
+                f"l.class + {first_new_cell} AS cell",
+                *(f"{sql} AS {n}" for n, sql in values.items()),
+            ]
+            inserts.append((f"SELECT {', '.join(select_list)} FROM {rows}", "l.class, l.position"))
+    if state.has_several_rows:
+        new_rows = f"SELECT {columns} FROM {quote(NEW_ROWS)} AS n"
+        inserts.append((new_rows, f"n.cell, {session.shuffled('n')}"))
+    deleted_condition = _NO_LONGER_DISPLAYED
+    if renewed_condition:
+        deleted_condition += f" OR {renewed_condition}"
+    session.run(f"DELETE FROM {state.row_table} WHERE cell IN ({select_cells} {deleted_condition})")
+    # Store the rows of a cell together, because rows are counted by cell, but in random order: the
     # source's order would reveal which row belongs to which person.
-    for rows, order in inserts:
-        with session.sorting() if large_batch else nullcontext():
-            session.run(f"INSERT INTO {state.rows} ({columns}) {rows} ORDER BY {order}")
-    if large_batch:
+    for select, order in inserts:
+        with session.sorting() if is_large_batch else nullcontext():
+            session.run(f"INSERT INTO {state.row_table} ({columns}) {select} ORDER BY {order}")
+    if is_large_batch:
         session.analyze(state.chain.table(session, "row"))
 
 
-def _differing(state: CellState, names: Sequence[str]) -> dict[str, int]:
-    """Stage, for each complete live cell, how many of its rows (or persons) have changed."""
+def _stage_changed_cells(state: CellState, names: Sequence[str]) -> dict[str, int]:
+    """Stage, for each live cell whose members are all present, how many of its rows have changed.
+
+    With several rows per person, counts the persons whose rows have changed. Returns the counts
+    ``drifted`` and ``changed`` of ``freeze_changed_cells``.
+    """
     session = state.session
     columns = ", ".join(["cell", *names])
-    old = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
-    new = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
+    old_columns = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
+    new_columns = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
     # Skip cells whose row hash is unchanged.
-    complete = (
-        f"JOIN {quote(VERDICT)} AS v ON v.cell = {{}}.cell AND v.state = 'live'"
+    join_complete_cells = (
+        f"JOIN {quote(NEXT_CELL_STATES)} AS v ON v.cell = {{}}.cell AND v.state = 'live'"
         " AND v.present = v.members AND v.same = 0"
     )
-    state.make(
-        DIFFERING,
-        f"SELECT cell, sum(more) AS differ FROM (SELECT {columns}, sum(weight) AS more FROM"
-        f" (SELECT {new}, 1 AS weight FROM {quote(PRESENT)} AS n {complete.format('n')}"
-        " WHERE n.left_at IS NULL"
-        f" UNION ALL SELECT {old}, -1 FROM {state.displayed} AS r {complete.format('r')}) AS u"
+    state.stage(
+        CHANGED_CELLS,
+        f"SELECT cell, sum(surplus) AS n_changed FROM (SELECT {columns}, sum(weight)"
+        f" AS surplus FROM (SELECT {new_columns}, 1 AS weight FROM {quote(PRESENT_PERSONS)} AS n"
+        f" {join_complete_cells.format('n')} WHERE n.left_at IS NULL"
+        f" UNION ALL SELECT {old_columns}, -1 FROM {state.displayed_table} AS r"
+        f" {join_complete_cells.format('r')}) AS u"
         f" GROUP BY {columns} HAVING sum(weight) > 0) AS d GROUP BY cell",
     )
-    few, changed = session.rows(
-        f"SELECT count(CASE WHEN d.differ < {int(state.k)} THEN 1 END),"
-        f" coalesce(sum(d.differ), 0) FROM {quote(DIFFERING)} AS d"
+    n_drifted, n_changed = session.rows(
+        f"SELECT count(CASE WHEN d.n_changed < {int(state.k)} THEN 1 END),"
+        f" coalesce(sum(d.n_changed), 0) FROM {quote(CHANGED_CELLS)} AS d"
     )[0]
-    return {"drifted": int(few), "changed": int(changed)}
+    return {"drifted": int(n_drifted), "changed": int(n_changed)}

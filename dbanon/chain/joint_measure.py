@@ -1,11 +1,11 @@
-"""Measure what releases of one source reveal together about persons, as a chain or not.
+"""Measure what releases of one source reveal together about persons, in a chain or not.
 
 An attacker who knows a person's class in each release can narrow the person down to those with the
-same joint history, absences included. For a sensitive column, only values that occur in all of the
-person's classes remain. Nothing is written.
+same joint history, absences included. A person can only have
+sensitive values that occur in all of these classes. Nothing is written.
 
-Persons are matched by the ledger's record of persons, or by a column of the releases that
-identifies them.
+Persons are matched by the record of persons in the ledger, or by an identifying column of the
+releases.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+_RELEASE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 _HINT = (
     "Make each release again, where nobody else can read it, with that column in `keep`. Or name"
     " another column that all of them have. Without one, dbanon cannot know which rows"
@@ -33,19 +33,21 @@ _HINT = (
 )
 
 
-_Values: TypeAlias = "frozenset[str | None] | None"
+# The values that a person can have; None if no release has restricted them.
+_PossibleValues: TypeAlias = "frozenset[str | None] | None"
 
 
 @dataclass(frozen=True)
 class JointHistoryCounts:
-    """Counts of joint histories over the first releases.
+    """Counts of joint histories over the first releases of a sequence.
 
     Parameters
     ----------
-    releases : the number of releases, from the first.
-    persons : persons with a row in at least one of them.
-    below, alone : persons whose joint history fewer than k share, and persons with a unique one.
-    read_off : by sensitive column, persons for whom a single value remains.
+    releases : the number of releases.
+    persons : number of persons with a row in at least one of them.
+    below : number of persons whose joint history fewer than k share.
+    alone : number of persons with a unique joint history.
+    read_off : by sensitive column, number of persons for whom a single value remains possible.
     """
 
     releases: int
@@ -63,7 +65,7 @@ class MeasuredReleases:
     ----------
     releases : their names, in the order in which they are combined.
     entity : the column that identifies persons.
-    known : counts after the first release, the first two, and so on.
+    known : counts over the first release, over the first two, and so on.
     """
 
     releases: tuple[str, ...]
@@ -87,15 +89,21 @@ class MeasuredReleases:
                 f"{counts.below} ({share:.1%}) share their"
                 f" joint history with fewer than {self.k - 1} others, {counts.alone} with no one"
             )
-            for name, many in counts.read_off.items():
-                text += f'; one value of "{name}" is left of {many}'
+            for name, n_revealed in counts.read_off.items():
+                text += f'; one value of "{name}" is left of {n_revealed}'
             lines.append((f"after {counted(counts.releases, 'release')}", text))
         return lines
 
 
 @dataclass(frozen=True)
 class _ReleaseRows:
-    """The rows of a release: person, class, and sensitive values."""
+    """The rows of a release.
+
+    Parameters
+    ----------
+    persons, classes : the person identifier and the class number of each row.
+    values : by sensitive column, the value of each row.
+    """
 
     persons: list[str]
     classes: list[int]
@@ -109,7 +117,7 @@ def measure_together(
     k: int | None = None,
     sensitive: Sequence[str] | None = None,
 ) -> MeasuredReleases:
-    """Count the persons whom releases expose together.
+    """Count the persons whose joint history over several releases fewer than k share.
 
     Parameters
     ----------
@@ -137,7 +145,7 @@ def measure_together(
         raise InvalidParameter("k must be 2 or more.")
     if not entity:
         with store.session(write=False) as session:
-            return _by_record(session, releases, k, sensitive)
+            return _measure_by_record(session, releases, k, sensitive)
     records = []
     with store.session(write=False) as session:
         for name in releases:
@@ -146,14 +154,15 @@ def measure_together(
             records.append(recorded_report.read(session, entry))
         _require_one_source(records)
         if sensitive is None:
-            of_all = [set(record.report.sensitive) for record in records]
-            sensitive = sorted(set.intersection(*of_all))
-        reads = [_read_rows(session, name, entity, sensitive) for name in releases]
+            sensitive_by_release = [set(record.report.sensitive) for record in records]
+            sensitive = sorted(set.intersection(*sensitive_by_release))
+        row_sets = [_read_rows(session, name, entity, sensitive) for name in releases]
     k = min(int(record.report.request.k) for record in records) if k is None else k
-    return MeasuredReleases(tuple(releases), entity, k, _count_joint_histories(reads, k, sensitive))
+    counts = _count_joint_histories(row_sets, k, sensitive)
+    return MeasuredReleases(tuple(releases), entity, k, counts)
 
 
-def _by_record(
+def _measure_by_record(
     session: Session, names: Sequence[str], k: int | None, sensitive: Sequence[str] | None
 ) -> MeasuredReleases:
     """Measure releases by the ledger's record of their persons.
@@ -171,8 +180,12 @@ def _by_record(
             " release: `entity`.",
         )
     records = person_record.recorded_persons(session)
-    ids = [_release_id(session, name) for name in names]
-    missing = [name for name, id_ in zip(names, ids, strict=True) if id_ not in records]
+    release_ids = [_find_release_id(session, name) for name in names]
+    missing = [
+        name
+        for name, release_id in zip(names, release_ids, strict=True)
+        if release_id not in records
+    ]
     if missing:
         raise InvalidParameter(
             f"Not measured: the ledger has no record of the persons of {', '.join(missing)}.",
@@ -180,10 +193,10 @@ def _by_record(
             " source is in the database of the ledger. Earlier versions kept none.",
             hint="Name the column of the person that each of these releases has (`entity`).",
         )
-    measured = [records[id_] for id_ in ids]
+    measured = [records[release_id] for release_id in release_ids]
     if len(measured) == 1:
-        older = list(records.values())[: list(records).index(ids[0]) + 1]
-        measured = [record for record in older if record.has_persons_of(measured[0])]
+        up_to_it = list(records.values())[: list(records).index(release_ids[0]) + 1]
+        measured = [record for record in up_to_it if record.has_persons_of(measured[0])]
     if not all(record.has_persons_of(measured[0]) for record in measured):
         raise InvalidParameter(
             "The releases are of several sources, or of several entities.",
@@ -196,20 +209,23 @@ def _by_record(
         measured[0].entity,
         k,
         tuple(
-            JointHistoryCounts(record.releases, record.persons, record.below, record.alone, {})
-            for record in counts
+            JointHistoryCounts(
+                history.releases, history.persons, history.below, history.alone, read_off={}
+            )
+            for history in counts
         ),
     )
 
 
-def _release_id(session: Session, release: str) -> str:
-    """The id of a release, given its id or the name of its output."""
-    if _ID.fullmatch(release):
+def _find_release_id(session: Session, release: str) -> str:
+    """Find the id of a release by its id or the name of its output."""
+    if _RELEASE_ID.fullmatch(release):
         return release.lower()
     return entries.find_release(session, parse_relation(release)).release_id
 
 
 def _require_one_source(records: Sequence[recorded_report.RecordedRelease]) -> None:
+    """Check that all releases have the same source."""
     sources = sorted({record.report.source for record in records})
     if len(sources) > 1:
         raise InvalidParameter(
@@ -243,96 +259,115 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
             " not identify persons.",
             hint=_HINT,
         )
-    shared = ", ".join(session.compared(attributes[column]) for column in entry.quasi_identifiers)
+    class_columns = ", ".join(
+        session.compared(attributes[column]) for column in entry.quasi_identifiers
+    )
     columns = [session.text_of(attributes[column]) for column in (entity, *sensitive)]
     rows = session.rows(
-        f"SELECT dense_rank() OVER (ORDER BY {shared}), {', '.join(columns)}"
+        f"SELECT dense_rank() OVER (ORDER BY {class_columns}), {', '.join(columns)}"
         f" FROM {entry.name.quoted} AS s"
     )
-    nobodys = sum(1 for row in rows if row[1] is None)
-    if nobodys:
+    n_unidentified = sum(1 for _, person, *_ in rows if person is None)
+    if n_unidentified:
         raise NullInEntity(
-            f'Column "{entity}" holds NULL in {nobodys} of {len(rows)} rows of release {name}.',
+            f'Column "{entity}" holds NULL in {n_unidentified} of {len(rows)} rows of release'
+            f" {name}.",
             hint="Name a column without NULL: `entity`. Or release the source again without these"
             " rows.",
         )
     return _ReleaseRows(
-        [str(row[1]) for row in rows],
-        [int(row[0]) for row in rows],
-        {column: [row[2 + at] for row in rows] for at, column in enumerate(sensitive)},
+        persons=[str(person) for _, person, *_ in rows],
+        classes=[int(class_number) for class_number, *_ in rows],
+        values={
+            column: [row_values[index] for _, _, *row_values in rows]
+            for index, column in enumerate(sensitive)
+        },
     )
 
 
 def _count_joint_histories(
-    reads: Sequence[_ReleaseRows], k: int, sensitive: Sequence[str]
+    row_sets: Sequence[_ReleaseRows], k: int, sensitive: Sequence[str]
 ) -> tuple[JointHistoryCounts, ...]:
-    """Count joint histories after the first release, the first two, and so on."""
-    number: dict[str, int] = {}
-    for read in reads:
-        for person in read.persons:
-            number.setdefault(person, len(number))
-    joint = np.zeros(len(number), np.int64)
-    seen = np.zeros(len(number), np.bool_)
-    left: dict[str, list[_Values]] = {name: [None] for name in sensitive}
+    """Count joint histories over the first release, over the first two, and so on."""
+    index_of: dict[str, int] = {}
+    for rows in row_sets:
+        for person in rows.persons:
+            index_of.setdefault(person, len(index_of))
+    # The number of each person's joint history over the releases so far.
+    joint = np.zeros(len(index_of), np.int64)
+    was_in_release = np.zeros(len(index_of), np.bool_)
+    # By sensitive column, the possible values of each joint history.
+    possible: dict[str, list[_PossibleValues]] = {name: [None] for name in sensitive}
     results = []
-    for at, read in enumerate(reads, 1):
-        now, classes_of = _classes(read, number)
-        seen |= now >= 0
-        before, previous = np.column_stack([joint, now]), joint
-        _, first, joint = np.unique(before, axis=0, return_index=True, return_inverse=True)
+    for n_releases, rows in enumerate(row_sets, 1):
+        class_sets, classes_of = _number_class_sets(rows, index_of)
+        was_in_release |= class_sets >= 0
+        extended, previous = np.column_stack([joint, class_sets]), joint
+        _, first_persons, joint = np.unique(
+            extended, axis=0, return_index=True, return_inverse=True
+        )
         joint = joint.reshape(-1)
-        # Persons who are in none of the releases so far are no candidates.
-        sizes = np.bincount(joint[seen], minlength=len(first))
+        # Persons who are in none of the releases so far are not counted.
+        sizes = np.bincount(joint[was_in_release], minlength=len(first_persons))
         read_off = {}
         for name in sensitive:
-            class_values = _values_by_class(read, read.values[name])
-            left[name] = [
+            class_values = _values_by_class(rows.classes, rows.values[name])
+            possible[name] = [
                 _intersect_values(
-                    left[name][previous[person]],
+                    possible[name][previous[person]],
                     [
                         class_values[class_number]
-                        for class_number in classes_of.get(int(now[person]), ())
+                        for class_number in classes_of.get(int(class_sets[person]), ())
                     ],
                 )
-                for person in first.tolist()
+                for person in first_persons.tolist()
             ]
-            one_left = np.array([values is not None and len(values) == 1 for values in left[name]])
-            read_off[name] = int(sizes[one_left].sum())
+            has_one_value = np.array(
+                [values is not None and len(values) == 1 for values in possible[name]]
+            )
+            read_off[name] = int(sizes[has_one_value].sum())
         below, unique = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
-        results.append(JointHistoryCounts(at, int(seen.sum()), below, unique, read_off))
+        n_persons = int(was_in_release.sum())
+        results.append(JointHistoryCounts(n_releases, n_persons, below, unique, read_off))
     return tuple(results)
 
 
-def _classes(
-    read: _ReleaseRows, number: Mapping[str, int]
+def _number_class_sets(
+    rows: _ReleaseRows, index_of: Mapping[str, int]
 ) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
-    """Number the set of classes of each person, int64 (n,), -1 for none; and these sets by number.
+    """The number of each person's set of classes, int64 (n,), and these sets by number.
 
-    A person with several rows may be in several classes.
+    A person with several rows may be in several classes. The number is -1 for persons without rows.
+
+    Parameters
+    ----------
+    index_of : the index of each person among all n persons.
     """
-    of_person: dict[int, set[int]] = {}
-    for person, its in zip(read.persons, read.classes, strict=True):
-        of_person.setdefault(number[person], set()).add(its)
+    classes_by_person: dict[int, set[int]] = {}
+    for person, class_number in zip(rows.persons, rows.classes, strict=True):
+        classes_by_person.setdefault(index_of[person], set()).add(class_number)
     numbers: dict[tuple[int, ...], int] = {}
-    now = np.full(len(number), -1, np.int64)
-    for who, classes in of_person.items():
-        now[who] = numbers.setdefault(tuple(sorted(classes)), len(numbers))
-    return now, {at: classes for classes, at in numbers.items()}
+    class_sets = np.full(len(index_of), -1, np.int64)
+    for person_index, classes in classes_by_person.items():
+        class_sets[person_index] = numbers.setdefault(tuple(sorted(classes)), len(numbers))
+    return class_sets, {number: classes for classes, number in numbers.items()}
 
 
 def _values_by_class(
-    read: _ReleaseRows, values: Sequence[str | None]
+    classes: Sequence[int], values: Sequence[str | None]
 ) -> dict[int, set[str | None]]:
-    """The values that occur in each class."""
+    """The values that occur in each class, given the class number and the value of each row."""
     values_of_class: dict[int, set[str | None]] = {}
-    for its, value in zip(read.classes, values, strict=True):
-        values_of_class.setdefault(its, set()).add(value)
+    for class_number, value in zip(classes, values, strict=True):
+        values_of_class.setdefault(class_number, set()).add(value)
     return values_of_class
 
 
-def _intersect_values(before: _Values, stand: Sequence[set[str | None]]) -> _Values:
-    """The values that remain possible; None if no release has restricted them."""
-    if not stand:
-        return before
-    now = frozenset[str | None]().union(*stand)
-    return now if before is None else before & now
+def _intersect_values(
+    earlier_values: _PossibleValues, class_values: Sequence[set[str | None]]
+) -> _PossibleValues:
+    """The values that remain possible for a person, given the values of the person's classes."""
+    if not class_values:
+        return earlier_values
+    values = frozenset[str | None]().union(*class_values)
+    return values if earlier_values is None else earlier_values & values

@@ -3,9 +3,9 @@
 A chain stores persons under tags, computed with a key that no database has. A tag is half of the
 SHA-256 of a chain-specific key and the person's identifier. Without the key a tag identifies no
 person, and half a digest cannot be extended (M. Bellare, D. J. Bernstein, S. Tessaro,
-"Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier builds use
-a truncated HMAC-SHA256 of their identity and the identifier, which takes a database twice as
-long. The chain's key check shows which of the two it uses.
+"Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier versions
+use a truncated HMAC-SHA256 of their identity and the identifier, which takes a database twice as
+long. The key check, a value stored with the chain, shows which of the two it uses.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from dbanon.errors import ChainKeyWrong, InsufficientRights, OutputExists
 from dbanon.run.key import BYTES, key_path
 from dbanon.run.key import read_key as _read_key
 
-_BLOCK = 64
-_CHECKED, _CHECKED_TWICE = b"dbanon chain 2", b"dbanon chain"
-_TAGS = b"dbanon tags 1\x1f"
+_BLOCK_BYTES = 64
+_CHECK_MESSAGE, _HMAC_CHECK_MESSAGE = b"dbanon chain 2", b"dbanon chain"
+_TAG_MESSAGE = b"dbanon tags 1\x1f"
 _TAG_BYTES = 16
 
 
-def read_key(where: str) -> bytes:
+def read_key(location: str) -> bytes:
     """Read the key of a chain, 32 bytes, from the location that a job names.
 
     Raises
@@ -38,22 +38,22 @@ def read_key(where: str) -> bytes:
     ChainKeyWrong : there is no key, or others may read it. The message reveals none of it.
     """
     origin = "as dbanon chain create makes them"
-    return _read_key(where, ChainKeyWrong, origin, "create another chain")
+    return _read_key(location, ChainKeyWrong, origin, "create another chain")
 
 
-def has_file(where: str) -> bool:
+def key_exists(location: str) -> bool:
     """Whether the key's file exists; always True for a key in the environment."""
-    return not where.startswith("file:") or os.path.lexists(key_path(where))
+    return not location.startswith("file:") or os.path.lexists(key_path(location))
 
 
-def last_published(where: str, identity: str) -> int:
+def read_last_published(location: str, identity: str) -> int:
     """The last release of a chain recorded in the note next to its key file; 0 if there is none.
 
     Raises
     ------
     ChainKeyWrong : the note exists but cannot be read.
     """
-    path = _note_path(where)
+    path = _note_path(location)
     try:
         return 0 if path is None else _read_note(path).get(identity, 0)
     except (OSError, ValueError):
@@ -66,46 +66,48 @@ def last_published(where: str, identity: str) -> int:
         ) from None
 
 
-def note_published(where: str, identity: str, sequence: int) -> bool:
-    """Record next to the key file that a release counts as published; False if that failed.
+def note_published(location: str, identity: str, sequence: int) -> bool:
+    """Record next to the key file that a release counts as published; return False on failure.
 
-    A database restored from a backup would otherwise make the same release numbers again. A key
+    Otherwise a database restored from a backup could use the same release numbers again. A key
     in the environment has no file and needs no note.
     """
-    path = _note_path(where)
+    path = _note_path(location)
     if path is None:
         return True
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    temporary_path = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         # Chains that share a key take turns writing the note.
-        with key_path(where).open("rb") as key:
+        with key_path(location).open("rb") as key:
             fcntl.flock(key, fcntl.LOCK_EX)
             # Keep an unreadable note: it may record releases of other chains.
             last_releases = _read_note(path)
             last_releases[identity] = max(sequence, last_releases.get(identity, 0))
-            file = os.open(fresh, flags, 0o600)
+            file = os.open(temporary_path, flags, 0o600)
             try:
                 os.write(file, json.dumps(last_releases).encode())
                 os.fsync(file)
             finally:
                 os.close(file)
-            fresh.replace(path)
+            temporary_path.replace(path)
     except (OSError, ValueError):
         with suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            temporary_path.unlink(missing_ok=True)
         return False
     return True
 
 
-def _note_path(where: str) -> Path | None:
-    if not where.startswith("file:"):
+def _note_path(location: str) -> Path | None:
+    """The path of the note next to a key file; None for a key in the environment."""
+    if not location.startswith("file:"):
         return None
-    key = key_path(where)
+    key = key_path(location)
     return key.with_name(f"{key.name}.last")
 
 
 def _read_note(path: Path) -> dict[str, int]:
+    """The number of the last release, by identity of the chain; raises ValueError and OSError."""
     try:
         last_releases = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -151,43 +153,44 @@ def new_key(path: Path) -> Iterator[bytes]:
         raise
 
 
-def check_of(key: bytes) -> bytes:
-    """A value that verifies a chain's key without revealing it."""
-    return _keyed(key, _CHECKED)
+def compute_check(key: bytes) -> bytes:
+    """The key check of a chain: verifies its key without revealing it."""
+    return _hmac_sha256(key, _CHECK_MESSAGE)
 
 
-def fits(key: bytes, check: bytes) -> bool:
+def matches_check(key: bytes, check: bytes) -> bool:
     """Whether a key matches a chain's key check."""
-    return _is_of(key, _CHECKED, check) or _is_of(key, _CHECKED_TWICE, check)
+    return _verifies(key, _CHECK_MESSAGE, check) or _verifies(key, _HMAC_CHECK_MESSAGE, check)
 
 
-def blocks(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
-    """The prefixes of the inner and outer hash of a tag; the outer one is empty for one hash.
+def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
+    """The bytes that the inner and outer hash of a tag start with; empty if there is no outer hash.
 
     Parameters
     ----------
-    identity, check : of the chain that the key belongs to.
+    identity, check : the identity and the key check of the chain.
     """
-    if _is_of(key, _CHECKED, check):
-        return _keyed(key, _TAGS + identity.encode()), b""
-    padded = key.ljust(_BLOCK, b"\0")
+    if _verifies(key, _CHECK_MESSAGE, check):
+        return _hmac_sha256(key, _TAG_MESSAGE + identity.encode()), b""
+    padded = key.ljust(_BLOCK_BYTES, b"\0")
     inner, outer = (bytes(byte ^ pad for byte in padded) for pad in (0x36, 0x5C))
     return inner + identity.encode() + b"\x1f", outer
 
 
-def tags(key: bytes, identity: str, check: bytes, entities: Sequence[str]) -> list[bytes]:
-    """The tags of persons, given their identifiers as the database writes them."""
-    inner, outer = blocks(key, identity, check)
+def compute_tags(key: bytes, identity: str, check: bytes, entities: Sequence[str]) -> list[bytes]:
+    """The tags of persons, given their identifiers as text, as the database writes it."""
+    inner, outer = hash_prefixes(key, identity, check)
     digests = [hashlib.sha256(inner + entity.encode()).digest() for entity in entities]
     return [
-        (hashlib.sha256(outer + entity).digest() if outer else entity)[:_TAG_BYTES]
-        for entity in digests
+        (hashlib.sha256(outer + digest).digest() if outer else digest)[:_TAG_BYTES]
+        for digest in digests
     ]
 
 
-def _keyed(key: bytes, message: bytes) -> bytes:
+def _hmac_sha256(key: bytes, message: bytes) -> bytes:
     return hmac.new(key, message, hashlib.sha256).digest()
 
 
-def _is_of(key: bytes, message: bytes, check: bytes) -> bool:
-    return hmac.compare_digest(_keyed(key, message), check)
+def _verifies(key: bytes, message: bytes, check: bytes) -> bool:
+    """Whether a key check is the HMAC of this message, which differs between versions."""
+    return hmac.compare_digest(_hmac_sha256(key, message), check)

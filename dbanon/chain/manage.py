@@ -17,11 +17,11 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.other_publications import (
     describe_releases_outside,
     describe_shared_persons,
-    releases_outside,
+    find_releases_outside,
 )
 from dbanon.chain.staging import require_one_table, stage_entity
 from dbanon.chain.state import ChainRecord
-from dbanon.chain.tables import tables_of
+from dbanon.chain.tables import resolve_tables
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.chain import MEASURE, ChainRules, require_chain_name, require_key_form
 from dbanon.sessions.base import Relation
@@ -49,12 +49,13 @@ class ChainShown:
     Parameters
     ----------
     state : ``new``, ``open`` or ``closed``.
-    releases : the counts of each release, from the first; only if a single chain is shown.
-    forecast : the forecast; None before the second release and for chains that measure.
-    beside : text on other publications about its persons, which no count includes. Only when a
-        chain is created or shown.
-    held_back : text on rows of the current source that its rules would withhold. Only when a chain
-        is created.
+    k, sequence : its k, None before the first release, and the number of its last release.
+    releases : the counts of each release, from the first; empty unless a single chain is shown.
+    forecast : None before the second release and for chains that measure.
+    beside : messages about other publications of its persons, which no count includes; empty unless
+        the chain is created or shown.
+    held_back : messages about rows in the source that its rules would withhold; empty unless the
+        chain is created.
     """
 
     name: str
@@ -100,11 +101,13 @@ class Measured:
 
     Parameters
     ----------
-    persons : all who ever had a row in a release or were excluded permanently; with mode measure
-        also those who were only present in the source.
-    histories : the number of distinct histories.
-    smallest : the persons who share the rarest history.
-    exposed, alone : persons whose history fewer than k share, and persons with a unique history.
+    releases : number of releases.
+    persons : number of persons who ever had a row in a release or were excluded permanently; with
+        mode measure also those who were only present in the source.
+    histories : number of distinct histories.
+    smallest : number of persons who share the rarest history.
+    exposed : number of persons whose history fewer than k share.
+    alone : number of persons with a unique history.
     """
 
     name: str
@@ -149,7 +152,9 @@ def create(
     Parameters
     ----------
     store : of the database that stores the chain.
-    key_of : the location of the key of the closed chain that this one follows and shares.
+    table, entity : the source of the chain, and its column that identifies persons.
+    key_out : the file to create for a new key; None to share the key of a closed chain.
+    key_of : the location of the key of the closed chain that this one follows; None for a new key.
     file : the store of the files that its releases read; None if they read the database.
 
     Raises
@@ -157,9 +162,8 @@ def create(
     ChainSamePersons : there is another chain over the same persons, and this one follows none.
     """
     require_chain_name(name)
-    if (rules.new_chain_from is None) is not (key_of is None) or (key_out is None) is (
-        key_of is None
-    ):
+    shares_key = key_of is not None
+    if (rules.new_chain_from is not None) is not shares_key or (key_out is None) is not shares_key:
         raise InvalidParameter(
             "A chain needs a new key (`key_out`), or the key of the closed chain that it follows"
             " (`new_chain_from`, with the location of its key).",
@@ -187,13 +191,13 @@ def create(
             relation = stage_entity(session, file, table, entity)
             require_one_table(rules.tables)
         session.require_rights(relation, [entity])
-        rules = replace(rules, tables=tables_of(session, relation, entity, rules.tables))
+        rules = replace(rules, tables=resolve_tables(session, relation, entity, rules.tables))
         chain_pair.require_no_other_chain(session, name, relation, rules, key)
         chain = chain_state.create(session, name, relation, entity, rules, key)
         overlaps = describe_shared_persons(session, name, relation, entity)
         return replace(
             summarize_chain(chain),
-            beside=(*_describe_outside(session, chain), *overlaps),
+            beside=(*_describe_other_releases(session, chain), *overlaps),
             held_back=_describe_withheld(session, chain, relation),
         )
 
@@ -205,62 +209,67 @@ def list_chains(store: Store) -> list[ChainShown]:
 
 
 def show(store: Store, name: str) -> ChainShown:
-    """Summarize a chain with its releases."""
+    """Summarize a chain and its releases."""
     with store.session(write=False) as session:
-        chain = chain_state.find(session, name)
-        summary = summarize_chain(chain, chain_state.history(session, chain))
-        return replace(summary, beside=_describe_outside(session, chain))
+        chain = chain_state.find_chain(session, name)
+        summary = summarize_chain(chain, chain_state.list_releases(session, chain))
+        return replace(summary, beside=_describe_other_releases(session, chain))
 
 
-def _describe_outside(session: Session, chain: ChainRecord) -> tuple[str, ...]:
-    text = describe_releases_outside(releases_outside([session], chain.source), chain.source)
+def _describe_other_releases(session: Session, chain: ChainRecord) -> tuple[str, ...]:
+    """Describe releases of the chain's source outside of any chain: one message or none."""
+    text = describe_releases_outside(find_releases_outside([session], chain.source), chain.source)
     return (text,) if text else ()
 
 
-def _describe_withheld(session: Session, chain: ChainRecord, first: Relation) -> tuple[str, ...]:
+def _describe_withheld(
+    session: Session, chain: ChainRecord, first_table: Relation
+) -> tuple[str, ...]:
     """Describe each table whose rows a release would withhold, or that would make it fail.
 
     Parameters
     ----------
-    first : the table that the chain reads.
+    first_table : the table that the chain reads; its rules name the further ones.
     """
-    notes, most = [], chain.rules.max_rows_per_person
+    messages, most_rows = [], chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
-    others = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
-    for relation in (first, *others):
+    further_tables = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
+    for relation in (first_table, *further_tables):
         table, source = relation.name, relation.name.quoted
-        persons = (
+        rows_per_person = (
             f"SELECT {entity} AS person, count(*) AS n FROM {source} AS s"
             f" WHERE {entity} IS NOT NULL GROUP BY {entity}"
         )
-        [(many, rows)] = session.rows(
-            f"SELECT count(*), coalesce(sum(p.n - {most or 1}), 0) FROM ({persons}) AS p"
-            f" WHERE p.n > {most or 1}"
+        [(n_persons, n_withheld)] = session.rows(
+            f"SELECT count(*), coalesce(sum(p.n - {most_rows or 1}), 0) FROM ({rows_per_person})"
+            f" AS p WHERE p.n > {most_rows or 1}"
         )
-        [(nobodys,)] = session.rows(f"SELECT count(*) - count({entity}) FROM {source} AS s")
-        has = "has" if many == 1 else "have"
-        if many and most is None:
-            notes.append(
-                f"{table}: {counted(int(many), 'person')} {has} more than one row, so a release"
-                " would be refused (chain_entity_rows)"
+        [(n_without_person,)] = session.rows(
+            f"SELECT count(*) - count({entity}) FROM {source} AS s"
+        )
+        has = "has" if n_persons == 1 else "have"
+        if n_persons and most_rows is None:
+            messages.append(
+                f"{table}: {counted(int(n_persons), 'person')} {has} more than one row,"
+                " so a release would be refused (chain_entity_rows)"
             )
-        elif many:
-            notes.append(
-                f"{table}: {counted(int(many), 'person')} {has} more than {most} rows; a release"
-                f" would withhold {int(rows)} of their rows"
+        elif n_persons:
+            messages.append(
+                f"{table}: {counted(int(n_persons), 'person')} {has} more than {most_rows} rows;"
+                f" a release would withhold {int(n_withheld)} of their rows"
             )
-        if nobodys:
-            notes.append(
-                f'{table}: {counted(int(nobodys), "row")} without a value of "{chain.entity}", so a'
-                " release would be refused (null_in_entity)"
+        if n_without_person:
+            messages.append(
+                f"{table}: {counted(int(n_without_person), 'row')} without a value of"
+                f' "{chain.entity}", so a release would be refused (null_in_entity)'
             )
-    return tuple(notes)
+    return tuple(messages)
 
 
 def forecast_chain(
     chain: ChainRecord, releases: Sequence[Mapping[str, Any]]
 ) -> ChainForecast | None:
-    """Forecast a chain that guarantees histories; None for one that measures."""
+    """Forecast a chain from its releases; None before the first, and for chains that measure."""
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
     job = {} if chain.definition is None else chain.definition["job"]
@@ -270,38 +279,43 @@ def forecast_chain(
 def close(store: Store, name: str) -> ChainShown:
     """End a chain."""
     with store.session(write=True) as session:
-        chain_state.close(session, chain_state.find(session, name))
-        return summarize_chain(chain_state.find(session, name))
+        chain_state.close(session, chain_state.find_chain(session, name))
+        return summarize_chain(chain_state.find_chain(session, name))
 
 
 def measure(store: Store, name: str, key: str) -> Measured:
-    """Count the histories of a chain."""
+    """Count the persons of a chain by the history they share."""
     require_key_form(key)
-    secret = read_key(key)
+    key_bytes = read_key(key)
     with store.session(write=False) as session:
-        chain = chain_state.find(session, name)
-        chain_state.require_key(chain, secret)
+        chain = chain_state.find_chain(session, name)
+        chain_state.require_key(chain, key_bytes)
         k = chain.k or 0
-        state = _state(session, chain)
-        sizes = recount.count_histories(state)
+        history_counts = recount.count_histories(_cell_state(session, chain))
         return Measured(
             name=chain.name,
             mode=chain.rules.mode,
             releases=chain.sequence,
             k=k,
-            persons=sum(size * many for size, many in sizes.items()),
-            histories=sum(sizes.values()),
-            smallest=min(sizes, default=0),
-            exposed=recount.count_exposed(sizes, k),
-            alone=sizes.get(1, 0),
+            persons=recount.count_persons(history_counts),
+            histories=sum(history_counts.values()),
+            smallest=min(history_counts, default=0),
+            exposed=recount.count_exposed(history_counts, k),
+            alone=history_counts.get(1, 0),
         )
 
 
 def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
-    """Withdraw the cells of some persons from all later releases; the number of cells."""
+    """Withdraw the cells of some persons from all later releases; return the number of cells.
+
+    Parameters
+    ----------
+    entities : the identifiers of the persons, as text.
+    key : the location of the chain's key.
+    """
     require_key_form(key)
-    secret = read_key(key)
-    identifiers = [identifier for identifier in (text.strip() for text in entities) if identifier]
+    key_bytes = read_key(key)
+    identifiers = [text.strip() for text in entities if text.strip()]
     if not identifiers:
         raise InvalidParameter(
             "Nobody was named.",
@@ -312,20 +326,21 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         cast(ClientStore, store).job_lock(f"chain-{name}"),
         store.session(write=True) as session,
     ):
-        chain = chain_state.find(session, name)
-        chain_state.require_key(chain, secret)
+        chain = chain_state.find_chain(session, name)
+        chain_state.require_key(chain, key_bytes)
         chain_state.require_open(chain)
-        # Date it to the next release: the last one showed them, and others may have left with it.
-        state = replace(_state(session, chain), sequence=chain.sequence + 1)
-        return state.withdraw(chain.tags(secret, identifiers))
+        # Record it for the next release: the last one displayed them, and others may have left with
+        # it.
+        state = replace(_cell_state(session, chain), sequence=chain.sequence + 1)
+        return state.withdraw(chain.tags(key_bytes, identifiers))
 
 
 def _describe_release(release: Mapping[str, Any]) -> str:
     """Describe a release of a chain in one line."""
-    words = [f"{release['persons']} persons", f"{release['joined']} joined"]
-    words += [
-        f"{release[name]} {word}"
-        for name, word in (
+    phrases = [f"{release['persons']} persons", f"{release['joined']} joined"]
+    phrases += [
+        f"{release[name]} {description}"
+        for name, description in (
             ("absent", "shown who left"),
             ("waiting", "wait"),
             ("longest", "releases is the longest wait"),
@@ -342,10 +357,13 @@ def _describe_release(release: Mapping[str, Any]) -> str:
         )
         if release.get(name)
     ]
-    return ", ".join(words) + ("" if release["confirmed"] else "; PENDING: it counts as published")
+    return ", ".join(phrases) + (
+        "" if release["confirmed"] else "; PENDING: it counts as published"
+    )
 
 
-def _state(session: Session, chain: ChainRecord) -> CellState:
+def _cell_state(session: Session, chain: ChainRecord) -> CellState:
+    """The state of a chain after its last release."""
     return CellState(session, chain, chain.sequence, chain.k or 0)
 
 
@@ -353,15 +371,15 @@ def summarize_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]] = 
     """Summarize a chain and some of its releases for display."""
     state = "closed" if chain.closed_at else "open" if chain.sequence else "new"
     return ChainShown(
-        chain.name,
-        chain.source,
-        chain.entity,
-        state,
-        chain.rules.to_plain(),
-        chain.k,
-        chain.sequence,
-        chain.created_at,
-        chain.created_by,
-        tuple(releases),
-        forecast_chain(chain, releases),
+        name=chain.name,
+        source=chain.source,
+        entity=chain.entity,
+        state=state,
+        rules=chain.rules.to_plain(),
+        k=chain.k,
+        sequence=chain.sequence,
+        created_at=chain.created_at,
+        created_by=chain.created_by,
+        releases=tuple(releases),
+        forecast=forecast_chain(chain, releases),
     )

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
-from dbanon.chain.quality import GOOD, class_losses, typical_loss
-from dbanon.chain.reference import References, of_plain, place_values
+from dbanon.chain.quality import GOOD_LOSS_FACTOR, class_losses, typical_loss
+from dbanon.chain.reference import References, encode_by_reference, references_from_plain
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
@@ -31,27 +31,27 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True, eq=False)
 class NewcomerClasses:
-    """The newcomers that a release admits or refuses.
+    """The newcomers that a release admits, in classes, and those it excludes.
 
     Parameters
     ----------
     microdata : the admitted records.
-    policy : with the hierarchies for recoding them.
+    policy : of the release, with the hierarchies for recoding them.
     clustering : the classes of the admitted records.
     measures : of the first release; None if this is the first release.
-    refused : int64 (m, c), row keys of persons whom privacy models exclude permanently.
-    typical : at the first release, the ``typical_loss`` of its classes.
+    excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
+    typical_class_loss : at the first release, the ``typical_loss`` of its classes; else None.
     """
 
     microdata: Microdata
     policy: Policy
     clustering: ClusteringResult
     measures: Measures | None
-    refused: NDArray[np.int64]
-    typical: float | None = None
+    excluded_keys: NDArray[np.int64]
+    typical_class_loss: float | None = None
 
 
-def is_due(state: CellState) -> bool:
+def admits_newcomers(state: CellState) -> bool:
     """Whether this release admits newcomers at all."""
     return (state.sequence - 1) % state.chain.rules.admit_every == 0
 
@@ -60,40 +60,41 @@ def select_classes(
     rules: ChainRules,
     k: int,
     losses: NDArray[np.float64],
-    waited: NDArray[np.int64],
-    pool: int,
-    typical: float | None,
+    waiting_times: NDArray[np.int64],
+    n_newcomers: int,
+    typical_class_loss: float | None,
 ) -> NDArray[np.bool_]:
-    """Select the classes of newcomers to admit, bool (n_classes,), using only these arguments.
+    """Select the classes of newcomers to admit, bool (n_classes,).
 
-    In a small batch, an attacker who knows (or invented) all other newcomers could single out the
-    remaining one, and classes of small batches lose much information. Such newcomers wait, for at
-    most as many releases as the rules say.
+    In a small batch, an attacker who knows (or made up) all other newcomers could single out the
+    remaining one, and classes of small batches lose much information. Such newcomers wait for at
+    most ``max_wait`` releases. The selection may depend on nothing but these arguments.
 
     Parameters
     ----------
     losses : float64 (n_classes,), from ``class_losses``.
-    waited : int64 (n_classes,), releases that the longest-waiting member has waited.
-    pool : the number of newcomers in all strata.
-    typical : ``typical_loss`` of the first release; None if the chain has not stored it.
+    waiting_times : int64 (n_classes,), the number of releases for which the longest-waiting member
+        has waited.
+    n_newcomers : the number of newcomers in all strata.
+    typical_class_loss : ``typical_loss`` of the first release; None if the chain has not stored it.
     """
-    waited_long = waited >= rules.max_wait
-    if pool < rules.fewest(k):
-        return waited_long
-    if typical is None:
+    has_waited_long = waiting_times >= rules.max_wait
+    if n_newcomers < rules.fewest(k):
+        return has_waited_long
+    if typical_class_loss is None:
         return np.ones(len(losses), np.bool_)
     # Admit ties despite rounding errors.
-    return waited_long | (losses <= GOOD * typical * (1 + 1e-9) + 1e-12)
+    return has_waited_long | (losses <= GOOD_LOSS_FACTOR * typical_class_loss * (1 + 1e-9) + 1e-12)
 
 
 def classify_newcomers(
     job: Job, planned: Plan, source: SqlSource, state: CellState, clock: Clock
 ) -> NewcomerClasses:
-    """Cluster the newcomers who are admitted now; the others wait or are excluded permanently.
+    """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
-    Only quasi-identifiers and waiting times decide who waits: newcomers are clustered before any
-    sensitive value is read. A person whom a model excludes is never clustered again; otherwise
-    sensitive values would decide who shares a class with whom.
+    Only quasi-identifiers and waiting times decide who waits: newcomers are clustered before
+    sensitive values are used. A person whom a model excludes is never clustered again; otherwise
+    sensitive values would influence who shares a class with whom.
 
     Raises
     ------
@@ -101,76 +102,96 @@ def classify_newcomers(
     ModelInfeasible : a stratum of the first release cannot satisfy the models.
     """
     chain = state.chain
-    size = chain.rules.size(state.k)
-    first = chain.definition is None
-    policy = replace(planned.policy, k=size)
-    measures = None if first else definition.measures(chain)
+    class_size = chain.rules.size(state.k)
+    is_first = chain.definition is None
+    policy = replace(planned.policy, k=class_size)
+    measures = None if is_first else definition.read_measures(chain)
     with clock.phase("read") as tick:
-        with nullcontext() if first else state.session.prepare_lookup():
+        with nullcontext() if is_first else state.session.prepare_lookup():
             microdata = source.read(planned.relation, planned.roles, job, tick)
-            waiting = microdata.n_read
-            order, waited = state.in_order(planned.relation, microdata)
+            n_newcomers = microdata.n_read
+            order, waiting_times = state.order_by_tag(planned.relation, microdata)
         microdata = take_records(microdata, order)
-        records = _select_admissible(microdata, size if is_due(state) else None)
-        if not len(records) and first:
+        records = _select_admissible(microdata, class_size if admits_newcomers(state) else None)
+        if not len(records) and is_first:
             raise TooFewRecords(
-                f"Nobody can be admitted to chain {chain.name} yet: {waiting} persons wait.",
-                hint=f"Release it once there are at least {size} persons (with `by`: in one"
+                f"Nobody can be admitted to chain {chain.name} yet: {n_newcomers} persons wait.",
+                hint=f"Release it once there are at least {class_size} persons (with `by`: in one"
                 " stratum).",
             )
-        pool, waited = _take(microdata, records), waited[records]
-    no_newcomers = NewcomerClasses(
-        take_records(microdata, records[:0]),
-        policy,
-        ClusteringResult(Partition(np.empty(0, np.int32))),
-        measures,
-        microdata.keys[:0],
+        candidates, waiting_times = _take_records(microdata, records), waiting_times[records]
+    nobody_admitted = NewcomerClasses(
+        microdata=take_records(microdata, records[:0]),
+        policy=policy,
+        clustering=ClusteringResult(Partition(np.empty(0, np.int32))),
+        measures=measures,
+        excluded_keys=microdata.keys[:0],
     )
-    if not pool.n_records:
-        return no_newcomers
-    coded, policy, seen = _recode_as_first(planned, state, pool, policy, measures)
-    by_points = replace(policy, models=(), withhold_failing=False)
-    clustering = cluster_records(planned, by_points, coded, clock, measures=seen)
+    if not candidates.n_records:
+        return nobody_admitted
+    recoded, policy, recoded_measures = _recode_as_first_release(
+        planned, state, candidates, policy, measures
+    )
+    policy_without_models = replace(policy, models=(), withhold_failing=False)
+    clustering = cluster_records(
+        planned, policy_without_models, recoded, clock, measures=recoded_measures
+    )
     assert clustering.measures is not None
-    losses, typical = np.empty(0), None
-    if first or chain.rules.max_wait:
+    losses, typical_class_loss = np.empty(0), None
+    if is_first or chain.rules.max_wait:
         with clock.phase("cluster"):
-            losses = class_losses(coded, clustering.measures, clustering, policy)
-    if first:
-        typical = typical_loss(losses)
+            losses = class_losses(recoded, clustering.measures, clustering, policy)
+    if is_first:
+        typical_class_loss = typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(clustering)
-        longest = np.maximum.reduceat(waited[classes.members], classes.starts)
-        let_in = select_classes(
-            chain.rules, state.k, losses, longest, waiting, definition.typical_class_loss(chain)
+        longest_waits = np.maximum.reduceat(waiting_times[classes.members], classes.starts)
+        is_admitted = select_classes(
+            chain.rules,
+            state.k,
+            losses,
+            longest_waits,
+            n_newcomers,
+            definition.read_typical_class_loss(chain),
         )
-        records = np.flatnonzero(let_in[classes.labels])
-        pool, clustering = _take(pool, records), classes_of(clustering, records)
-    refused = pool.keys[:0]
-    references = of_plain(chain.definition, policy.models, planned.sensitive)
-    if not first and pool.n_records:
-        keeping = _select_satisfying(pool, policy.models, references)
-        clustering = classes_of(clustering, keeping)
-        pool, refused = _split_records(pool, keeping)
-    if not pool.n_records:
-        return replace(no_newcomers, refused=refused)
-    if pool.n_records < coded.n_records:
-        coded, policy, seen = _recode_as_first(planned, state, pool, policy, measures)
-    if seen is not None:
-        clustering = replace(clustering, measures=seen)
-    batch = NewcomerClasses(coded, policy, clustering, seen, refused, typical)
+        records = np.flatnonzero(is_admitted[classes.labels])
+        candidates, clustering = (
+            _take_records(candidates, records),
+            restrict_clustering(clustering, records),
+        )
+    excluded_keys = candidates.keys[:0]
+    references = references_from_plain(chain.definition, policy.models, planned.sensitive)
+    if not is_first and candidates.n_records:
+        satisfying = _select_satisfying(candidates, policy.models, references)
+        clustering = restrict_clustering(clustering, satisfying)
+        candidates, excluded_keys = _split_records(candidates, satisfying)
+    if not candidates.n_records:
+        return replace(nobody_admitted, excluded_keys=excluded_keys)
+    if candidates.n_records < recoded.n_records:
+        recoded, policy, recoded_measures = _recode_as_first_release(
+            planned, state, candidates, policy, measures
+        )
+    if recoded_measures is not None:
+        clustering = replace(clustering, measures=recoded_measures)
+    batch = NewcomerClasses(
+        recoded, policy, clustering, recoded_measures, excluded_keys, typical_class_loss
+    )
     return (
-        _enforce_models(batch, planned, state, pool, references, clock) if policy.models else batch
+        _enforce_models(batch, planned, state, candidates, references, clock)
+        if policy.models
+        else batch
     )
 
 
-def classes_of(clustering: ClusteringResult, records: NDArray[np.int64]) -> ClusteringResult:
-    """Restrict a clustering to some records, int64 (m,), which must be whole classes."""
+def restrict_clustering(
+    clustering: ClusteringResult, records: NDArray[np.int64]
+) -> ClusteringResult:
+    """Restrict a clustering to all records of some classes, int64 (m,)."""
     partition = partition_of(clustering)
     if len(records) == len(partition.labels):
         return clustering
     if clustering.levels is not None:
-        # With full-domain levels, classes follow from the levels.
+        # With full-domain levels, the levels determine the classes.
         levels = clustering.levels.of(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
@@ -181,7 +202,7 @@ def _enforce_models(
     batch: NewcomerClasses,
     planned: Plan,
     state: CellState,
-    pool: Microdata,
+    candidates: Microdata,
     references: References,
     clock: Clock,
 ) -> NewcomerClasses:
@@ -189,10 +210,11 @@ def _enforce_models(
 
     Parameters
     ----------
-    pool : the records of ``batch`` before recoding.
-    references : the tables that models compare classes with, after the first release.
+    candidates : the records of ``batch`` before recoding.
+    references : by sensitive column, the tables that models compare classes with; empty at the
+        first release.
     """
-    first = state.chain.definition is None
+    is_first = state.chain.definition is None
     with clock.phase("cluster") as tick:
         clustering = protect_classes(
             batch.microdata,
@@ -201,31 +223,31 @@ def _enforce_models(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            compared=place_values(references, batch.microdata.sensitive),
+            compared=encode_by_reference(references, batch.microdata.sensitive),
         )
     classes = partition_of(clustering)
     if not classes.n_suppressed:
         return replace(batch, clustering=clustering)
     # Continue as if the withheld records had never existed.
     records = np.flatnonzero(classes.labels >= 0)
-    microdata, withheld = _split_records(pool, records)
-    microdata, policy, measures = _recode_as_first(
-        planned, state, microdata, batch.policy, None if first else batch.measures
+    microdata, withheld = _split_records(candidates, records)
+    microdata, policy, measures = _recode_as_first_release(
+        planned, state, microdata, batch.policy, None if is_first else batch.measures
     )
     levels = None if clustering.levels is None else clustering.levels.of(records)
     clustering = ClusteringResult(classes.of(records), levels, measures, clustering.method_counts)
-    refused = np.concatenate([batch.refused, withheld])
+    excluded_keys = np.concatenate([batch.excluded_keys, withheld])
     return replace(
         batch,
         microdata=microdata,
         policy=policy,
         clustering=clustering,
         measures=measures,
-        refused=refused,
+        excluded_keys=excluded_keys,
     )
 
 
-def _recode_as_first(
+def _recode_as_first_release(
     planned: Plan,
     state: CellState,
     microdata: Microdata,
@@ -235,45 +257,57 @@ def _recode_as_first(
     """Recode records with the hierarchies and measures of the first release, if there was one."""
     if measures is None:
         return microdata, replace(policy, hierarchies=planned.trees(microdata)), None
-    policy = replace(policy, hierarchies=definition.trees(state.chain, planned, microdata))
-    microdata, measures = definition.as_part(microdata, measures, policy.hierarchies)
+    policy = replace(
+        policy, hierarchies=definition.rebuild_hierarchies(state.chain, planned, microdata)
+    )
+    microdata, measures = definition.recode_as_first_release(
+        microdata, measures, policy.hierarchies
+    )
     return microdata, policy, measures
 
 
 def _split_by_stratum(microdata: Microdata) -> list[NDArray[np.int64]]:
-    """The records of each stratum and pattern of NULLs."""
-    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
-    return groups(np.column_stack(parts) if parts else np.zeros(microdata.n_records, np.int64))
+    """The indices of the records of each stratum and pattern of NULLs."""
+    columns = [array for array in (microdata.strata, microdata.valid) if array is not None]
+    return groups(np.column_stack(columns) if columns else np.zeros(microdata.n_records, np.int64))
 
 
-def _merge_records(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+def _merge_records(groups_of_records: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The indices of all these records, ascending."""
+    return np.sort(np.concatenate([np.empty(0, np.int64), *groups_of_records]))
 
 
-def _take(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+    """As ``take_records``, but does not copy if these are all records."""
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 
-def _select_admissible(microdata: Microdata, size: int | None) -> NDArray[np.int64]:
-    """The records of strata and NULL patterns of at least ``size`` records; none for None."""
-    if size is None or not microdata.n_records:
+def _select_admissible(microdata: Microdata, least_size: int | None) -> NDArray[np.int64]:
+    """The records of strata and NULL patterns that have at least ``least_size`` records.
+
+    Selects no records if ``least_size`` is None.
+    """
+    if least_size is None or not microdata.n_records:
         return np.empty(0, np.int64)
-    return _merge_records([group for group in _split_by_stratum(microdata) if len(group) >= size])
+    return _merge_records(
+        [group for group in _split_by_stratum(microdata) if len(group) >= least_size]
+    )
 
 
 def _select_satisfying(
     microdata: Microdata, models: Sequence[Model], references: References
 ) -> NDArray[np.int64]:
     """The records of strata and NULL patterns that satisfy the models as a single class."""
-    placed = place_values(references, microdata.sensitive)
+    compared = encode_by_reference(references, microdata.sensitive)
 
-    def keeps(group: NDArray[np.int64]) -> bool:
+    def satisfies_models(group: NDArray[np.int64]) -> bool:
         for model in models:
             # NULL (-1) counts as a value.
             codes, shares = microdata.sensitive[model.attribute].codes + 1, np.empty(0)
-            if model.attribute in placed:
-                # Count as for merged classes, where all new values are one value.
-                codes, table = placed[model.attribute]
+            if model.attribute in compared:
+                # Values that the first release lacked count as one value, as in
+                # ``protect_classes``.
+                codes, table = compared[model.attribute]
                 shares = table.shares
             counts = np.bincount(codes[group], minlength=len(shares))
             if not model.satisfied(counts[None], shares)[0]:
@@ -281,16 +315,16 @@ def _select_satisfying(
         return True
 
     return _merge_records(
-        [group for group in _split_by_stratum(microdata) if len(group) and keeps(group)]
+        [group for group in _split_by_stratum(microdata) if len(group) and satisfies_models(group)]
     )
 
 
 def _split_records(
     microdata: Microdata, records: NDArray[np.int64]
 ) -> tuple[Microdata, NDArray[np.int64]]:
-    """These records, and the row keys of the others."""
+    """Take these records, int64 (m,), and return them with the row keys of the others."""
     if len(records) == microdata.n_records:
         return microdata, microdata.keys[:0]
-    others = np.ones(microdata.n_records, np.bool_)
-    others[records] = False
-    return take_records(microdata, records), microdata.keys[others]
+    is_other = np.ones(microdata.n_records, np.bool_)
+    is_other[records] = False
+    return take_records(microdata, records), microdata.keys[is_other]

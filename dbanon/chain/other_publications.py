@@ -1,6 +1,7 @@
-"""Other publications about a chain's persons that its database knows of; no guarantee covers them.
+"""Find other publications about the persons of a chain, which its guarantee does not cover.
 
 These are releases of the same source outside of any chain, and other chains over the same persons.
+Only those recorded in the same database can be found.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# How many names a message lists.
-_NAMED = 5
+# A message lists at most this many names.
+_MOST_NAMES = 5
 
 
-def releases_outside(sessions: Sequence[Session], source: str) -> dict[str, str]:
-    """The releases of a source outside of any chain: names by id, the oldest first.
+def find_releases_outside(sessions: Sequence[Session], source: str) -> dict[str, str]:
+    """The releases of a source outside of any chain: output names by release id, the oldest first.
 
     Parameters
     ----------
@@ -27,16 +28,17 @@ def releases_outside(sessions: Sequence[Session], source: str) -> dict[str, str]
     """
     releases: dict[str, str] = {}
     for session in sessions:
-        release = session.ledger_name("release")
+        release_table = session.ledger_name("release")
         if not trusted(session):
             continue
-        if "chain_id" not in {name for name, _ in session.columns_of(release)}:
+        if "chain_id" not in {name for name, _ in session.columns_of(release_table)}:
             continue
         releases |= {
             str(release_id): str(RelationName(schema, name))
             for release_id, schema, name in session.rows(
                 "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
-                f" FROM {release.quoted} WHERE source = ? AND chain_id IS NULL ORDER BY created_at",
+                f" FROM {release_table.quoted} WHERE source = ? AND chain_id IS NULL"
+                " ORDER BY created_at",
                 (source,),
             )
         }
@@ -44,33 +46,38 @@ def releases_outside(sessions: Sequence[Session], source: str) -> dict[str, str]
 
 
 def describe_releases_outside(releases: dict[str, str], source: str) -> str:
-    """Describe releases outside of any chain; empty if there are none."""
+    """Describe releases outside of any chain; empty if there are none.
+
+    Parameters
+    ----------
+    releases : output names by release id.
+    """
     if not releases:
         return ""
     names = list(dict.fromkeys(releases.values()))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    remainder = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return (
         f"{counted(len(releases), 'release')} of {source} outside of any chain, which nothing here"
-        f" takes into account: {', '.join(names[:_NAMED])}{more}"
+        f" takes into account: {', '.join(names[:_MOST_NAMES])}{remainder}"
     )
 
 
 def describe_shared_persons(
     session: Session, name: str, relation: Relation, entity: str
 ) -> tuple[str, ...]:
-    """Describe, for each other chain, how many persons its source shares with this one.
+    """Describe, for each other chain, how many of its source's persons are in this source.
 
-    Persons are compared by their identifiers as text. A chain whose source cannot be read is
-    listed as such.
+    Persons are compared by their identifiers as text. For a chain whose source cannot be read, the
+    message says so. Chains without persons in common are left out.
 
     Parameters
     ----------
-    name : of the chain that is being created.
-    relation, entity : its source and entity column.
+    name : the name of the chain that is being created.
+    relation, entity : its source, and the column that identifies persons.
     """
-    notes = []
-    followed = chain_state.find(session, name).rules.new_chain_from
-    mine = session.text_of(relation.attribute(entity))
+    messages = []
+    followed = chain_state.find_chain(session, name).rules.new_chain_from
+    identifier = session.text_of(relation.attribute(entity))
     for chain in chain_state.list_chains(session):
         if chain.name in (name, followed):
             continue
@@ -78,25 +85,27 @@ def describe_shared_persons(
             continue
         label = f"chain {chain.name} ({chain.source})"
         try:
-            other = session.find_source(parse_relation(chain.source))
-            theirs = session.text_of(other.attribute(chain.entity))
-            session.require_rights(other, [chain.entity])
+            other_relation = session.find_source(parse_relation(chain.source))
+            other_identifier = session.text_of(other_relation.attribute(chain.entity))
+            session.require_rights(other_relation, [chain.entity])
         except DbanonError:
-            notes.append(
+            messages.append(
                 f"whether {label} has the same persons cannot be seen: its source cannot be read"
             )
             continue
         # Use a join: PostgreSQL scans a large IN list once for each row.
-        [(rows, both)] = session.rows(
+        [(n_persons, n_shared)] = session.rows(
             "SELECT count(*), count(o.person)"
-            f" FROM (SELECT DISTINCT {mine} AS person FROM {relation.name.quoted} AS s) AS t"
-            f" LEFT JOIN (SELECT DISTINCT {theirs} AS person FROM {other.name.quoted} AS s) AS o"
-            " ON o.person = t.person"
+            f" FROM (SELECT DISTINCT {identifier} AS person FROM {relation.name.quoted} AS s) AS t"
+            f" LEFT JOIN (SELECT DISTINCT {other_identifier} AS person"
+            f" FROM {other_relation.name.quoted}"
+            " AS s) AS o ON o.person = t.person"
         )
-        if both:
-            notes.append(
-                f"{both} of {rows} persons here have an identifier that the source of {label} has,"
+        if n_shared:
+            messages.append(
+                f"{n_shared} of {n_persons} persons here have an identifier that the source of"
+                f" {label} has,"
                 " too: whoever sees the releases of both knows a person's class in each, and few"
                 " share both. Follow it (new_chain_from), unless they are other persons"
             )
-    return tuple(notes)
+    return tuple(messages)

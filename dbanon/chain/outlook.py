@@ -1,6 +1,6 @@
 """Preview the next release of a chain: arrivals, departures and the states of classes.
 
-Writes only temporary tables. Counts are exact, because the caller can read the source anyway.
+Only temporary tables are written. Counts are exact, because the caller can read the source anyway.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, summarize_chain
 from dbanon.chain.membership import CellState
-from dbanon.chain.newcomers import is_due
-from dbanon.chain.presence import require_turnover
+from dbanon.chain.newcomers import admits_newcomers
+from dbanon.chain.presence import require_no_turnover
 from dbanon.chain.returns import sealed_cells
-from dbanon.chain.rows_per_person import Part, refuse_models_with_several_rows, stage_source
+from dbanon.chain.rows_per_person import ChainTable, refuse_models_with_several_rows, stage_source
 from dbanon.chain.staging import stage_job
 from dbanon.chain.state import ChainRecord
-from dbanon.chain.tables import describe_tables, parts_of, source_of
-from dbanon.chain.waiting_newcomers import longest_wait
+from dbanon.chain.tables import build_source, describe_tables, find_chain_tables
+from dbanon.chain.waiting_newcomers import find_longest_wait
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
@@ -32,18 +32,19 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class NextRelease:
-    """Counts for the next release before it is made.
+    """What the next release of a chain would change: counts of persons and classes.
 
     Parameters
     ----------
-    came : persons who are in the source for the first time.
-    left : displayed persons who are no longer in the source.
-    returned : persons who came back after their departure was published; they stay out.
-    waited : releases that the longest-waiting newcomer has waited; 0 if none waits.
-    due : whether newcomers can be admitted with this release.
-    cells : the number of classes by the state they would have, judged only by who is present;
-        changed values may freeze more classes. Empty before the first release and in mode
-        ``measure``.
+    sequence : the number of the release.
+    came : number of persons in the source who are not members yet.
+    left : number of displayed persons who are no longer in the source.
+    returned : number of persons who came back after their departure was published; they stay out.
+    waited : number of releases for which the longest-waiting newcomer has waited; 0 if none waits.
+    due : whether this release may admit newcomers.
+    cells : the number of classes by the state they would have, judged only by which persons are in
+        the source; changed values may freeze more classes. Empty before the first release and in
+        mode ``measure``.
     """
 
     sequence: int
@@ -55,7 +56,7 @@ class NextRelease:
     cells: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """As pairs of label and text, for people."""
+        """The counts as pairs of label and text, for people."""
         wait = f"; newcomers wait for up to {self.waited} releases" if self.waited else ""
         wait += "" if self.due else "; newcomers are not due, and wait"
         lines = [
@@ -73,7 +74,7 @@ class NextRelease:
 
 @dataclass(frozen=True)
 class PlannedChain(ChainShown):
-    """A chain with a preview of its next release."""
+    """A chain with a preview of its next release, ``coming``."""
 
     coming: NextRelease | None = None
 
@@ -87,12 +88,12 @@ def chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource
 
     Parameters
     ----------
-    job_source : the source of the job; rows of files are staged in the chain's database.
+    job_source : the source of the job; rows of files are staged in ``session``.
     session : on the database that the release goes to.
 
     Raises
     ------
-    ChainNotFound : there is none.
+    ChainNotFound : there is no such chain.
     InvalidParameter : the source is a file, and no database keeps its chain.
     """
     assert job.chain is not None
@@ -100,11 +101,11 @@ def chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource
         stage_job(session, job_source, job, lambda: nullcontext(job_source.session))
     else:
         session = job_source.session
-    return source_of(session, chain_state.find(session, job.chain.name).rules)
+    return build_source(session, chain_state.find_chain(session, job.chain.name).rules)
 
 
 def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain:
-    """Preview the next release of a job's chain, with all checks that need no classes.
+    """Preview the next release of a job's chain; run all checks that need no clustering.
 
     Parameters
     ----------
@@ -117,24 +118,24 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
     NullInEntity, ChainEntityRows, ChainTurnover : the persons in the source prevent it.
     """
     assert job.chain is not None
-    secret = read_key(job.chain.key)
-    chain = chain_state.find(session, job.chain.name)
-    chain_state.require_request(session, chain, job.chain, secret)
-    source = source_of(session, chain.rules)
+    key = read_key(job.chain.key)
+    chain = chain_state.find_chain(session, job.chain.name)
+    chain_state.require_request(session, chain, job.chain, key)
+    source = build_source(session, chain.rules)
     definition.require_source(chain, job, source, planned.relation)
     refuse_models_with_several_rows(chain, job)
-    parts = parts_of(session, job, planned.relation, chain.rules)
+    chain_tables = find_chain_tables(session, job, planned.relation, chain.rules)
     if chain.definition is not None and chain.rules.mode != MEASURE:
         definition.require_same(
-            chain, definition.definition_of(job, planned) | describe_tables(parts)
+            chain, definition.describe_job(job, planned) | describe_tables(chain_tables)
         )
-    history = chain_state.history(session, chain)
+    history = chain_state.list_releases(session, chain)
     summary = summarize_chain(chain, history)
     values: dict[str, Any] = {
-        field_shown.name: getattr(summary, field_shown.name) for field_shown in fields(ChainShown)
+        chain_field.name: getattr(summary, chain_field.name) for chain_field in fields(ChainShown)
     }
     return PlannedChain(
-        **values, coming=_count_next_release(job, planned, session, chain, secret, parts)
+        **values, coming=_count_next_release(job, planned, session, chain, key, chain_tables)
     )
 
 
@@ -143,24 +144,29 @@ def _count_next_release(
     planned: Plan,
     session: Session,
     chain: ChainRecord,
-    secret: bytes,
-    parts: Sequence[Part],
+    key: bytes,
+    chain_tables: Sequence[ChainTable],
 ) -> NextRelease:
+    """Tag the persons in the source and count what the next release would change."""
     assert job.chain is not None
     state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-    key_blocks = chain.blocks(secret)
-    presence = stage_source(state, parts, key_blocks, rows=False)
+    hash_prefixes = chain.hash_prefixes(key)
+    presence = stage_source(state, chain_tables, hash_prefixes, with_rows=False)
     if not job.chain.accept_turnover:
-        require_turnover(state, presence, chain_state.absent_before(session, chain))
-    measures = chain.rules.mode == MEASURE
+        require_no_turnover(
+            state, presence, chain_state.count_absent_at_last_release(session, chain)
+        )
+    is_measured = chain.rules.mode == MEASURE
     return NextRelease(
-        state.sequence,
-        presence.newcomers,
-        presence.absent,
-        presence.returned,
-        0 if measures else longest_wait(state),
-        measures or is_due(state),
-        {}
-        if measures
-        else state.verdicts(sealed_cells(state), batches_may_leave=not planned.policy.models),
+        sequence=state.sequence,
+        came=presence.n_newcomers,
+        left=presence.n_absent,
+        returned=presence.n_returned,
+        waited=0 if is_measured else find_longest_wait(state),
+        due=is_measured or admits_newcomers(state),
+        cells={}
+        if is_measured
+        else state.count_decided_states(
+            sealed_cells(state), groups_may_leave=not planned.policy.models
+        ),
     )

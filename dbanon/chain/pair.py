@@ -1,4 +1,4 @@
-"""Joint histories of a chain and the closed chain that it follows.
+"""Count joint histories over a chain and the closed chain that it follows, its predecessor.
 
 Both share one key, but a person's tags differ between chains, so only persons in the source can be
 matched.
@@ -15,25 +15,26 @@ from dbanon.errors import ChainSamePersons
 from dbanon.job.chain import ChainRules
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import BEFORE, PRESENT
+from dbanon.sessions.pseudonym_session import PREDECESSOR_MEMBERS, PRESENT_PERSONS
 from dbanon.sessions.session import Session
 
 
 def require_no_other_chain(
     session: Session, name: str, relation: Relation, rules: ChainRules, key: bytes
 ) -> None:
-    """Check that a new chain is the first over its persons, or follows those that were closed.
+    """Check that a new chain is the only one over its tables, or follows the existing ones.
 
-    Chains over the same relation have the same persons; ``outside`` describes the others.
+    Chains over the same table have the same persons. ``other_publications`` describes chains over
+    other tables that share persons.
 
     Raises
     ------
-    ChainSamePersons : there is one that it does not follow, or its predecessor is still open.
+    ChainSamePersons : there is a chain that it does not follow, or its predecessor is still open.
     ChainNotFound, ChainKeyWrong : the named predecessor cannot be followed.
     """
-    predecessors = _predecessors(session, rules)
+    predecessors = _list_predecessors(session, rules)
     if predecessors:
-        chain = chain_state.find(session, predecessors[0])
+        chain = chain_state.find_chain(session, predecessors[0])
         chain_state.require_key(chain, key)
         if chain.closed_at is None:
             raise ChainSamePersons(
@@ -41,11 +42,11 @@ def require_no_other_chain(
                 detail=f'It follows "{chain.entity}" of {chain.source}.',
                 hint=f"Close it first: dbanon chain close URL {shlex.quote(chain.name)}",
             )
-    source, sources = str(relation.name), {str(relation.name), *rules.tables}
+    source, tables = str(relation.name), {str(relation.name), *rules.tables}
     existing = [
         chain.name
         for chain in chain_state.list_chains(session)
-        if sources & {chain.source, *chain.rules.tables}
+        if tables & {chain.source, *chain.rules.tables}
         and chain.name not in (name, *predecessors)
         and (chain.sequence or chain.closed_at is None)
     ]
@@ -59,53 +60,58 @@ def require_no_other_chain(
         )
 
 
-def _predecessors(session: Session, rules: ChainRules) -> list[str]:
-    """The chain that the rules name as predecessor, its predecessor, and so on."""
+def _list_predecessors(session: Session, rules: ChainRules) -> list[str]:
+    """The names of the chain that these rules follow, of its own predecessor, and so on."""
     names: list[str] = []
     while rules.new_chain_from is not None:
         names.append(rules.new_chain_from)
-        rules = chain_state.find(session, names[-1]).rules
+        rules = chain_state.find_chain(session, names[-1]).rules
     return names
 
 
-def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, int]:
+def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> dict[int, int]:
     """Count the joint histories over both chains by the number of persons who share them.
 
     Exact at the first release, when all persons of the chain are in the source.
 
     Parameters
     ----------
-    relation : the source of the persons, who are staged.
+    relation : the source, whose persons are staged.
+    key : the key of both chains.
     """
-    session, predecessor = state.session, _predecessor(state)
-    session.stage_other_key(*predecessor.blocks(key))
+    session, predecessor = state.session, _find_predecessor(state)
+    session.stage_other_key(*predecessor.hash_prefixes(key))
     entity = relation.attribute(state.chain.entity)
-    tag, member = session.keyed_tag(session.text_of(entity)), state.name("chain_member")
-    before, of_earlier = quote(BEFORE), f"chain_id = {int(predecessor.chain_id)}"
+    tag, member = session.keyed_tag(session.text_of(entity)), state.shared_table("chain_member")
+    predecessor_members, in_predecessor = (
+        quote(PREDECESSOR_MEMBERS),
+        f"chain_id = {int(predecessor.chain_id)}",
+    )
     with session.tagging():
-        state.make(
-            BEFORE,
+        state.stage(
+            PREDECESSOR_MEMBERS,
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
             f" (SELECT s.{quote(entity.name)} AS person, {tag} AS tag FROM"
-            f" (SELECT p.person AS {quote(entity.name)} FROM {quote(PRESENT)} AS p) AS s"
-            f"{session.compute_once_clause}) AS t ON t.tag = m.tag"
-            f" WHERE m.{of_earlier}",
+            f" (SELECT p.person AS {quote(entity.name)} FROM {quote(PRESENT_PERSONS)} AS p) AS s"
+            f"{session.compute_once_clause}) AS t ON t.tag = m.tag WHERE m.{in_predecessor}",
         )
-    # Persons of the later chain, and persons of the earlier chain only.
+    # Persons of this chain, and persons of the predecessor only.
     size_counts = session.rows(
         "SELECT size, count(*) FROM (SELECT count(*) AS size FROM ("
         "SELECT b.cell AS c1, b.left_at AS l1, n.cell AS c2, n.left_at_release AS l2"
-        f" FROM {member} AS n LEFT JOIN {quote(PRESENT)} AS p ON p.tag = n.tag"
-        f" LEFT JOIN {before} AS b ON b.person = p.person WHERE n.{state.of_chain}"
+        f" FROM {member} AS n LEFT JOIN {quote(PRESENT_PERSONS)} AS p ON p.tag = n.tag"
+        f" LEFT JOIN {predecessor_members} AS b ON b.person = p.person"
+        f" WHERE n.{state.chain_condition}"
         " UNION ALL SELECT m.cell, m.left_at_release, NULL, NULL"
-        f" FROM {member} AS m WHERE m.{of_earlier} AND NOT EXISTS"
-        f" (SELECT 1 FROM {before} AS b JOIN {quote(PRESENT)} AS p ON p.person = b.person"
-        f" JOIN {member} AS n ON n.{state.of_chain} AND n.tag = p.tag WHERE b.tag = m.tag)"
+        f" FROM {member} AS m WHERE m.{in_predecessor} AND NOT EXISTS"
+        f" (SELECT 1 FROM {predecessor_members} AS b JOIN {quote(PRESENT_PERSONS)} AS p"
+        " ON p.person = b.person"
+        f" JOIN {member} AS n ON n.{state.chain_condition} AND n.tag = p.tag WHERE b.tag = m.tag)"
         ") AS persons GROUP BY c1, l1, c2, l2) AS joint GROUP BY size"
     )
-    return {int(size): int(many) for size, many in size_counts}
+    return {int(n_persons): int(n_histories) for n_persons, n_histories in size_counts}
 
 
-def _predecessor(state: CellState) -> ChainRecord:
+def _find_predecessor(state: CellState) -> ChainRecord:
     assert state.chain.rules.new_chain_from is not None
-    return chain_state.find(state.session, state.chain.rules.new_chain_from)
+    return chain_state.find_chain(state.session, state.chain.rules.new_chain_from)

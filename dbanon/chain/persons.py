@@ -1,4 +1,4 @@
-"""Newcomers of a chain with several rows per person: stage one record for each person."""
+"""Stage one record for each newcomer of a chain with several rows per person."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dbanon.chain.rows_per_person import Part
+from dbanon.chain.rows_per_person import ChainTable
 from dbanon.errors import ChainEntityRows, InvalidParameter
 from dbanon.sessions.base import Locator, Relation
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import PERSONS
+from dbanon.sessions.pseudonym_session import NEWCOMER_RECORDS
 
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
@@ -18,58 +18,74 @@ if TYPE_CHECKING:
 _ORDINAL = "dbanon_ordinal"
 
 
-def stage_newcomers(
-    state: CellState, relation: Relation, parts: Sequence[Part], columns: Sequence[str]
+def stage_newcomer_records(
+    state: CellState, relation: Relation, chain_tables: Sequence[ChainTable], columns: Sequence[str]
 ) -> Relation:
-    """Stage newcomers with one row per person, and return the relation that reads these rows.
+    """Stage one row for each newcomer, and return the relation that reads these rows.
 
-    Row keys are the ranks of persons by tag.
+    Row keys are the ranks of the newcomers by tag.
 
     Parameters
     ----------
-    relation : the first table, with all of these columns.
-    columns : quasi-identifiers and strata, all in the first table. Other tables may repeat them
-        with equal values.
+    relation : the chain's first table.
+    columns : quasi-identifiers and strata, all in the first table. Further tables may repeat them
+        if a person has the same value in all tables.
 
     Raises
     ------
     ChainEntityRows : a person has more than one value of a column.
-    InvalidParameter : tables have a column with other types.
+    InvalidParameter : a column has different types in the tables.
     """
     entity = quote(state.chain.entity)
-    sources: dict[str, list[str]] = {}
+    # SQL expressions of each column, one for each table that has it.
+    expressions_by_column: dict[str, list[str]] = {}
     for name in columns:
-        having = [p for p in parts if name in {a.name for a in p.relation.schema.attributes}]
-        _require_same_type(having, name)
-        _require_single_value(state, having, name)
-        sources[name] = [f"p{part.number}.{quote(name)}" for part in having]
+        with_column = [
+            table
+            for table in chain_tables
+            if name in {attribute.name for attribute in table.relation.schema.attributes}
+        ]
+        _require_same_type(with_column, name)
+        _require_single_value(state, with_column, name)
+        expressions_by_column[name] = [
+            f"p{chain_table.number}.{quote(name)}" for chain_table in with_column
+        ]
     joins = ""
-    for part in parts:
-        own_columns = [name for name in columns if f"p{part.number}.{quote(name)}" in sources[name]]
-        values = "".join(f", s.{quote(name)}" for name in own_columns)
-        numbered = (
+    for chain_table in chain_tables:
+        table_columns = [
+            name
+            for name in columns
+            if f"p{chain_table.number}.{quote(name)}" in expressions_by_column[name]
+        ]
+        values = "".join(f", s.{quote(name)}" for name in table_columns)
+        numbered_rows = (
             f"SELECT s.{entity}{values}, row_number() OVER (PARTITION BY s.{entity}"
-            f" ORDER BY s.{entity}) AS {_ORDINAL} FROM {part.relation.relation.quoted} AS s"
+            f" ORDER BY s.{entity}) AS {_ORDINAL} FROM {chain_table.relation.relation.quoted} AS s"
         )
         joins += (
-            f" LEFT JOIN ({numbered}) AS p{part.number} ON p{part.number}.{entity} = n.person"
-            f" AND p{part.number}.{_ORDINAL} = 1"
+            f" LEFT JOIN ({numbered_rows}) AS p{chain_table.number}"
+            f" ON p{chain_table.number}.{entity} = n.person"
+            f" AND p{chain_table.number}.{_ORDINAL} = 1"
         )
     values = ""
-    for name, where in sources.items():
-        value = where[0] if len(where) == 1 else f"coalesce({', '.join(where)})"
+    for name, expressions in expressions_by_column.items():
+        # The further tables have the same value, or no row of the person.
+        value = expressions[0] if len(expressions) == 1 else f"coalesce({', '.join(expressions)})"
         values += f", {value} AS {quote(name)}"
-    state.make(
-        PERSONS,
+    state.stage(
+        NEWCOMER_RECORDS,
         f"SELECT row_number() OVER (ORDER BY n.tag) AS {_ORDINAL}, n.person AS {entity}{values}"
-        f" FROM {state.arrivals} AS n{joins}",
+        f" FROM {state.newcomers_table} AS n{joins}",
     )
     locator = Locator((f"s.{_ORDINAL}",), ("bigint",))
-    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=locator)
+    return replace(
+        relation, copy=RelationName(None, NEWCOMER_RECORDS), filtered=None, locator=locator
+    )
 
 
-def _require_same_type(parts: Sequence[Part], name: str) -> None:
-    types = {part.relation.attribute(name).sql_type for part in parts}
+def _require_same_type(chain_tables: Sequence[ChainTable], name: str) -> None:
+    """Check that a column has the same SQL type in these tables."""
+    types = {chain_table.relation.attribute(name).sql_type for chain_table in chain_tables}
     if len(types) > 1:
         raise InvalidParameter(
             f'The column "{name}" has different types in the tables of a chain:'
@@ -78,14 +94,14 @@ def _require_same_type(parts: Sequence[Part], name: str) -> None:
         )
 
 
-def _require_single_value(state: CellState, parts: Sequence[Part], name: str) -> None:
-    """Check that no newcomer has two values of a quasi-identifier or stratum."""
+def _require_single_value(state: CellState, chain_tables: Sequence[ChainTable], name: str) -> None:
+    """Check that no newcomer has two values of a column in these tables."""
     session = state.session
     values = " UNION ALL ".join(
-        f"SELECT a.person, {session.comparison_value(part.relation.attribute(name), name)} AS value"
-        f" FROM {part.relation.relation.quoted} AS s"
-        f" JOIN {state.arrivals} AS a ON a.person = s.{quote(state.chain.entity)}"
-        for part in parts
+        f"SELECT a.person, {session.comparison_value(chain_table.relation.attribute(name), name)}"
+        f" AS value FROM {chain_table.relation.relation.quoted} AS s"
+        f" JOIN {state.newcomers_table} AS a ON a.person = s.{quote(state.chain.entity)}"
+        for chain_table in chain_tables
     )
     [(persons,)] = session.rows(
         f"SELECT count(*) FROM (SELECT v.person FROM ({values}) AS v GROUP BY v.person"
@@ -93,11 +109,12 @@ def _require_single_value(state: CellState, parts: Sequence[Part], name: str) ->
         " OR (count(v.value) <> 0 AND count(v.value) <> count(*))) AS differing"
     )
     if persons:
-        many = str(persons) if persons >= state.k else f"fewer than {state.k}"
+        # The exact number of few persons could single them out.
+        n_persons = str(persons) if persons >= state.k else f"fewer than {state.k}"
         raise ChainEntityRows(
             f'The column "{name}"'
-            f" has more than one value in the rows of {many} persons: in a chain each person has"
-            " one value of each quasi-identifier.",
+            f" has more than one value in the rows of {n_persons} persons: in a chain each person"
+            " has one value of each quasi-identifier.",
             hint="Give each person a single value in the source, or name the column in `keep`,"
             " which releases the value of each row as it is.",
         )

@@ -1,4 +1,4 @@
-"""Match the persons in the source of a chain with its members, by their tags."""
+"""Match the persons in the source of a chain with its members, by tag."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import MISSING, PRESENT
+from dbanon.sessions.pseudonym_session import ABSENT_MEMBERS, PRESENT_PERSONS
 
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
 
-# If more than this share of members leave, and at least half as many newcomers arrive, identifiers
-# may have changed form.
-_MOST_LEAVING = 0.2
+# If more than this share of the members have left, and at least half as many newcomers have
+# arrived, the identifiers may be written in a different form than before.
+_LARGEST_SHARE_LEAVING = 0.2
 
 
 @dataclass(frozen=True)
-class Presence:
-    """Counts of the persons in the source.
+class PresenceCounts:
+    """Counts of the persons in the source and of the members of the chain.
 
     Parameters
     ----------
-    rows : all persons, one row each.
-    newcomers : persons without a tag in the chain.
-    returned : persons who came back after their departure was published.
-    members : persons displayed before this release.
-    absent : members who are not in the source.
+    n_persons : persons in the source.
+    n_newcomers : persons in the source who are no members.
+    n_returned : persons who came back after their departure was published.
+    n_members : persons displayed before this release.
+    n_absent : members who are not in the source.
     """
 
-    rows: int
-    newcomers: int
-    returned: int
-    members: int
-    absent: int
+    n_persons: int
+    n_newcomers: int
+    n_returned: int
+    n_members: int
+    n_absent: int
 
 
 def stage_persons(
     state: CellState,
     relation: Relation,
-    key_blocks: tuple[bytes, bytes],
+    hash_prefixes: tuple[bytes, bytes],
     retained: Sequence[Attribute],
-) -> Presence:
+) -> PresenceCounts:
     """Tag all persons in the source, and look up their cells.
 
     Parameters
     ----------
-    key_blocks : the key as ``ChainRecord.blocks`` gives it.
+    hash_prefixes : from ``ChainRecord.hash_prefixes``.
     retained : retained columns to stage with the persons.
 
     Raises
@@ -59,7 +59,7 @@ def stage_persons(
     NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     session, entity = state.session, relation.attribute(state.chain.entity)
-    session.stage_key(*key_blocks)
+    session.stage_key(*hash_prefixes)
     column = f"s.{quote(entity.name)}"
     tag = session.keyed_tag(session.text_of(entity))
     names = [statements.kept_column(i) for i in range(len(retained))]
@@ -67,141 +67,170 @@ def stage_persons(
     columns += [
         f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
     ]
-    stage_tagged(state, f"SELECT {', '.join(columns)} FROM {relation.relation.quoted} AS s", names)
+    stage_tagged_persons(
+        state, f"SELECT {', '.join(columns)} FROM {relation.relation.quoted} AS s", names
+    )
     return count_presence(state, relation)
 
 
-def stage_tagged(state: CellState, persons: str, names: Sequence[str]) -> None:
-    """Stage persons with their cells, and the members who are missing.
+def stage_tagged_persons(state: CellState, persons: str, names: Sequence[str]) -> None:
+    """Stage the persons in the source with their cells, and the members who are absent.
+
+    Requires a staged key.
 
     Parameters
     ----------
-    persons : SELECT of ``person``, ``tag`` and the columns ``names``, valid once a key is staged.
+    persons : SELECT of the columns ``person``, ``tag`` and ``names``.
     """
     session = state.session
     members = (
         "SELECT tag, cell, left_at_release AS left_at"
-        f" FROM {state.name('chain_member')} WHERE {state.of_chain}"
+        f" FROM {state.shared_table('chain_member')} WHERE {state.chain_condition}"
     )
     with session.tagging():
-        for kind_of_table, name, query in session.tagged(
+        for table_kind, name, query in session.tagged(
             persons + session.compute_once_clause, names, members
         ):
-            state.make(name, query, kind_of_table)
+            state.stage(name, query, table_kind)
 
 
-def count_presence(state: CellState, relation: Relation) -> Presence:
-    """Count the staged persons.
+def count_presence(state: CellState, relation: Relation) -> PresenceCounts:
+    """Count the staged persons, and check that each has one row.
 
     Raises
     ------
     NullInEntity : a row has no person.
-    ChainEntityRows : a person has several rows, or two persons have the same text.
+    ChainEntityRows : a person has several rows, or the identifiers of two persons have the same
+        text.
     """
-    session, present = state.session, quote(PRESENT)
+    session, present = state.session, quote(PRESENT_PERSONS)
     # Members have distinct tags, so count DISTINCT only over the other persons.
-    [(members,)] = session.rows(
-        f"SELECT count(*) FROM {state.name('chain_member')}"
-        f" WHERE {state.of_chain} AND left_at_release IS NULL"
+    [(n_members,)] = session.rows(
+        f"SELECT count(*) FROM {state.shared_table('chain_member')}"
+        f" WHERE {state.chain_condition} AND left_at_release IS NULL"
     )
-    [(missing,)] = session.rows(f"SELECT count(*) FROM {quote(MISSING)}")
+    [(n_absent,)] = session.rows(f"SELECT count(*) FROM {quote(ABSENT_MEMBERS)}")
     other_tags = "CASE WHEN cell IS NULL OR left_at IS NOT NULL THEN tag END"
-    rows, n_identified, tags, newcomers, left = session.rows(
+    n_rows, n_with_person, n_tags, n_newcomers, n_departed = session.rows(
         f"SELECT count(*), count(person), count(DISTINCT {other_tags}), count(*) - count(cell),"
         f" count(left_at) FROM {present}"
     )[0]
-    tags += members - missing
-    require_one_row(
-        state, relation, rows, rows - n_identified, tags, lambda: _rows_per_person(state)
+    n_tags += n_members - n_absent
+    require_one_row_per_person(
+        state,
+        relation,
+        n_rows,
+        n_rows - n_with_person,
+        n_tags,
+        lambda: _count_rows_per_person(state),
     )
-    n_returned = count_returned(state) if left else 0
-    n_displayed = int(rows) - int(newcomers) - int(left)
-    return Presence(int(rows), int(newcomers), n_returned, int(members), int(members) - n_displayed)
+    n_returned = count_returned(state) if n_departed else 0
+    n_displayed = int(n_rows) - int(n_newcomers) - int(n_departed)
+    return PresenceCounts(
+        n_persons=int(n_rows),
+        n_newcomers=int(n_newcomers),
+        n_returned=n_returned,
+        n_members=int(n_members),
+        n_absent=int(n_members) - n_displayed,
+    )
 
 
 def count_returned(state: CellState) -> int:
     """Count the staged persons who are back after their departure was published."""
     [(count,)] = state.session.rows(
-        f"SELECT count(*) FROM {quote(PRESENT)} AS p JOIN {state.name('chain_cell')} AS c"
-        f" ON c.{state.of_chain} AND c.cell = p.cell"
+        f"SELECT count(*) FROM {quote(PRESENT_PERSONS)} AS p"
+        f" JOIN {state.shared_table('chain_cell')} AS c"
+        f" ON c.{state.chain_condition} AND c.cell = p.cell"
         " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
     )
     return int(count)
 
 
-def require_one_row(
+def require_one_row_per_person(
     state: CellState,
     relation: Relation,
     rows: int,
-    n_unidentified: int,
-    tags: int,
+    n_without_person: int,
+    n_persons: int,
     count_rows_per_person: Callable[[], Sequence[tuple[int, int]]],
 ) -> None:
     """Check that each row belongs to a different person.
 
     Parameters
     ----------
-    n_unidentified, tags : the number of rows without a person, and of distinct persons.
-    count_rows_per_person : returns, in ascending order, numbers of rows, each with the number of
-        persons who have that many.
+    rows, n_without_person, n_persons : the number of all rows, of rows without a person, and of
+        distinct persons.
+    count_rows_per_person : returns pairs of a number of rows and the number of persons who have
+        that many, in ascending order.
 
     Raises
     ------
     NullInEntity : a row has no person.
-    ChainEntityRows : a person has several rows, or two persons have the same text.
+    ChainEntityRows : a person has several rows, or the identifiers of two persons have the same
+        text.
     """
     entity = state.chain.entity
-    if n_unidentified:
-        raise null_in_entity(entity, n_unidentified, rows)
-    if tags != rows:
+    if n_without_person:
+        raise null_in_entity_error(entity, n_without_person, rows)
+    if n_persons != rows:
         raise ChainEntityRows(
-            f'The {rows} rows of {relation.name} are of {tags} values of "{entity}": in this chain'
-            " every person has one row.",
+            f'The {rows} rows of {relation.name} are of {n_persons} values of "{entity}": in this'
+            " chain every person has one row.",
             detail=_describe_row_counts(count_rows_per_person()),
             hint="Merge the rows of each person in the source. Or close the chain, and create"
             " another one with max_rows_per_person.",
         )
 
 
-def null_in_entity(entity: str, missing: int, rows: int) -> NullInEntity:
+def null_in_entity_error(entity: str, n_without_person: int, n_rows: int) -> NullInEntity:
     """The error for rows of a chain without a person identifier."""
     return NullInEntity(
-        f'The entity column "{entity}" holds NULL in {missing} of {rows} rows.',
+        f'The entity column "{entity}" holds NULL in {n_without_person} of {n_rows} rows.',
         hint="Delete these rows or name their persons in the source, or leave them out with"
         " `where`.",
     )
 
 
-def _rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
+def _count_rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
+    """Pairs of a number of rows and the number of persons who have that many, ascending."""
     return state.session.rows(
-        f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT)} GROUP BY tag) AS p"
-        " GROUP BY p.n ORDER BY p.n"
+        f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT_PERSONS)}"
+        " GROUP BY tag) AS p GROUP BY p.n ORDER BY p.n"
     )
 
 
 def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
-    """State the number of rows that 99 % of persons do not exceed."""
-    persons, cumulative, most = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
-    for n, n_persons in row_counts:
-        cumulative, most = cumulative + int(n_persons), int(n)
-        if 100 * cumulative >= 99 * persons:
+    """State the number of rows that 99 % of persons do not exceed.
+
+    Parameters
+    ----------
+    row_counts : from ``_count_rows_per_person``.
+    """
+    total, cumulative, most_rows = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
+    for n_rows, n_persons in row_counts:
+        cumulative, most_rows = cumulative + int(n_persons), int(n_rows)
+        if 100 * cumulative >= 99 * total:
             break
-    return f"99 of 100 persons have at most {most}."
+    return f"99 of 100 persons have at most {most_rows}."
 
 
-def require_turnover(state: CellState, presence: Presence, absent_before: int) -> None:
-    """Check that departures and arrivals do not suggest that ids have changed form.
+def require_no_turnover(state: CellState, presence: PresenceCounts, absent_before: int) -> None:
+    """Check that departures and arrivals do not suggest that identifiers have changed form.
+
+    Parameters
+    ----------
+    absent_before : number of members who were already absent at the last release.
 
     Raises
     ------
     ChainTurnover : many members left, and at least half as many newcomers came.
     """
-    left = max(presence.absent - absent_before, 0)
-    if left > _MOST_LEAVING * presence.members and 2 * presence.newcomers >= left:
+    n_left = max(presence.n_absent - absent_before, 0)
+    if n_left > _LARGEST_SHARE_LEAVING * presence.n_members and 2 * presence.n_newcomers >= n_left:
         raise ChainTurnover(
-            f"{left} of {presence.members} members of chain {state.chain.name} have left since the"
-            f" last release, and {presence.newcomers} newcomers have joined: their identifiers may"
-            " be written in another form.",
+            f"{n_left} of {presence.n_members} members of chain {state.chain.name} have left since"
+            f" the last release, and {presence.n_newcomers} newcomers have joined: their"
+            " identifiers may be written in another form.",
             hint="If they really are other people, accept it for this release:"
             " `accept_turnover=true`.",
         )

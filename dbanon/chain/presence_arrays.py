@@ -1,9 +1,10 @@
-"""Match the persons in the source with members by arrays, for databases that export tags cheaply.
+"""Match the persons in the source with members in this process, as arrays.
 
-Fetched per person: the row key, the tag, and a code of the retained columns under a secret of the
-database, which identifies equal rows. Fetched per member: tag and cell. Fetched per displayed row:
-cell and code. Loaded back: counts per cell, and only the persons that later statements need, namely
-newcomers, returned persons, and members of cells that may change. No decision is made here.
+This is faster on databases that export arrays cheaply. Fetched are, for each person, the row key,
+the tag, and a code: a hash of the retained columns under a secret of the database, by which rows
+can be compared. For each member: tag and cell. For each displayed row: cell and code. Loaded back
+are counts per cell, and only the persons that later statements need: newcomers, returned persons,
+and members of cells that may change. No decision about cells is made here.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.arrays import MatchedPersons, find_tags, order_of, sums
+from dbanon.chain.arrays import MatchedPersons, argsort_tags, find_members, sum_codes
 from dbanon.chain.membership import CellState
-from dbanon.chain.presence import Presence, count_returned, require_one_row
+from dbanon.chain.presence import PresenceCounts, count_returned, require_one_row_per_person
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import MEASURE
@@ -24,34 +25,34 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
-    COUNTED,
-    MATCHED,
-    MISSING,
+    ABSENT_MEMBERS,
+    CELL_COUNTS,
+    LOADED_PERSONS,
+    NEWCOMER_RECORDS,
     NEWCOMERS,
-    PERSONS,
-    PRESENT,
+    PRESENT_PERSONS,
 )
 
-# Prefix of row key columns in a copy of rows; lengthened if a copied column starts with it.
-_KEY = "dbanon_key"
-# Upper bound of memory per person during matching.
-_BYTES = 200
+# Names of row key columns in a copy of rows start with it; lengthened if a copied column does, too.
+_KEY_PREFIX = "dbanon_key"
+# Upper bound of the memory that matching takes per person.
+_BYTES_PER_PERSON = 200
 
 
-def stage_others(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
-    """Stage the persons whose row keys are not among these, at a first release.
+def stage_unadmitted(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
+    """Stage, at a first release, the persons whom it does not admit.
 
     Parameters
     ----------
-    keys : int64 (c, m), a subset of the fetched keys.
+    keys : int64 (c, m), the row keys of those whom it admits.
     """
     persons = state.matched
     assert persons is not None
-    others = np.full(len(persons.keys), len(keys) < len(persons.keys))
-    if others.any():
-        others[find_records(persons.keys, keys)] = False
-    nothing = np.zeros(int(others.sum()), np.int64)
-    _stage(state, relation, persons, others, nothing, nothing)
+    is_unadmitted = np.full(len(persons.keys), len(keys) < len(persons.keys))
+    if is_unadmitted.any():
+        is_unadmitted[find_records(persons.keys, keys)] = False
+    zeros = np.zeros(int(is_unadmitted.sum()), np.int64)
+    _stage_persons(state, relation, persons, is_unadmitted, cells=zeros, left_at=zeros)
 
 
 def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -> Relation:
@@ -62,59 +63,64 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
     names : the columns to copy.
     """
     locator = relation.required_locator
-    key = _KEY
-    while any(name.startswith(key) for name in names):
-        key += "_"
-    keys = [f"{key}{i}" for i in range(len(locator.expressions))]
+    prefix = _KEY_PREFIX
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    key_names = [f"{prefix}{i}" for i in range(len(locator.expressions))]
     values = [f"s.{quote(name)}" for name in dict.fromkeys(names)]
-    columns = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(keys)), *values])
-    on = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
+    columns = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(key_names)), *values])
+    join_condition = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
     with state.session.prepare_lookup():
-        state.make(
-            PERSONS,
-            f"SELECT {columns} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p ON {on}",
+        state.stage(
+            NEWCOMER_RECORDS,
+            f"SELECT {columns} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p"
+            f" ON {join_condition}",
         )
-    key_locator = replace(locator, expressions=tuple(f"s.{name}" for name in keys))
-    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=key_locator)
+    key_locator = replace(locator, expressions=tuple(f"s.{name}" for name in key_names))
+    return replace(
+        relation, copy=RelationName(None, NEWCOMER_RECORDS), filtered=None, locator=key_locator
+    )
 
 
 def match_persons(
     state: CellState,
     relation: Relation,
-    key_blocks: tuple[bytes, bytes],
+    hash_prefixes: tuple[bytes, bytes],
     retained: Sequence[Attribute],
     memory_limit: int | None,
-) -> tuple[MatchedPersons, Presence] | None:
-    """Fetch all persons in the source, and look up their cells; None if SQL has to do that.
+) -> tuple[MatchedPersons, PresenceCounts] | None:
+    """Fetch all persons in the source, and look up their cells; None if SQL must do it instead.
 
     Parameters
     ----------
-    retained : retained columns, as in ``stage_persons``.
-    memory_limit : bytes that matching may take; SQL takes none in this process.
+    retained : retained columns to stage with the persons.
+    memory_limit : bytes that matching may take in this process; None for no limit.
 
     Raises
     ------
     NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
-    first = state.chain.definition is None
+    is_first = state.chain.definition is None
     if not session.supports_arrays or rules.mode == MEASURE or locator.mapped:
         return None
-    if state.several or (first and rules.new_chain_from is not None):
+    if state.has_several_rows or (is_first and rules.new_chain_from is not None):
         return None
-    # Keys that only the caller vouches for are checked for newcomers only, except the entity.
+    # Other row keys that are not known to be unique are only checked for newcomers.
     if locator.unchecked not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
         # Former members are fetched, too.
-        members = f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}"
-        counted = [f"{relation.relation.quoted} AS s", members]
-        most = max(session.rows(f"SELECT count(*) FROM {rows}")[0][0] for rows in counted)
-        if int(most) * _BYTES > memory_limit:
+        members = f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}"
+        fetched = [f"{relation.relation.quoted} AS s", members]
+        most_rows = max(
+            session.rows(f"SELECT count(*) FROM {from_clause}")[0][0] for from_clause in fetched
+        )
+        if int(most_rows) * _BYTES_PER_PERSON > memory_limit:
             return None
-    session.stage_key(*key_blocks)
+    session.stage_key(*hash_prefixes)
     entity = relation.attribute(state.chain.entity)
-    # A NULL key has the tag for "no person", which is refused before the key is used.
+    # A row with a NULL key has the tag for "no person", which is refused before the key is used.
     key_expressions = [
         f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions
     ]
@@ -122,116 +128,157 @@ def match_persons(
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.absent_tag}) AS tag"
     names = [statements.kept_column(i) for i in range(len(retained))]
     values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)]
-    columns = [(f"s.key{i}", kind) for i, kind in enumerate(locator.types)] + [("s.tag", "bytea")]
+    columns = [(f"s.key{i}", sql_type) for i, sql_type in enumerate(locator.types)] + [
+        ("s.tag", "bytea")
+    ]
+    # SQL of the code of the retained columns.
     code = None
-    if retained and not first:
-        hashed = session.row_hash(state.chain.table(session, "row"), names)
-        assert hashed is not None
-        code = session.secret_code(hashed)
+    if retained and not is_first:
+        row_hash = session.row_hash(state.chain.table(session, "row"), names)
+        assert row_hash is not None
+        code = session.secret_code(row_hash)
         columns.append((code, "bigint"))
     select_list = ", ".join([*keys, tag, *(values if code else [])])
     with session.tagging():
         arrays = session.fetch(
             columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
         )
-    width = len(locator.types)
-    key_order = _ascending(arrays[:width])
-    key, tags, *codes = (
-        column[key_order] for column in (np.column_stack(arrays[:width]), *arrays[width:])
+    n_keys = len(locator.types)
+    key_order = _index_by_key(arrays[:n_keys])
+    row_keys, tags, *codes = (
+        column[key_order] for column in (np.column_stack(arrays[:n_keys]), *arrays[n_keys:])
     )
-    persons = MatchedPersons(key, tags, order_of(tags), tuple(retained))
-    _require_one_row(state, relation, tags[persons.order])
-    if first:
-        session.load(MISSING, [("tag", "bytea", persons.tags[:0])])
-        return persons, Presence(len(persons.tags), len(persons.tags), 0, 0, 0)
-    return persons, _with_members(state, relation, persons, code, codes)
+    persons = MatchedPersons(row_keys, tags, argsort_tags(tags), tuple(retained))
+    _require_one_row_per_person(state, relation, tags[persons.order])
+    if is_first:
+        session.load(ABSENT_MEMBERS, [("tag", "bytea", persons.tags[:0])])
+        n_persons = len(persons.tags)
+        return persons, PresenceCounts(
+            n_persons=n_persons, n_newcomers=n_persons, n_returned=0, n_members=0, n_absent=0
+        )
+    return persons, _match_members(state, relation, persons, code, codes)
 
 
-def _ascending(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | slice:
-    """The index that sorts rows by key; a full slice if they are sorted (the usual case)."""
+def _index_by_key(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | slice:
+    """The indices that sort rows by key; a full slice if they are sorted already (the usual case).
+
+    Parameters
+    ----------
+    keys : int64 (n,) each, the columns of the row key.
+    """
     if len(keys) == 1 and bool((keys[0][1:] > keys[0][:-1]).all()):
         return slice(None)
     return np.lexsort(keys[::-1])
 
 
-def _require_one_row(state: CellState, relation: Relation, tags: NDArray[np.uint64]) -> None:
-    """Check, using sorted tags, that each row belongs to a different person."""
-    begins = np.flatnonzero(np.r_[True, (tags[1:] != tags[:-1]).any(axis=1)][: len(tags)])
-    n_unidentified = int((tags[:1] == 0).all(axis=1).sum())
-    n_unidentified = n_unidentified and int((tags == 0).all(axis=1).sum())
-    sizes, many = np.unique(np.diff(begins, append=len(tags)), return_counts=True)
-    row_counts = list(zip(sizes.tolist(), many.tolist(), strict=True))
-    require_one_row(state, relation, len(tags), n_unidentified, len(begins), lambda: row_counts)
+def _require_one_row_per_person(
+    state: CellState, relation: Relation, tags: NDArray[np.uint64]
+) -> None:
+    """Check that each row belongs to a different person, given the sorted tags of all rows."""
+    starts = np.flatnonzero(np.r_[True, (tags[1:] != tags[:-1]).any(axis=1)][: len(tags)])
+    # Rows without a person have the tag 0, which is sorted first.
+    n_without_person = int((tags[:1] == 0).all(axis=1).sum())
+    n_without_person = n_without_person and int((tags == 0).all(axis=1).sum())
+    n_rows, n_persons = np.unique(np.diff(starts, append=len(tags)), return_counts=True)
+    row_counts = list(zip(n_rows.tolist(), n_persons.tolist(), strict=True))
+    require_one_row_per_person(
+        state, relation, len(tags), n_without_person, len(starts), lambda: row_counts
+    )
 
 
-def _with_members(
+def _match_members(
     state: CellState,
     relation: Relation,
     persons: MatchedPersons,
     code: str | None,
     codes: Sequence[NDArray[np.int64]],
-) -> Presence:
-    """Match persons with members, and stage what later statements need."""
+) -> PresenceCounts:
+    """Match persons with members, and stage what later statements need.
+
+    Parameters
+    ----------
+    code : SQL of the code of a row; None if rows are not compared.
+    codes : the code of each person's row, int64 (n,); empty if rows are not compared.
+    """
     session = state.session
-    tags, cells, left = session.fetch(
+    tags, cells, departures = session.fetch(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
-        f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}",
+        f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}",
     )
-    at = find_tags(tags, persons.tags, persons.order)
-    is_member = at >= 0
-    in_cell, left_at = np.where(is_member, cells[at], 0), np.where(is_member, left[at], 0)
-    absent = left == 0
-    members = int(absent.sum())
-    absent[at[is_member]] = False
-    session.load(MISSING, [("tag", "bytea", tags[absent])])
+    member_indices = find_members(tags, persons.tags, persons.order)
+    is_member = member_indices >= 0
+    cell_of_person, left_at = (
+        np.where(is_member, cells[member_indices], 0),
+        np.where(is_member, departures[member_indices], 0),
+    )
+    # Members who have not left have the departure 0.
+    is_absent = departures == 0
+    n_members = int(is_absent.sum())
+    is_absent[member_indices[is_member]] = False
+    session.load(ABSENT_MEMBERS, [("tag", "bytea", tags[is_absent])])
     is_present = is_member & (left_at == 0)
     cell_columns = [("s.cell", "integer"), *([(code, "bigint")] if code else [])]
-    displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.rows} AS s")
-    n = int(max(cells.max(initial=0), displayed_cells.max(initial=0))) + 1
-    size, present = (
-        np.bincount(displayed_cells, minlength=n),
-        np.bincount(in_cell[is_present], minlength=n),
-    )
-    same = np.ones(n, np.bool_)
+    displayed_cells, *displayed_codes = session.fetch(cell_columns, f"{state.row_table} AS s")
+    n_cells = int(max(cells.max(initial=0), displayed_cells.max(initial=0))) + 1
+    sizes = np.bincount(displayed_cells, minlength=n_cells)
+    n_present = np.bincount(cell_of_person[is_present], minlength=n_cells)
+    is_unchanged = np.ones(n_cells, np.bool_)
     if code:
-        same = sums(in_cell[is_present], codes[0][is_present], n) == sums(
-            displayed_cells, displayed_codes[0], n
-        )
-    nonempty = np.flatnonzero(size)
-    counted = {
+        is_unchanged = sum_codes(
+            cell_of_person[is_present], codes[0][is_present], n_cells
+        ) == sum_codes(displayed_cells, displayed_codes[0], n_cells)
+    nonempty = np.flatnonzero(sizes)
+    cell_counts = {
         "cell": nonempty,
-        "members": size[nonempty],
-        "present": present[nonempty],
-        "same": same[nonempty],
+        "members": sizes[nonempty],
+        "present": n_present[nonempty],
+        "same": is_unchanged[nonempty],
     }
-    session.load(COUNTED, [(name, "integer", values) for name, values in counted.items()])
-    # Cells that may change: complete with changed rows, or left by k while k stay.
+    session.load(CELL_COUNTS, [(name, "integer", values) for name, values in cell_counts.items()])
+    # A cell may change if all are present and rows have changed, or if k have left and k stay.
     k = int(state.k)
-    may_change = np.where(present == size, ~same, (present >= k) & (size - present >= k))
-    selected = ~is_member | (left_at > 0) | may_change[in_cell]
-    _stage(state, relation, persons, selected, in_cell[selected], left_at[selected])
-    out = int((left_at > 0).sum())
-    newcomers = int((~is_member).sum())
-    back = count_returned(state) if out else 0
-    return Presence(len(is_member), newcomers, back, members, members - int(is_present.sum()))
+    may_change = np.where(
+        n_present == sizes, ~is_unchanged, (n_present >= k) & (sizes - n_present >= k)
+    )
+    is_needed = ~is_member | (left_at > 0) | may_change[cell_of_person]
+    _stage_persons(
+        state, relation, persons, is_needed, cell_of_person[is_needed], left_at[is_needed]
+    )
+    return PresenceCounts(
+        n_persons=len(is_member),
+        n_newcomers=int((~is_member).sum()),
+        n_returned=count_returned(state) if (left_at > 0).any() else 0,
+        n_members=n_members,
+        n_absent=n_members - int(is_present.sum()),
+    )
 
 
-def _stage(
+def _stage_persons(
     state: CellState,
     relation: Relation,
     persons: MatchedPersons,
-    selected: NDArray[np.bool_],
+    is_selected: NDArray[np.bool_],
     cells: NDArray[np.int64],
     left_at: NDArray[np.int64],
 ) -> None:
-    """Stage the selected persons, bool (n,), with cell and release they left at; 0 for none."""
+    """Stage some of the fetched persons.
+
+    Parameters
+    ----------
+    is_selected : bool (n,), whether to stage a person.
+    cells, left_at : int64, for each selected person, the cell and the release at which the person
+        left it; 0 for none.
+    """
     session, locator = state.session, relation.required_locator
-    keys = [(f"key{i}", kind, persons.keys[selected, i]) for i, kind in enumerate(locator.types)]
+    keys = [
+        (f"key{i}", sql_type, persons.keys[is_selected, i])
+        for i, sql_type in enumerate(locator.types)
+    ]
     session.load(
-        MATCHED,
+        LOADED_PERSONS,
         [
             *keys,
-            ("tag", "bytea", persons.tags[selected]),
+            ("tag", "bytea", persons.tags[is_selected]),
             ("cell", "integer", cells),
             ("left_at", "integer", left_at),
         ],
@@ -241,12 +288,12 @@ def _stage(
         f", {session.kept_value(a)} AS {name}"
         for a, name in zip(persons.retained, names, strict=True)
     )
-    on = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))
+    join_condition = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))
     key_columns = "".join(f", t.key{i}" for i in range(len(keys)))
     with session.prepare_lookup():
-        state.make(
-            PRESENT,
+        state.stage(
+            PRESENT_PERSONS,
             f"SELECT s.{quote(state.chain.entity)} AS person, t.tag, nullif(t.cell, 0) AS cell,"
             f" nullif(t.left_at, 0) AS left_at{key_columns}{values} FROM {relation.from_clause}"
-            f" JOIN {quote(MATCHED)} AS t ON {on}",
+            f" JOIN {quote(LOADED_PERSONS)} AS t ON {join_condition}",
         )

@@ -9,12 +9,12 @@ from functools import partial
 
 from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
-from dbanon.chain.other_publications import releases_outside
+from dbanon.chain.other_publications import find_releases_outside
 from dbanon.chain.recount import ChainTarget
 from dbanon.chain.report import add_chain_summary
-from dbanon.chain.rows_per_person import Part
+from dbanon.chain.rows_per_person import ChainTable
 from dbanon.chain.step import ChainUpdate
-from dbanon.chain.tables import columns_of, plan_table, recount_joined, source_of
+from dbanon.chain.tables import build_source, columns_of_table, plan_table, recount_joined
 from dbanon.data.counts import CountRequests, Counts, Histories, Recount
 from dbanon.errors import SourceChanged
 from dbanon.job.verdict import ExpectedRelease
@@ -31,12 +31,12 @@ from dbanon.stores.sql_target import SqlTarget
 
 
 @dataclass(frozen=True)
-class FreshTarget(SqlTarget):
-    """The target of a chain that measures, which writes as for any release.
+class MeasuredChainTarget(SqlTarget):
+    """The target of a chain that only measures: it writes as for any other release.
 
     Parameters
     ----------
-    histories : as they were counted.
+    histories : the counts of the chain's histories.
     """
 
     histories: Histories
@@ -44,7 +44,7 @@ class FreshTarget(SqlTarget):
     def count(
         self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
     ) -> Counts:
-        """Recount the release; without cells, rows are counted by their combinations only."""
+        """Recount the release; such chains have no cells to compare it with."""
         return replace(super().count(written, questions, rows), histories=self.histories)
 
 
@@ -55,17 +55,22 @@ def publish_tables(
     clock: Clock,
     export: ExportFiles | None = None,
 ) -> Report:
-    """Write, recount and publish the releases of all tables.
+    """Write, recount and publish the releases of all tables of a chain.
 
     Returns the report of the first table, which lists the others.
 
     Parameters
     ----------
-    reads : a session on the chain's database.
+    reads, writes : sessions on the chain's database and on the database of the releases; the same
+        session if these are the same.
+
+    Raises
+    ------
+    SourceChanged : the chain has had another release since the update.
     """
     state = replace(update.state, session=reads)
     if reads is not update.state.session and (
-        chain_state.find(reads, state.chain.name).sequence != state.sequence
+        chain_state.find_chain(reads, state.chain.name).sequence != state.sequence
     ):
         raise SourceChanged(
             f"Another release of chain {state.chain.name} was made meanwhile. This one counts as"
@@ -73,58 +78,71 @@ def publish_tables(
             hint="Release it again.",
         )
     sessions = [reads] if reads is writes else [reads, writes]
-    outside: dict[str, str] = {}
+    outside_releases: dict[str, str] = {}
     for source in (state.chain.source, *state.chain.rules.tables):
-        outside |= releases_outside(sessions, source)
-    others, written = [], []
-    for part in update.parts[1:]:
-        table_update = _table_update(update, part)
+        outside_releases |= find_releases_outside(sessions, source)
+    other_releases, written = [], []
+    for chain_table in update.chain_tables[1:]:
+        table_update = _update_for_table(update, chain_table)
 
-        def of_part(
+        def add_table_summary(
             _: RelationName, report: Report, table_update: ChainUpdate = table_update
         ) -> Report:
-            return add_chain_summary(table_update, outside, report)
+            return add_chain_summary(table_update, outside_releases, report)
 
-        relation, report = _publish_table(table_update, state, writes, clock, of_part, part.number)
+        relation, report = _publish_table(
+            table_update, state, writes, clock, add_table_summary, chain_table.number
+        )
         written.append(relation)
-        others.append({"output": report.output, "rows": report.rows_out})
+        other_releases.append({"output": report.output, "rows": report.rows_out})
 
-    def complete(relation: RelationName, report: Report) -> Report:
-        joined = None
-        if others and reads is writes and update.state.session is reads:
-            joined = require_joined(update, state, [relation, *written])
-        return add_chain_summary(update, outside, report, others, joined)
+    def add_summary(relation: RelationName, report: Report) -> Report:
+        n_combinations = None
+        if other_releases and reads is writes and update.state.session is reads:
+            n_combinations = require_joined_histories(update, state, [relation, *written])
+        return add_chain_summary(update, outside_releases, report, other_releases, n_combinations)
 
-    _, report = _publish_table(update, state, writes, clock, complete, 0, export)
+    _, report = _publish_table(
+        update, state, writes, clock, add_summary, table_number=0, export=export
+    )
     if reads is writes:
         chain_state.confirm_release(reads, state.chain, state.sequence)
     return report
 
 
-def _table_update(update: ChainUpdate, part: Part) -> ChainUpdate:
+def _update_for_table(update: ChainUpdate, chain_table: ChainTable) -> ChainUpdate:
     """The update for the release of one of the further tables."""
     row_counts = update.row_counts
     assert row_counts is not None
-    rows, beyond = row_counts.rows.get(part.number, 0), row_counts.beyond.get(part.number, 0)
+    n_rows = row_counts.rows_by_table.get(chain_table.number, 0)
+    n_withheld = row_counts.withheld_by_table.get(chain_table.number, 0)
     return replace(
         update,
-        planned=replace(plan_table(update.planned, part), release_id=str(uuid.uuid4())),
-        columns=columns_of(part, update.columns),
-        histories=replace(update.histories, rows=rows, beyond=beyond),
-        disclosive_columns=update.further_disclosive_columns.get(part.number, ()),
+        planned=replace(plan_table(update.planned, chain_table), release_id=str(uuid.uuid4())),
+        columns=columns_of_table(chain_table, update.columns),
+        histories=replace(update.histories, rows=n_rows, withheld_rows=n_withheld),
+        disclosive_columns=update.further_disclosive_columns.get(chain_table.number, ()),
     )
 
 
-def require_joined(update: ChainUpdate, state: CellState, written: Sequence[RelationName]) -> int:
+def require_joined_histories(
+    update: ChainUpdate, state: CellState, written: Sequence[RelationName]
+) -> int:
     """Check that joining the tables singles out no person; return the number of combinations.
+
+    Parameters
+    ----------
+    written : the released tables.
 
     Raises
     ------
     RecountFailed : a combination of one of the tables is shared by fewer than k persons.
     """
-    shared = [(name, column) for name, column, _ in update.columns if column.startswith("v")]
-    n_combinations, apart = recount_joined(state, written, shared)
-    update.guarantee.require_histories(replace(update.histories, apart=apart))
+    shared = [(column.name, column.state_column) for column in update.columns if column.is_shared]
+    n_combinations, n_below_k = recount_joined(state, written, shared)
+    update.guarantee.require_histories(
+        replace(update.histories, joined_combinations_below_k=n_below_k)
+    )
     return n_combinations
 
 
@@ -133,35 +151,38 @@ def _publish_table(
     state: CellState,
     writes: Session,
     clock: Clock,
-    complete: Callable[[RelationName, Report], Report],
-    part: int,
+    add_summary: Callable[[RelationName, Report], Report],
+    table_number: int,
     export: ExportFiles | None = None,
 ) -> tuple[RelationName, Report]:
     """Write, recount and publish the release of one table; return its relation and report.
 
     Parameters
     ----------
-    complete : adds the chain's summary to the report of a written relation.
-    part : the number of the table.
+    add_summary : adds the chain's summary to the report of a written relation.
+    table_number : the index of the table among those of the chain.
     """
     histories, reads, job = update.histories, state.session, update.planned.job
-    counted_here = reads is update.state.session
-    target: ChainTarget | FreshTarget = ChainTarget(
-        writes, state, update.columns, histories, counted_here, part
+    is_same_transaction = reads is update.state.session
+    target: ChainTarget | MeasuredChainTarget = ChainTarget(
+        writes, state, update.columns, histories, is_same_transaction, table_number
     )
     if update.guarantee.only_measured:
-        target = FreshTarget(writes, histories)
+        target = MeasuredChainTarget(writes, histories)
     with clock.phase("write") as tick:
         tick(0.0)
         planned = replace(update.planned, output=target.plan(job, update.planned.release_id))
 
     def check(written: StagedSqlRelease, counts: Counts) -> RecountResult:
-        nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
-        expected = ExpectedRelease(histories.persons, nulls, planned.sensitive)
-        rows_in, suppressed = update.presence.rows, max(update.presence.rows - histories.persons, 0)
+        n_null_rows = counts.rows.null_rows if job.policy.nulls == "category" else 0
+        expected = ExpectedRelease(histories.persons, n_null_rows, planned.sensitive)
+        rows_in, suppressed = (
+            update.presence.n_persons,
+            max(update.presence.n_persons - histories.persons, 0),
+        )
         if histories.rows is not None:
             # The source's row count could reveal absences, so count displayed and withheld rows.
-            rows_in, suppressed = histories.rows + histories.beyond, histories.beyond
+            rows_in, suppressed = histories.rows + histories.withheld_rows, histories.withheld_rows
         return RecountResult(
             rows_in=rows_in,
             suppressed=suppressed,
@@ -170,7 +191,7 @@ def _publish_table(
             disclosive_columns=update.disclosive_columns,
             few_persons=update.spellings,
             identifiers=kept_identifiers(update.planned),
-            linking=_linking(update, reads, target, written, part),
+            linking=_find_linking_columns(update, reads, target, written, table_number),
             homogeneity=homogeneity_of(
                 planned, update.release.names, partial(target.homogeneity, written)
             ),
@@ -180,23 +201,29 @@ def _publish_table(
         planned,
         update.clustering,
         planned.draft(update.microdata, update.release),
-        source_of(reads, state.chain.rules),
+        build_source(reads, state.chain.rules),
         target,
         clock,
         check,
-        partial(complete, planned.written_output.written),
+        partial(add_summary, planned.written_output.written),
         export,
     )
     return planned.written_output.relation, report
 
 
-def _linking(
-    update: ChainUpdate, reads: Session, target: SqlTarget, written: StagedSqlRelease, part: int
+def _find_linking_columns(
+    update: ChainUpdate,
+    reads: Session,
+    target: SqlTarget,
+    written: StagedSqlRelease,
+    table_number: int,
 ) -> tuple[LinkingColumn, ...]:
-    """The findings on columns that undo classes; chains with cells have them already."""
+    """The findings on columns that undo classes; chains with cells already have them."""
     if not update.guarantee.only_measured:
-        return update.linking.get(part, ())
+        return update.linking_findings.get(table_number, ())
     draft = written.draft
-    stored = WrittenReleaseCounts(draft, SqlSource(reads), target, written)
-    columns = RetainedColumns(update.planned, draft.originals, stored, draft.release.names)
-    return linking_columns(columns, update.disclosive_columns)
+    written_counts = WrittenReleaseCounts(draft, SqlSource(reads), target, written)
+    retained_columns = RetainedColumns(
+        update.planned, draft.originals, written_counts, draft.release.names
+    )
+    return linking_columns(retained_columns, update.disclosive_columns)

@@ -1,4 +1,4 @@
-"""The information loss of each class of a chain, from its quasi-identifiers only.
+"""Measure the information loss of each class of a chain, from its quasi-identifiers only.
 
 For means, medians and other numbers: the mean squared deviation from the class mean, on z-scores
 of the chain's first release. For labels and ranges: the loss per value, as in reports. For
@@ -25,20 +25,20 @@ from dbanon.release.evaluation import pairs_of
 
 # A class of newcomers is good if it loses at most this many times the median loss of the first
 # release's classes, or no more than their mean.
-GOOD = 4.0
+GOOD_LOSS_FACTOR = 4.0
 
 
 def typical_loss(losses: NDArray[np.float64]) -> float:
-    """The typical loss of the first release's classes; ``GOOD`` times it is good for later ones.
+    """The typical loss of the first release's classes, which decides which later classes are good.
 
-    This is the median, or mean / ``GOOD`` if that is larger: if few classes carry most of the
-    loss, newcomers would wait in vain for classes that the first release did not have either.
+    This is the median, or the mean divided by ``GOOD_LOSS_FACTOR`` if that is larger: if few
+    classes have most of the loss, newcomers would wait in vain for classes as good as the median.
 
     Parameters
     ----------
     losses : float64 (n_classes,), from ``class_losses``; one class or more.
     """
-    return max(float(np.median(losses)), float(losses.mean()) / GOOD)
+    return max(float(np.median(losses)), float(losses.mean()) / GOOD_LOSS_FACTOR)
 
 
 def class_losses(
@@ -55,7 +55,7 @@ def class_losses(
     if not partition.n_classes:
         return np.empty(0)
     if recoding.measure == "sse":
-        return _deviations(microdata, measures, partition)
+        return _mean_squared_deviations(microdata, measures, partition)
     settings = policy.settings
     if not policy.options.get("contract"):
         settings = replace(settings, levels=clustering.levels)
@@ -63,16 +63,16 @@ def class_losses(
         microdata,
         measures,
         partition,
-        lambda classes, wide: _totals(microdata, classes, wide),
+        lambda classes, wide_attributes: _float_totals(microdata, classes, wide_attributes),
         settings,
     )
     if recoding.measure == "iloss":
         losses = sum(column.losses for column in columns if column.losses is not None)
-        return np.asarray(losses / _cells(microdata, partition), np.float64)
-    return _distances(microdata, measures, partition, policy, columns)
+        return np.asarray(losses / _count_values(microdata, partition), np.float64)
+    return _mean_distances(microdata, measures, partition, policy, columns)
 
 
-def _deviations(
+def _mean_squared_deviations(
     microdata: Microdata, measures: Measures, partition: Partition
 ) -> NDArray[np.float64]:
     """The mean squared deviation of values from their class mean, on z-scores of the table."""
@@ -85,11 +85,11 @@ def _deviations(
     # A class has a single NULL pattern, so each column has all of its values or none.
     means = np.add.reduceat(points, starts, axis=0) / partition.sizes[:, None]
     points -= means[np.repeat(np.arange(partition.n_classes), partition.sizes)]
-    squares = np.add.reduceat((points**2).sum(axis=1), starts)
-    return np.asarray(squares / _cells(microdata, partition), np.float64)
+    squared_sums = np.add.reduceat((points**2).sum(axis=1), starts)
+    return np.asarray(squared_sums / _count_values(microdata, partition), np.float64)
 
 
-def _distances(
+def _mean_distances(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
@@ -97,18 +97,18 @@ def _distances(
     columns: Sequence[ReleasedColumn],
 ) -> NDArray[np.float64]:
     """The mean distance of values from the released ones, from 0 to 1."""
-    spelled = [column.spelled() for column in columns]
-    pairs = pairs_of(microdata, partition, spelled, policy.hierarchies, measures)
+    spelled_columns = [column.spelled() for column in columns]
+    pairs = pairs_of(microdata, partition, spelled_columns, policy.hierarchies, measures)
     distances = np.zeros(partition.n_classes)
     for column in pairs.columns:
-        for part in pairs.chunks():
-            labels = partition.labels[part]
-            records = np.arange(part.start, part.stop)
+        for chunk in pairs.chunks():
+            labels = partition.labels[chunk]
+            records = np.arange(chunk.start, chunk.stop)
             np.add.at(distances, labels, column.apart(records, labels))
-    return np.asarray(distances / _cells(microdata, partition), np.float64)
+    return np.asarray(distances / _count_values(microdata, partition), np.float64)
 
 
-def _cells(microdata: Microdata, partition: Partition) -> NDArray[np.int64]:
+def _count_values(microdata: Microdata, partition: Partition) -> NDArray[np.int64]:
     """The number of values of each class, int64 (n_classes,); at least 1."""
     if microdata.valid is None:
         return np.maximum(partition.sizes * len(microdata.attributes), 1)
@@ -116,14 +116,19 @@ def _cells(microdata: Microdata, partition: Partition) -> NDArray[np.int64]:
     return np.maximum(np.add.reduceat(n_values, partition.starts), 1)
 
 
-def _totals(
-    microdata: Microdata, partition: Partition, wide: Sequence[Attribute]
+def _float_totals(
+    microdata: Microdata, partition: Partition, wide_attributes: Sequence[Attribute]
 ) -> Mapping[str, NDArray[np.object_]]:
-    """Class sums in floating point, in place of exact ones."""
+    """The sums of each class, by attribute, in floating point instead of exact arithmetic.
+
+    Parameters
+    ----------
+    wide_attributes : numbers whose sums may not fit into 64 bits.
+    """
     totals = {}
-    for attribute in wide:
-        unit = 10**attribute.scale if attribute.kind is Kind.DECIMAL else 1
+    for attribute in wide_attributes:
+        unscaled = 10**attribute.scale if attribute.kind is Kind.DECIMAL else 1
         values = microdata.numbers[:, microdata.numeric.index(attribute)][partition.members]
         sums = np.add.reduceat(values, partition.starts)
-        totals[attribute.name] = np.array([int(x * unit) for x in sums.tolist()], object)
+        totals[attribute.name] = np.array([int(x * unscaled) for x in sums.tolist()], object)
     return totals

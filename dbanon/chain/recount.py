@@ -1,6 +1,6 @@
-"""Recount a chain's state and release with independent SQL.
+"""Recount a chain's state and its written release with independent SQL.
 
-Of the staged data, only the tags of persons in the source are trusted.
+Of the staged data, this uses only the tags of persons in the source.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dbanon.chain.cell_rows import row_columns
 from dbanon.chain.membership import CellState
-from dbanon.chain.rows_per_person import PART, PERSON
+from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
+from dbanon.chain.state import ChainColumn
 from dbanon.data.counts import CountRequests, Counts, Histories, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
@@ -23,213 +24,254 @@ from dbanon.measures import Model
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Locator, Relation, random_order
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import ABSENT, HISTORIES, MISSING, SHOWN
+from dbanon.sessions.pseudonym_session import (
+    ABSENT_MEMBERS,
+    CELLS_WITH_ABSENT,
+    EARLIER_ROWS,
+    HISTORY_SIZES,
+)
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import PreparedRelease, Progress, Source
 from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
-_SLACK = 1e-9
+_TOLERANCE = 1e-9
 
 
-def count_histories(state: CellState, staged: bool = False) -> dict[int, int]:
+def count_histories(state: CellState, are_staged: bool = False) -> dict[int, int]:
     """Count the histories by the number of persons who share them.
 
-    A history is a cell together with the release at which the person left it.
+    A history is a cell together with the release at which a person left it, if any.
 
     Parameters
     ----------
-    staged : True if ``stage_histories`` has staged them.
+    are_staged : True if ``stage_histories`` has staged them.
     """
     rows = state.session.rows(
-        f"SELECT size, count(*) FROM {_histories_source(state, staged)} AS histories GROUP BY size"
+        f"SELECT size, count(*) FROM {_histories_source(state, are_staged)} AS histories"
+        " GROUP BY size"
     )
-    return {int(size): int(many) for size, many in rows}
+    return {int(n_persons): int(n_histories) for n_persons, n_histories in rows}
 
 
 def stage_histories(state: CellState) -> None:
     """Stage the number of persons who share each history."""
     with state.session.sorting():
-        state.make(HISTORIES, _histories(state))
+        state.stage(HISTORY_SIZES, _histories_query(state))
 
 
-def _histories_source(state: CellState, staged: bool) -> str:
-    return quote(HISTORIES) if staged else f"({_histories(state)})"
+def _histories_source(state: CellState, are_staged: bool) -> str:
+    """SQL to select from: one row for each history, with the number of persons who share it."""
+    return quote(HISTORY_SIZES) if are_staged else f"({_histories_query(state)})"
 
 
-def _histories(state: CellState) -> str:
+def _histories_query(state: CellState) -> str:
+    """SQL query: ``cell``, ``left_at`` and ``size``, the number of persons, of each history."""
     return state.session.sizes_of_pairs(
-        "cell", "left_at_release", "left_at", f"{state.name('chain_member')} WHERE {state.of_chain}"
+        "cell",
+        "left_at_release",
+        "left_at",
+        f"{state.shared_table('chain_member')} WHERE {state.chain_condition}",
     )
 
 
-def count_exposed(sizes: dict[int, int], k: int) -> int:
-    """Count the persons whose history fewer than k share; ``sizes`` is from ``count_histories``."""
-    return sum(size * many for size, many in sizes.items() if size < k)
+def count_persons(history_counts: dict[int, int]) -> int:
+    """Count the persons who have a history; ``history_counts`` is from ``count_histories``."""
+    return sum(n_persons * n_histories for n_persons, n_histories in history_counts.items())
 
 
-def count_displayed(state: CellState) -> tuple[int, int]:
+def count_exposed(history_counts: dict[int, int], k: int) -> int:
+    """Count the persons whose history fewer than k share.
+
+    Parameters
+    ----------
+    history_counts : from ``count_histories``.
+    """
+    return sum(
+        n_persons * n_histories
+        for n_persons, n_histories in history_counts.items()
+        if n_persons < k
+    )
+
+
+def count_displayed_persons(state: CellState) -> tuple[int, int]:
     """Count the displayed persons, and how many of them are not in the source.
 
-    Requires ``stage_histories`` and ``stage_displayed_rows``.
+    Requires ``stage_histories`` and ``stage_rows_of_absent``.
     """
-    [(displayed,)] = state.session.rows(
-        f"SELECT coalesce(sum(size), 0) FROM {quote(HISTORIES)} WHERE left_at IS NULL"
+    [(n_displayed,)] = state.session.rows(
+        f"SELECT coalesce(sum(size), 0) FROM {quote(HISTORY_SIZES)} WHERE left_at IS NULL"
     )
-    [(absent,)] = state.session.rows(f"SELECT coalesce(sum(size), 0) FROM {quote(ABSENT)}")
-    return int(displayed), int(absent)
+    [(n_absent,)] = state.session.rows(
+        f"SELECT coalesce(sum(size), 0) FROM {quote(CELLS_WITH_ABSENT)}"
+    )
+    return int(n_displayed), int(n_absent)
 
 
-def count_stale(state: CellState) -> int:
+def count_persons_in_frozen_cells(state: CellState) -> int:
     """Count the displayed persons in frozen cells.
 
     Requires ``stage_histories``.
     """
-    [(persons,)] = state.session.rows(
-        f"SELECT coalesce(sum(h.size), 0) FROM {quote(HISTORIES)} AS h"
-        f" JOIN {state.name('chain_cell')} AS c ON c.{state.of_chain} AND c.cell = h.cell"
-        " AND c.state = 'held' WHERE h.left_at IS NULL"
+    [(n_persons,)] = state.session.rows(
+        f"SELECT coalesce(sum(h.size), 0) FROM {quote(HISTORY_SIZES)} AS h"
+        f" JOIN {state.shared_table('chain_cell')} AS c ON c.{state.chain_condition}"
+        " AND c.cell = h.cell AND c.state = 'held' WHERE h.left_at IS NULL"
     )
-    return int(persons)
+    return int(n_persons)
 
 
-def count_misplaced(state: CellState) -> int:
-    """Count cells whose rows do not match their displayed persons, or that may not be displayed.
+def count_mismatched_cells(state: CellState) -> int:
+    """Count cells whose written rows do not match their members, or that may not be displayed.
 
-    With several rows per person, compares persons instead of rows, and adds persons with too many
-    rows. Counts the written rows; requires ``stage_histories``.
+    With several rows per person, compares numbers of persons instead of rows, and also counts the
+    persons with too many rows. Requires ``stage_histories``.
     """
     members = (
         "SELECT h.cell, h.size AS persons, 0 AS written, 0 AS valued"
-        f" FROM {quote(HISTORIES)} AS h JOIN {state.name('chain_cell')} AS c"
-        f" ON c.{state.of_chain} AND c.cell = h.cell AND c.state IN ('live', 'held')"
+        f" FROM {quote(HISTORY_SIZES)} AS h JOIN {state.shared_table('chain_cell')} AS c"
+        f" ON c.{state.chain_condition} AND c.cell = h.cell AND c.state IN ('live', 'held')"
         " WHERE h.left_at IS NULL"
     )
-    persons = f"count(DISTINCT {PERSON})" if state.several else "count(*)"
+    persons = f"count(DISTINCT {PERSON_NUMBER})" if state.has_several_rows else "count(*)"
     rows = (
         "SELECT r.cell, 0, r.size, CASE WHEN v.cell IS NULL THEN 0 ELSE r.size END FROM"
-        f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.rows} GROUP BY cell) AS r"
-        f" LEFT JOIN {state.values} AS v ON v.cell = r.cell"
+        f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.row_table} GROUP BY cell)"
+        f" AS r LEFT JOIN {state.value_table} AS v ON v.cell = r.cell"
     )
     with state.session.sorting():
-        [(apart,)] = state.session.rows(
+        [(n_misplaced,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
-            " AS apart"
+            " AS mismatched"
         )
-    if not state.several:
-        return int(apart)
-    most = int(state.chain.rules.max_rows_per_person or 0)
-    [(above,)] = state.session.rows(
-        f"SELECT count(*) FROM (SELECT cell FROM {state.rows} GROUP BY cell, {PERSON}, {PART}"
-        f" HAVING count(*) > {most}) AS above"
+    if not state.has_several_rows:
+        return int(n_misplaced)
+    most_rows = int(state.chain.rules.max_rows_per_person or 0)
+    [(n_above,)] = state.session.rows(
+        f"SELECT count(*) FROM (SELECT cell FROM {state.row_table}"
+        f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}"
+        f" HAVING count(*) > {most_rows}) AS above"
     )
-    return int(apart) + int(above)
+    return int(n_misplaced) + int(n_above)
 
 
-def stage_displayed_rows(state: CellState, n_retained: int) -> None:
-    """Stage the cells with displayed persons who are not in the source, and their current rows.
+def stage_rows_of_absent(state: CellState, n_retained: int) -> None:
+    """Stage the cells with displayed persons who are absent from the source, and their rows.
 
-    Must run before displayed rows are replaced.
+    Must run before displayed rows are updated.
 
     Parameters
     ----------
     n_retained : the number of retained columns.
     """
     with state.session.prepare_lookup():
-        state.make(
-            ABSENT,
-            f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
-            f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
-            f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p) GROUP BY m.cell",
+        state.stage(
+            CELLS_WITH_ABSENT,
+            f"SELECT m.cell, count(*) AS size FROM {state.shared_table('chain_member')} AS m"
+            f" WHERE m.{state.chain_condition} AND m.left_at_release IS NULL"
+            f" AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p) GROUP BY m.cell",
         )
-    state.make(SHOWN, _absent_rows(state, n_retained))
+    state.stage(EARLIER_ROWS, _absent_rows(state, n_retained))
 
 
-def count_rewritten(state: CellState, n_retained: int) -> int:
-    """Count rows of frozen cells that differ, as multisets, from ``stage_displayed_rows``.
+def count_rewritten_rows(state: CellState, n_retained: int) -> int:
+    """Count the rows that differ, as multisets, from those that ``stage_rows_of_absent`` staged.
 
-    A cell is frozen while some of its displayed persons are not in the source.
+    The rows of a cell may not change while some of its displayed persons are absent.
     """
-    columns, current_rows = _columns(state, n_retained), _absent_rows(state, n_retained)
-    [(apart,)] = state.session.rows(
+    columns, current_rows = _row_columns(state, n_retained), _absent_rows(state, n_retained)
+    [(n_changed,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT {columns} FROM"
-        f" (SELECT {columns}, 1 AS weight FROM {quote(SHOWN)}"
+        f" (SELECT {columns}, 1 AS weight FROM {quote(EARLIER_ROWS)}"
         f" UNION ALL SELECT {columns}, -1 FROM ({current_rows}) AS now) AS both_ways"
-        f" GROUP BY {columns} HAVING sum(weight) <> 0) AS apart"
+        f" GROUP BY {columns} HAVING sum(weight) <> 0) AS differing"
     )
-    return int(apart)
+    return int(n_changed)
 
 
 def _absent_rows(state: CellState, n_retained: int) -> str:
-    absent = f"SELECT a.cell FROM {quote(ABSENT)} AS a"
-    return f"SELECT {_columns(state, n_retained)} FROM {state.rows} WHERE cell IN ({absent})"
+    """SQL query of the displayed rows of cells with absent persons."""
+    cells_with_absent = f"SELECT a.cell FROM {quote(CELLS_WITH_ABSENT)} AS a"
+    return (
+        f"SELECT {_row_columns(state, n_retained)} FROM {state.row_table}"
+        f" WHERE cell IN ({cells_with_absent})"
+    )
 
 
-def _columns(state: CellState, n_retained: int) -> str:
+def _row_columns(state: CellState, n_retained: int) -> str:
+    """The columns of the row table as an SQL list."""
     return ", ".join(row_columns(state, n_retained))
 
 
-def combinations(
+def recount_combinations(
     state: CellState,
     release: RelationName,
-    combination: Sequence[tuple[str, str]],
-    staged: bool = False,
-    part: int = 0,
+    columns: Sequence[tuple[str, str]],
+    are_staged: bool = False,
+    table_number: int = 0,
 ) -> tuple[Recount, int]:
-    """Recount the rows by combination of released values, and count mismatched combinations.
+    """Recount the rows by combination of released values; also count the mismatched combinations.
 
-    A combination is mismatched if the release has more or fewer rows of it than the state's cells.
+    A combination is mismatched if the release has more or fewer rows of it than the chain's state.
 
     Parameters
     ----------
     release : the written relation, in the same database.
-    combination : its columns that classes share, each with its state column.
-    staged : as in ``count_histories``.
-    part : the number of the table, if persons have rows in several.
+    columns : those of its columns that classes share: pairs of name and state column.
+    are_staged : True if ``stage_histories`` has staged the histories.
+    table_number : the index of the table among those of the chain.
     """
-    values = ", ".join(f"v.{column} AS {column}" for _, column in combination)
-    places = ", ".join(column for _, column in combination)
-    names = quote_list(name for name, _ in combination)
-    of_cells = (
-        f"SELECT {values}, 0 AS written, h.size AS n FROM {_histories_source(state, staged)} AS h"
-        f" JOIN {state.values} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
+    values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
+    state_columns = ", ".join(column for _, column in columns)
+    names = quote_list(name for name, _ in columns)
+    expected_rows = (
+        f"SELECT {values}, 0 AS written, h.size AS n FROM {_histories_source(state, are_staged)}"
+        f" AS h JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
-    if state.several:
-        of_cells = (
-            f"SELECT {values}, 0 AS written, 1 AS n FROM {state.rows} AS r"
-            f" JOIN {state.values} AS v ON v.cell = r.cell WHERE r.{PART} = {int(part)}"
+    if state.has_several_rows:
+        expected_rows = (
+            f"SELECT {values}, 0 AS written, 1 AS n FROM {state.row_table} AS r"
+            f" JOIN {state.value_table} AS v ON v.cell = r.cell"
+            f" WHERE r.{TABLE_NUMBER} = {int(table_number)}"
         )
-    null = statements.any_null(column for _, column in combination)
+    any_null = statements.any_null(column for _, column in columns)
     class_counts = state.session.rows(
-        "SELECT size, null_in_class, count(*), sum(apart) FROM (SELECT sum(written) AS size,"
-        f" ({null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END AS apart FROM"
-        f" ({of_cells} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS both_ways"
-        f" GROUP BY {places}) AS classes GROUP BY size, null_in_class"
+        "SELECT size, null_in_class, count(*), sum(is_mismatched) FROM (SELECT sum(written)"
+        f" AS size, ({any_null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END"
+        " AS is_mismatched FROM"
+        f" ({expected_rows} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS both_ways"
+        f" GROUP BY {state_columns}) AS classes GROUP BY size, null_in_class"
     )
-    counted = Recount.of_sizes(row[:3] for row in class_counts if row[0])
-    return counted, sum(int(apart) for *_, apart in class_counts)
+    counts = Recount.of_sizes(
+        (size, null_in_class, n_classes)
+        for size, null_in_class, n_classes, _ in class_counts
+        if size
+    )
+    return counts, sum(int(n_mismatched) for *_, n_mismatched in class_counts)
 
 
-def count_rarest(state: CellState, places: Sequence[str]) -> int | None:
+def count_sharing_rarest(state: CellState, state_columns: Sequence[str]) -> int | None:
     """Count the persons who share the rarest displayed combination; None if none is displayed.
 
     Requires ``stage_histories``.
 
     Parameters
     ----------
-    places : the state columns of released values.
+    state_columns : those of the released values that classes share.
     """
-    shared = ", ".join(f"v.{column}" for column in places)
-    [(least,)] = state.session.rows(
+    shared = ", ".join(f"v.{column}" for column in state_columns)
+    [(n_persons,)] = state.session.rows(
         f"SELECT min(c.persons) FROM (SELECT sum(h.size) AS persons FROM"
-        f" {quote(HISTORIES)} AS h LEFT JOIN {state.values} AS v ON v.cell = h.cell"
+        f" {quote(HISTORY_SIZES)} AS h LEFT JOIN {state.value_table} AS v ON v.cell = h.cell"
         f" WHERE h.left_at IS NULL GROUP BY {shared}) AS c"
     )
-    return None if least is None else int(least)
+    return None if n_persons is None else int(n_persons)
 
 
-def count_failing(state: CellState, retained: Sequence[Attribute], models: Sequence[Model]) -> int:
+def count_failing_cells(
+    state: CellState, retained: Sequence[Attribute], models: Sequence[Model]
+) -> int:
     """Count the displayed cells whose written rows break a privacy model.
 
     A cell counts once for each model it breaks. ``reference.recount_models`` counts those of models
@@ -246,34 +288,34 @@ def count_failing(state: CellState, retained: Sequence[Attribute], models: Seque
         counts = (
             "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
             " AS place FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
-            f" (SELECT s.cell, {value} AS value FROM {state.rows} AS s) AS t"
+            f" (SELECT s.cell, {value} AS value FROM {state.row_table} AS s) AS t"
             " GROUP BY t.cell, t.value) AS c"
         )
-        [(broken,)] = state.session.rows(
+        [(n_broken,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT v.cell FROM ({counts}) AS v GROUP BY v.cell"
-            f" HAVING NOT ({_satisfies(state.session, model)})) AS broken"
+            f" HAVING NOT ({_satisfies_model(state.session, model)})) AS broken"
         )
-        n_failing += int(broken)
+        n_failing += int(n_broken)
     return n_failing
 
 
-def _satisfies(session: Session, model: Model) -> str:
-    """SQL condition that a cell satisfies a model, given its distinct values as rows.
+def _satisfies_model(session: Session, model: Model) -> str:
+    """SQL condition that a cell satisfies a model, given its distinct values as rows of v.
 
-    ``size`` is the number of rows with a value, and ``place`` its rank, 1 for the most frequent.
-    Tolerates rounding errors at the exact level.
+    ``v.size`` is the number of rows with a value, and ``v.place`` its rank, 1 for the most
+    frequent. Tolerates rounding errors where the level is reached exactly.
     """
     if model.kind == "distinct_l":
-        return f"count(*) >= {model.level - _SLACK!r}"
+        return f"count(*) >= {model.level - _TOLERANCE!r}"
     if model.kind == "alpha_k":
-        return f"max(v.size) / sum(v.size) <= {model.level + _SLACK!r}"
+        return f"max(v.size) / sum(v.size) <= {model.level + _TOLERANCE!r}"
     if model.kind == "recursive_cl":
         tail = f"sum(CASE WHEN v.place >= {int(model.l)} THEN v.size END)"
         return f"coalesce(max(v.size) / {tail} < {float(model.level)!r}, 1 = 0)"
     assert model.kind == "entropy_l"
-    ln, least = session.logarithm, max(model.level - _SLACK, _SLACK)
+    ln, least_exponential = session.logarithm, max(model.level - _TOLERANCE, _TOLERANCE)
     entropy = f"{ln('sum(v.size)')} - sum(v.size * {ln('v.size')}) / sum(v.size)"
-    return f"{entropy} >= {math.log(least)!r}"
+    return f"{entropy} >= {math.log(least_exponential)!r}"
 
 
 _CHUNK_ROWS = 65_536
@@ -285,56 +327,57 @@ class ChainTarget(SqlTarget):
 
     Parameters
     ----------
-    state : on the chain's database.
-    released_columns : name, state column and source column of each.
-    histories : counted on the state.
-    same_transaction : whether they were counted in the transaction that writes.
-    part : the number of the table, if persons have rows in several.
+    state : the state of the chain, on a session on its database.
+    released_columns : the columns of the release.
+    histories : the counts of the chain's histories.
+    is_same_transaction : whether they were counted in the transaction that writes the release.
+    table_number : the index of the table among those of the chain.
     """
 
     state: CellState
-    released_columns: tuple[tuple[str, str, str], ...]
+    released_columns: tuple[ChainColumn, ...]
     histories: Histories
-    same_transaction: bool
-    part: int = 0
+    is_same_transaction: bool
+    table_number: int = 0
 
     @property
     def _is_local(self) -> bool:
+        """Whether the release is written by the session that reads the state."""
         return self.state.session is self.session
 
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
         """Write the rows of the state, without their cells, in random order."""
         session, output = self.session, draft.output
         session.make_schema(output.name)
-        attributes = self._attributes()
+        attributes = self._typed_columns()
         columns = [
             (a.name, a.sql_type if self._is_local else session.type_of(a), "") for a in attributes
         ]
-        typed = [(name, sql_type) for name, sql_type, _ in columns]
-        session.create_released(output, typed, output.release_id)
+        names_and_types = [(name, sql_type) for name, sql_type, _ in columns]
+        session.create_released(output, names_and_types, output.release_id)
         written = StagedSqlRelease(draft, tuple(columns), not self._is_local)
         if self._is_local:
-            places = ", ".join(
-                f"{'v' if column.startswith('v') else 'r'}.{column}"
-                for _, column, _ in self.released_columns
+            state_columns = ", ".join(
+                f"{'v' if column.is_shared else 'r'}.{column.state_column}"
+                for column in self.released_columns
             )
-            names = ", ".join(quote(name) for name, _, _ in self.released_columns)
+            names = ", ".join(quote(column.name) for column in self.released_columns)
             session.run(
-                f"INSERT INTO {output.written.quoted} ({names}) SELECT {places}"
-                f" {self.state.in_random_order(self.part)}"
+                f"INSERT INTO {output.written.quoted} ({names}) SELECT {state_columns}"
+                f" {self.state.random_order_clause(self.table_number)}"
             )
         else:
-            session.load_rows(attributes, self._pieces(attributes))
+            session.load_rows(attributes, self._read_in_random_order(attributes))
             unsuppressed = Partition(np.zeros(1, np.int32))
             session.stage_classes(unsuppressed, [])
             expressions = {
                 a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)
             }
-            session.insert(output.written, expressions, None)
-            if self.part:
-                # Free the names: the first table's rows are staged under them next.
-                for staged in (statements.ROWS, statements.CLASSES):
-                    session.run(f"DROP TABLE {quote(staged)}")
+            session.insert(output.written, expressions, source=None)
+            if self.table_number:
+                # Free the names of these staging tables for the next table of the chain.
+                for staging_table in (statements.ROWS, statements.CLASSES):
+                    session.run(f"DROP TABLE {quote(staging_table)}")
         progress(0.9)
         session.analyze(output.written)
         return written
@@ -345,15 +388,15 @@ class ChainTarget(SqlTarget):
         """Recount the release; also compare it with the state if that is in the same database."""
         histories = self.histories
         if self._is_local:
-            column_of = {name: column for name, column, _ in self.released_columns}
+            column_of = {column.name: column.state_column for column in self.released_columns}
             shared = [(name, column_of[name]) for name in questions.columns]
-            rows, uneven = combinations(
-                self.state, written.relation, shared, self.same_transaction, self.part
+            rows, n_mismatched = recount_combinations(
+                self.state, written.relation, shared, self.is_same_transaction, self.table_number
             )
-            histories = replace(histories, uneven=uneven)
+            histories = replace(histories, mismatched_combinations=n_mismatched)
         return replace(super().count(written, questions, rows), histories=histories)
 
-    def _attributes(self) -> list[Attribute]:
+    def _typed_columns(self) -> list[Attribute]:
         """The columns of the release, with their types in the state."""
         session, chain = self.state.session, self.state.chain
         attributes: dict[str, Attribute] = {}
@@ -361,30 +404,39 @@ class ChainTarget(SqlTarget):
             relation = session.find_source(chain.table(session, table))
             inspected = session.inspect(relation, relation.schema.attributes)
             attributes |= {attribute.name: attribute for attribute in inspected}
-        return [replace(attributes[column], name=name) for name, column, _ in self.released_columns]
+        return [
+            replace(attributes[column.state_column], name=column.name)
+            for column in self.released_columns
+        ]
 
-    def _pieces(
+    def _read_in_random_order(
         self, attributes: Sequence[Attribute]
     ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-        """The rows of the state, in a random order that is not stored."""
+        """Read the rows of the state in chunks, in a random order that is stored nowhere.
+
+        Yields, for each chunk of n rows, the class 0 of each row and its position in the release,
+        int32 (n,), and the rows.
+        """
         session = self.state.session
-        name = self.state.chain.table(session, "row")
-        places = ", ".join(
-            f"{'v' if column.startswith('v') else 'r'}.{column} AS {quote(name)}"
-            for name, column, _ in self.released_columns
+        row_table = self.state.chain.table(session, "row")
+        select_list = ", ".join(
+            f"{'v' if column.is_shared else 'r'}.{column.state_column} AS {quote(column.name)}"
+            for column in self.released_columns
         )
-        query = f"SELECT {places} {self.state.in_random_order(self.part)}"
-        rows = SubqueryRelation(name.schema, name.name, query)
-        relation = Relation(name, Schema(tuple(attributes)), "query", filtered=rows)
+        query = f"SELECT {select_list} {self.state.random_order_clause(self.table_number)}"
+        rows = SubqueryRelation(row_table.schema, row_table.name, query)
+        relation = Relation(row_table, Schema(tuple(attributes)), "query", filtered=rows)
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
-        of = f" WHERE {PART} = {self.part}" if self.state.several else ""
-        [(count,)] = session.rows(f"SELECT count(*) FROM {self.state.rows}{of}")
-        order, done = random_order(int(count)).astype(np.int32), 0
-        for _, piece in session.read_rows(relation, names, _CHUNK_ROWS):
-            part = order[done : done + len(piece)]
-            done += len(piece)
-            yield np.zeros(len(piece), np.int32), part, piece
+        of_table = (
+            f" WHERE {TABLE_NUMBER} = {self.table_number}" if self.state.has_several_rows else ""
+        )
+        [(count,)] = session.rows(f"SELECT count(*) FROM {self.state.row_table}{of_table}")
+        order, n_read = random_order(int(count)).astype(np.int32), 0
+        for _, chunk in session.read_rows(relation, names, _CHUNK_ROWS):
+            positions = order[n_read : n_read + len(chunk)]
+            n_read += len(chunk)
+            yield np.zeros(len(chunk), np.int32), positions, chunk
 
 
 @dataclass(frozen=True)
@@ -397,4 +449,4 @@ class SubqueryRelation(FilteredRelation):
         return f"({self.condition})"
 
     def __init__(self, schema: str | None, name: str, query: str) -> None:
-        super().__init__(schema, name, query, ())
+        super().__init__(schema, name, condition=query, columns=())

@@ -1,7 +1,8 @@
 """The reference table of a chain: the sensitive values of its first release.
 
-Models that compare classes with a table need one that stays the same. The source's table changes
-with each release, and would reveal values of persons who are present while others are out.
+Models that compare classes with a table need a table that stays the same. The source changes with
+each release, and comparing with it would reveal values of persons who are present while others are
+absent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain.membership import CellState
-from dbanon.chain.state import find
+from dbanon.chain.state import find_chain
 from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
@@ -25,8 +26,8 @@ from dbanon.measures import Model
 from dbanon.measures.recount import trees_of_models
 from dbanon.sessions import statements
 
-# Counts to compare at once: each class has one for every value.
-_AT_ONCE = 2**22
+# At most this many counts are compared at once; each cell has a count for every value.
+_MOST_COUNTS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,128 +37,138 @@ class Reference:
     Parameters
     ----------
     attribute : the column.
-    distribution : the values that occur there, in the column's order, NULL last.
-    tree : of a model with a hierarchy: positions are its leaves, the last one for NULL.
-    ordered : True for a model that uses the order: a new value counts as the next lower known one,
-        or as the lowest. Otherwise new values share an extra last position with frequency 0.
+    distribution : the values of the first release, in the column's order, NULL last.
+    tree : the hierarchy of a model that uses one; positions are then its leaves, the last one for
+        NULL. None for other models.
+    is_ordered : True for a model that uses the order: a value that the first release lacks counts
+        as its next lower value, or as its lowest. Otherwise all such values share an extra last
+        position with frequency 0.
     """
 
     attribute: Attribute
     distribution: ValueFrequencies
     tree: Hierarchy | None
-    ordered: bool
+    is_ordered: bool
 
-    def places(self, values: Sequence[str]) -> NDArray[np.int32]:
-        """The position of each value, int32 (s + 1,), with NULL's last."""
-        indices = np.zeros(len(values) + 1, np.int32)
+    def find_positions(self, values: Sequence[str]) -> NDArray[np.int32]:
+        """The position of each of s values in ``table``, and of NULL last, int32 (s + 1,)."""
+        positions = np.zeros(len(values) + 1, np.int32)
         if self.tree is not None:
             texts = [leaf_text(value, self.attribute) for value in values]
-            spelled = spell_as_leaves(self.tree, texts, self.attribute)
-            indices[:-1] = self.tree.encode(spelled, self.attribute.name)
-            indices[-1] = self.tree.n_leaves - 1
-            return indices
+            leaves = spell_as_leaves(self.tree, texts, self.attribute)
+            positions[:-1] = self.tree.encode(leaves, self.attribute.name)
+            positions[-1] = self.tree.n_leaves - 1
+            return positions
         keys = [sort_key(value, self.attribute) for value in self.distribution.values]
         index_of = {value: index for index, value in enumerate(keys)}
-        nowhere = len(self.distribution.counts)
-        for number, value in enumerate(values):
+        extra_position = len(self.distribution.counts)
+        for index, value in enumerate(values):
             key = sort_key(value, self.attribute)
-            other = max(bisect_right(keys, key) - 1, 0) if self.ordered else nowhere
-            indices[number] = index_of.get(key, other)
+            if_new = max(bisect_right(keys, key) - 1, 0) if self.is_ordered else extra_position
+            positions[index] = index_of.get(key, if_new)
         has_null = len(self.distribution.counts) > len(keys)
-        indices[-1] = len(keys) if has_null else len(keys) - 1 if self.ordered else nowhere
-        return indices
+        if has_null:
+            positions[-1] = len(keys)
+        else:
+            positions[-1] = len(keys) - 1 if self.is_ordered else extra_position
+        return positions
 
     @property
     def table(self) -> ValueFrequencies:
-        """The frequency of each position."""
+        """The frequency of each position in the first release."""
         counts = self.distribution.counts
         if self.tree is not None:
-            places = self.places(self.distribution.values)
+            positions = self.find_positions(self.distribution.values)
             counts = np.zeros(self.tree.n_leaves, np.int64)
-            np.add.at(counts, places[: len(self.distribution.counts)], self.distribution.counts)
-        elif not self.ordered:
+            np.add.at(counts, positions[: len(self.distribution.counts)], self.distribution.counts)
+        elif not self.is_ordered:
             counts = np.append(counts, 0)
-        return ValueFrequencies(counts, fixed=True)
+        return ValueFrequencies(counts, is_fixed=True)
 
-    def of(self, column: CodedColumn) -> NDArray[np.int32]:
-        """The position of each record's value, int32 (n,)."""
-        indices: NDArray[np.int32] = self.places(column.values)[column.codes]
-        return indices
+    def find_positions_of_records(self, column: CodedColumn) -> NDArray[np.int32]:
+        """The position of each record's value in ``table``, int32 (n,)."""
+        positions: NDArray[np.int32] = self.find_positions(column.values)[column.codes]
+        return positions
 
 
+# By sensitive column.
 References = Mapping[str, Reference]
 
 
-def place_values(
+def encode_by_reference(
     references: References, columns: Mapping[str, CodedColumn]
 ) -> dict[str, tuple[NDArray[np.int32], ValueFrequencies]]:
-    """Positions of records' values, int32 (n,), and their frequencies, by sensitive column."""
+    """Each sensitive column as positions in its reference table, int32 (n,), and that table."""
     return {
-        name: (reference.of(columns[name]), reference.table)
+        name: (reference.find_positions_of_records(columns[name]), reference.table)
         for name, reference in references.items()
     }
 
 
-def to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
-    """The distributions to store with a chain: of columns whose models compare with the table."""
-    shares = {}
+def distributions_to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
+    """The distributions to store with a chain, of columns whose models compare with a table."""
+    distributions = {}
     for name in dict.fromkeys(m.attribute for m in models if m.compares_with_table):
-        distribution = measures.sensitive[name].occurring()
-        shares[name] = {"values": list(distribution.values), "counts": distribution.counts.tolist()}
-    return shares
+        distribution = measures.sensitive[name].occurring_values()
+        distributions[name] = {
+            "values": list(distribution.values),
+            "counts": distribution.counts.tolist(),
+        }
+    return distributions
 
 
-def of_plain(
+def references_from_plain(
     definition: Mapping[str, Any] | None,
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
 ) -> dict[str, Reference]:
-    """The references stored by ``to_plain``, by column; none before the first release.
+    """Rebuild the references that ``distributions_to_plain`` stored; none at the first release.
 
     Parameters
     ----------
+    definition : of the chain; None at the first release.
     attributes : the columns of the models.
     """
     trees, references = trees_of_models(models), {}
     for name, plain in (definition or {}).get("sensitive", {}).items():
         distribution = ValueFrequencies(np.array(plain["counts"], np.int64), tuple(plain["values"]))
-        ordered = any(m.attribute == name and m.distance == "ordered" for m in models)
-        references[name] = Reference(attributes[name], distribution, trees.get(name), ordered)
+        is_ordered = any(m.attribute == name and m.distance == "ordered" for m in models)
+        references[name] = Reference(attributes[name], distribution, trees.get(name), is_ordered)
     return references
 
 
 def find_failing_cells(
-    state: CellState, rows: str, column: Attribute, model: Model, reference: Reference
+    state: CellState, from_clause: str, column: Attribute, model: Model, reference: Reference
 ) -> tuple[list[int], float]:
-    """The cells that break a model, and the level that all cells satisfy.
+    """The numbers of the cells that break a model, and the level that all cells reach.
 
     Parameters
     ----------
-    rows : FROM and WHERE that select their rows, with the alias s.
+    from_clause : FROM and WHERE that select the rows of the cells, with the alias s.
     column : the model's column, as it is named there.
     """
     text = state.session.text_of(column)
     value_counts = state.session.rows(
-        f"SELECT t.cell, t.value, count(*) FROM (SELECT s.cell AS cell, {text} AS value {rows})"
-        " AS t GROUP BY t.cell, t.value ORDER BY t.cell"
+        f"SELECT t.cell, t.value, count(*) FROM (SELECT s.cell AS cell, {text}"
+        f" AS value {from_clause}) AS t GROUP BY t.cell, t.value ORDER BY t.cell"
     )
     values = sorted({value for _, value, _ in value_counts if value is not None})
-    place_of = dict(zip([*values, None], reference.places(values).tolist(), strict=True))
+    position_of = dict(zip([*values, None], reference.find_positions(values).tolist(), strict=True))
     table_shares = reference.table.shares
     cells = np.array([cell for cell, _, _ in value_counts], np.int64)
-    places = np.array([place_of[value] for _, value, _ in value_counts], np.int64)
+    positions = np.array([position_of[value] for _, value, _ in value_counts], np.int64)
     sizes = np.array([size for *_, size in value_counts], np.int64)
-    cell_ids, of_rows = np.unique(cells, return_inverse=True)
+    cell_numbers, cell_indices = np.unique(cells, return_inverse=True)
     failing: list[int] = []
     level = 0.0
-    step = max(1, _AT_ONCE // len(table_shares))
-    for start in range(0, len(cell_ids), step):
-        first, last = np.searchsorted(of_rows, (start, start + step))
-        selection = slice(int(first), int(last))
-        part = cell_ids[start : start + step]
-        counts = np.zeros((len(part), len(table_shares)), np.int64)
-        np.add.at(counts, (of_rows[selection] - start, places[selection]), sizes[selection])
-        failing += part[~model.satisfied(counts, table_shares)].tolist()
+    cells_at_once = max(1, _MOST_COUNTS // len(table_shares))
+    for start in range(0, len(cell_numbers), cells_at_once):
+        begin, end = np.searchsorted(cell_indices, (start, start + cells_at_once))
+        selection = slice(int(begin), int(end))
+        selected_cells = cell_numbers[start : start + cells_at_once]
+        counts = np.zeros((len(selected_cells), len(table_shares)), np.int64)
+        np.add.at(counts, (cell_indices[selection] - start, positions[selection]), sizes[selection])
+        failing += selected_cells[~model.satisfied(counts, table_shares)].tolist()
         level = max(level, model.worst(counts, table_shares))
     return failing, level
 
@@ -170,26 +181,28 @@ def recount_models(
 ) -> tuple[int, dict[int, float]]:
     """Count the displayed cells whose written rows break a model that compares with a table.
 
-    Also returns the level that all cells satisfy, by the model's index in ``models``.
+    Also returns the level that all cells reach, by the model's index in ``models``.
 
     Parameters
     ----------
     retained : the retained columns of the rows.
     sensitive : the columns of the models.
     """
-    failing, levels = 0, {}
+    n_failing, levels = 0, {}
     names = [attribute.name for attribute in retained]
-    compared_models = {n: model for n, model in enumerate(models) if model.compares_with_table}
+    compared_models = {
+        index: model for index, model in enumerate(models) if model.compares_with_table
+    }
     if not compared_models:
         return 0, {}
     # Read the definition from the database: the first release has just written it.
-    definition = find(state.session, state.chain.name).definition
-    references = of_plain(definition, models, sensitive)
-    for number, model in compared_models.items():
+    definition = find_chain(state.session, state.chain.name).definition
+    references = references_from_plain(definition, models, sensitive)
+    for model_index, model in compared_models.items():
         index = names.index(model.attribute)
         column = replace(retained[index], name=statements.kept_column(index))
-        broken, levels[number] = find_failing_cells(
-            state, f"FROM {state.rows} AS s", column, model, references[model.attribute]
+        failing, levels[model_index] = find_failing_cells(
+            state, f"FROM {state.row_table} AS s", column, model, references[model.attribute]
         )
-        failing += len(broken)
-    return failing, levels
+        n_failing += len(failing)
+    return n_failing, levels

@@ -1,4 +1,4 @@
-"""The chain's part in the report of a release."""
+"""Add a summary of the chain to the report of a release."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dbanon.release.report import Report
 
 def add_chain_summary(
     update: ChainUpdate,
-    outside: dict[str, str],
+    outside_releases: dict[str, str],
     report: Report,
-    others: Sequence[Mapping[str, Any]] = (),
-    joined: int | None = None,
+    other_releases: Sequence[Mapping[str, Any]] = (),
+    n_combinations: int | None = None,
 ) -> Report:
     """Add the summary of the chain to the report.
 
     Parameters
     ----------
-    outside : the releases of the same source outside of any chain.
-    others, joined : the releases of further tables, and the number of combinations if the tables
-        were checked by a join.
+    outside_releases : releases of the same source outside of any chain: output names by release id.
+    other_releases : the output and the number of rows of the release of each further table.
+    n_combinations : the number of combinations in the joined tables; None if they were not joined.
     """
     state, histories = update.state, update.histories
     chain: dict[str, Any] = {
@@ -32,45 +32,49 @@ def add_chain_summary(
         "chain_id": state.chain.identity,
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
-        "waiting": histories.waiting,
+        "waiting": histories.waiting_persons,
         "longest_wait": histories.further_counts.get("longest", 0),
-        "returned": histories.returned,
-        "refused": histories.refused,
+        "returned": histories.returned_persons,
+        "refused": histories.refused_persons,
     }
     line = f"chain {state.chain.name}, release {histories.sequence}"
-    for more, words in (
+    for entries, text in (
         _describe_histories(update),
         _describe_displayed(update),
         _describe_withheld(update),
     ):
-        chain |= more
-        line += words
-    if others:
-        chain |= {"tables": list(others), "combinations": joined}
-        line += f"; released with it: {', '.join(str(table['output']) for table in others)}"
-        if joined is not None:
-            line += f"; each of {joined} combinations in any of them is at least {state.k} persons'"
-    if outside:
-        chain["outside"] = len(outside)
-        line += f"; {describe_releases_outside(outside, state.chain.source)}"
+        chain |= entries
+        line += text
+    if other_releases:
+        chain |= {"tables": list(other_releases), "combinations": n_combinations}
+        line += f"; released with it: {', '.join(str(table['output']) for table in other_releases)}"
+        if n_combinations is not None:
+            line += (
+                f"; each of {n_combinations} combinations in any of them is at least {state.k}"
+                " persons'"
+            )
+    if outside_releases:
+        chain["outside"] = len(outside_releases)
+        line += f"; {describe_releases_outside(outside_releases, state.chain.source)}"
     report = report.requested(guarantee=update.guarantee.sentence(update.release.names))
     return report.with_arguments(chain=chain).with_provenance(earlier_releases=line)
 
 
+# Entries of the summary, and the text to append to its line.
 _Summary = tuple[dict[str, Any], str]
 
 
 def _describe_histories(update: ChainUpdate) -> _Summary:
     """Describe how many persons share a history, over this chain and its predecessor."""
     histories, k, chain = update.histories, update.state.k, update.state.chain
-    over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
+    releases = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
     entries: dict[str, Any] = {}
-    line = f": every history over {over} is shared by at least {k} persons"
+    line = f": every history over {releases} is shared by at least {k} persons"
     if update.guarantee.only_measured:
-        entries |= {"exposed": histories.exposed, "known": histories.known}
+        entries |= {"exposed": histories.exposed_persons, "known": histories.persons_so_far}
         line = (
-            f", measured: of {histories.known} persons {histories.exposed} have a joint history"
-            f" over {over} that fewer than {k} share,"
+            f", measured: of {histories.persons_so_far} persons {histories.exposed_persons} have a"
+            f" joint history over {releases} that fewer than {k} share,"
             f" {histories.further_counts['more']} more than before"
         )
     if "pair_known" in histories.further_counts:
@@ -107,24 +111,24 @@ def _describe_displayed(update: ChainUpdate) -> _Summary:
 
 
 def _describe_withheld(update: ChainUpdate) -> _Summary:
-    """Describe who waits, returned or is excluded, and rows beyond the limit per person."""
+    """Describe who waits, has returned or is excluded, and rows beyond the limit per person."""
     histories, line = update.histories, ""
     longest = histories.further_counts.get("longest", 0)
-    if histories.waiting:
-        line += f"; {histories.waiting} wait"
+    if histories.waiting_persons:
+        line += f"; {histories.waiting_persons} wait"
         line += f", one for {counted(longest, 'release')}" if longest else ""
-    for many, words in (
-        (histories.returned, "returned"),
-        (histories.refused, "excluded by models"),
+    for n_persons, description in (
+        (histories.returned_persons, "returned"),
+        (histories.refused_persons, "excluded by models"),
     ):
-        line += f"; {many} {words}" if many else ""
+        line += f"; {n_persons} {description}" if n_persons else ""
     if histories.rows is None:
         return {}, line
     entries = {"persons": histories.persons, "outlying": histories.further_counts["outlying"]}
     if entries["outlying"]:
         line += (
             f"; {entries['outlying']} persons have more than"
-            f" {update.state.chain.rules.max_rows_per_person} rows, of which {histories.beyond} are"
-            " withheld"
+            f" {update.state.chain.rules.max_rows_per_person} rows, of which"
+            f" {histories.withheld_rows} are withheld"
         )
     return entries, line

@@ -1,8 +1,7 @@
 """Chains with several rows per person, in one table or several.
 
-A chain follows persons. It stores a multiset of rows for each person, and compares these multisets
-where other chains compare the one row of each person. So rows are staged with their persons here,
-and a digest of all rows of a person takes the place of a single row.
+Such a chain stores a multiset of rows for each person. Where other chains compare the one row of a
+person, it compares a digest of all rows of the person.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dbanon.chain.presence import (
-    Presence,
+    PresenceCounts,
     count_presence,
-    null_in_entity,
+    null_in_entity_error,
     stage_persons,
-    stage_tagged,
+    stage_tagged_persons,
 )
 from dbanon.data.schema import Attribute
 from dbanon.errors import ChainModel
@@ -25,10 +24,10 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import (
-    CHOSEN,
-    DISPLAYED,
-    ENTRIES,
-    PRESENT,
+    DISPLAYED_PERSONS,
+    LIMITED_ROWS,
+    PRESENT_PERSONS,
+    SOURCE_ROWS,
 )
 
 if TYPE_CHECKING:
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
     from dbanon.chain.state import ChainRecord
     from dbanon.job.job import Job
 
-# Leading columns of a cell's row: a number for the person within the cell, the number of the table,
-# and how many further rows of the person were withheld from that table.
-PERSON, PART, BEYOND = "whose", "part", "beyond"
-LEADING_COLUMNS = (PERSON, PART, BEYOND)
+# Columns of the row table: a random number that identifies the person within the cell, the number
+# of the table, and how many further rows of the person were withheld from that table.
+PERSON_NUMBER, TABLE_NUMBER, N_WITHHELD = "whose", "part", "beyond"
+PERSON_COLUMNS = (PERSON_NUMBER, TABLE_NUMBER, N_WITHHELD)
 
 
 @dataclass(frozen=True)
-class Part:
+class ChainTable:
     """One of the tables of a chain.
 
     Parameters
@@ -51,22 +50,22 @@ class Part:
     number : its index among them, from 0.
     relation : the relation to read.
     retained : the columns that are released unchanged.
-    first : the index of the first of these among the retained columns of all tables.
+    first_retained : the index of the first of these among the retained columns of all tables.
     output : the name of its release; empty for the first table, which has the job's output.
-    identifiers : those of ``retained`` that look like identifiers, with the reason.
+    identifiers : by column, why a retained column looks like an identifier.
     """
 
     number: int
     relation: Relation
     retained: tuple[Attribute, ...]
-    first: int = 0
+    first_retained: int = 0
     output: str = ""
     identifiers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def state_columns(self) -> list[str]:
-        """The state columns of this table."""
-        return [statements.kept_column(self.first + i) for i in range(len(self.retained))]
+        """The state columns of its retained columns."""
+        return [statements.kept_column(self.first_retained + i) for i in range(len(self.retained))]
 
 
 def refuse_models_with_several_rows(chain: ChainRecord, job: Job) -> None:
@@ -86,176 +85,220 @@ def refuse_models_with_several_rows(chain: ChainRecord, job: Job) -> None:
 
 
 def stage_source(
-    state: CellState, parts: Sequence[Part], key_blocks: tuple[bytes, bytes], *, rows: bool
-) -> Presence:
+    state: CellState,
+    chain_tables: Sequence[ChainTable],
+    hash_prefixes: tuple[bytes, bytes],
+    *,
+    with_rows: bool,
+) -> PresenceCounts:
     """Tag all persons in the source, and look up their cells.
 
     Parameters
     ----------
-    rows : whether to stage their rows, too, if the chain needs them.
+    with_rows : whether to stage their rows, too, if the chain needs them.
 
     Raises
     ------
     NullInEntity, ChainEntityRows : a row has no person, or a person has several rows.
     """
-    relation = parts[0].relation
-    if state.several:
-        _stage_several(state, parts, key_blocks, rows)
+    relation = chain_tables[0].relation
+    if state.has_several_rows:
+        _stage_persons_with_rows(state, chain_tables, hash_prefixes, with_rows)
         return count_presence(state, relation)
-    retained = staged_columns(state.chain.rules, parts) if rows else ()
-    return stage_persons(state, relation, key_blocks, retained)
+    retained = staged_columns(state.chain.rules, chain_tables) if with_rows else ()
+    return stage_persons(state, relation, hash_prefixes, retained)
 
 
-def staged_columns(rules: ChainRules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
+def staged_columns(rules: ChainRules, chain_tables: Sequence[ChainTable]) -> tuple[Attribute, ...]:
     """The retained columns to stage with persons who have one row."""
-    # None are needed if rows never change, or are written without the state.
-    are_unneeded = rules.mode == MEASURE or rules.changes == FREEZE
-    return () if are_unneeded else parts[0].retained
+    # They are not needed if rows never change, or if releases are not written from the state.
+    are_needed = rules.mode != MEASURE and rules.changes != FREEZE
+    return chain_tables[0].retained if are_needed else ()
 
 
-def _stage_several(
-    state: CellState, parts: Sequence[Part], key_blocks: tuple[bytes, bytes], rows: bool
+def _stage_persons_with_rows(
+    state: CellState,
+    chain_tables: Sequence[ChainTable],
+    hash_prefixes: tuple[bytes, bytes],
+    with_rows: bool,
 ) -> None:
     """Stage all persons in the source with their cells, one row per person.
 
     Parameters
     ----------
-    rows : whether to stage their rows, too, up to the limit per person.
+    with_rows : whether to stage their rows, too, up to the limit per person.
 
     Raises
     ------
     NullInEntity : a row has no person.
     """
     session, entity = state.session, quote(state.chain.entity)
-    session.stage_key(*key_blocks)
-    if rows:
-        _stage_entries(state, parts)
-        persons_query = f"SELECT e.person FROM {quote(ENTRIES)} AS e"
+    session.stage_key(*hash_prefixes)
+    if with_rows:
+        _stage_source_rows(state, chain_tables)
+        persons_query = f"SELECT e.person FROM {quote(SOURCE_ROWS)} AS e"
     else:
         persons_query = " UNION ALL ".join(
-            f"SELECT s.{entity} AS person FROM {part.relation.relation.quoted} AS s"
-            for part in parts
+            f"SELECT s.{entity} AS person FROM {chain_table.relation.relation.quoted} AS s"
+            for chain_table in chain_tables
         )
-    [(count, n_identified)] = session.rows(
+    [(n_rows, n_with_person)] = session.rows(
         f"SELECT count(*), count(p.person) FROM ({persons_query}) AS p"
     )
-    if count != n_identified:
-        raise null_in_entity(state.chain.entity, int(count) - int(n_identified), int(count))
+    if n_rows != n_with_person:
+        raise null_in_entity_error(
+            state.chain.entity, int(n_rows) - int(n_with_person), int(n_rows)
+        )
     digest, names = "", []
-    if rows:
-        _limit(state, parts)
+    if with_rows:
+        _limit_rows(state, chain_tables)
         # Sum over the rows of a person, because a multiset has no order.
         names = [statements.kept_column(0)]
-        first = state.chain.definition is None
-        digest = f", {'0' if first else f'sum({_digest(state, parts)})'} AS {names[0]}"
+        is_first = state.chain.definition is None
+        digest = (
+            f", {'0' if is_first else f'sum({_row_digest(state, chain_tables)})'} AS {names[0]}"
+        )
     columns = "".join(f", s.{name}" for name in names)
-    attribute = parts[0].relation.attribute(state.chain.entity)
-    source = f"{quote(ENTRIES)} AS s" if rows else f"({persons_query}) AS s"
+    attribute = chain_tables[0].relation.attribute(state.chain.entity)
+    source = f"{quote(SOURCE_ROWS)} AS s" if with_rows else f"({persons_query}) AS s"
     persons = (
         f"SELECT s.{entity} AS person, {session.keyed_tag(session.text_of(attribute))} AS tag"
         f"{columns} FROM (SELECT s.person AS {entity}{digest} FROM {source} GROUP BY s.person) AS s"
     )
-    stage_tagged(state, persons, names)
-    _leave_out_newcomers(state, parts)
+    stage_tagged_persons(state, persons, names)
+    _drop_newcomers_without_quasi_identifiers(state, chain_tables)
     _stage_displayed(state, digest)
 
 
-def _leave_out_newcomers(state: CellState, parts: Sequence[Part]) -> None:
-    """Leave out newcomers without a row in the first table, which has all quasi-identifiers.
+def _drop_newcomers_without_quasi_identifiers(
+    state: CellState, chain_tables: Sequence[ChainTable]
+) -> None:
+    """Leave newcomers without a row in the first table out of the staged persons.
 
-    Rows in further tables are retained values, which may not influence classes.
+    Only the first table has all quasi-identifiers, and whether a person has rows in further tables
+    may not influence classes.
     """
-    if len(parts) == 1:
+    if len(chain_tables) == 1:
         return
-    entity, first = quote(state.chain.entity), parts[0].relation.relation.quoted
-    in_first = f"SELECT s.{entity} FROM {first} AS s"
+    entity, first_table = quote(state.chain.entity), chain_tables[0].relation.relation.quoted
+    in_first = f"SELECT s.{entity} FROM {first_table} AS s"
     state.session.run(
-        f"DELETE FROM {quote(PRESENT)} WHERE person IN (SELECT p.person FROM {quote(PRESENT)} AS p"
+        f"DELETE FROM {quote(PRESENT_PERSONS)} WHERE person IN (SELECT p.person"
+        f" FROM {quote(PRESENT_PERSONS)} AS p"
         f" WHERE p.cell IS NULL EXCEPT {in_first})"
     )
 
 
-def _stage_entries(state: CellState, parts: Sequence[Part]) -> None:
+def _stage_source_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
+    """Stage the rows of all tables: person, table number and the retained columns of all tables."""
     session, selects = state.session, []
-    retained = [(part, attribute) for part in parts for attribute in part.retained]
-    for part in parts:
+    retained = [
+        (chain_table, attribute)
+        for chain_table in chain_tables
+        for attribute in chain_table.retained
+    ]
+    for chain_table in chain_tables:
         values = []
-        for index, (owner, attribute) in enumerate(retained):
+        for index, (table, attribute) in enumerate(retained):
             value = session.kept_value(attribute)
-            if owner.number != part.number:
+            if table.number != chain_table.number:
                 value = f"CAST(NULL AS {session.declared(attribute.sql_type)})"
             values.append(f"{value} AS {statements.kept_column(index)}")
-        select_list = [f"s.{quote(state.chain.entity)} AS person", f"{part.number} AS {PART}"]
-        select_list += [f"0 AS {BEYOND}", *values]
-        selects.append(f"SELECT {', '.join(select_list)} FROM {part.relation.relation.quoted} AS s")
-    state.make(ENTRIES, " UNION ALL ".join(selects))
+        select_list = [
+            f"s.{quote(state.chain.entity)} AS person",
+            f"{chain_table.number} AS {TABLE_NUMBER}",
+        ]
+        select_list += [f"0 AS {N_WITHHELD}", *values]
+        selects.append(
+            f"SELECT {', '.join(select_list)} FROM {chain_table.relation.relation.quoted} AS s"
+        )
+    state.stage(SOURCE_ROWS, " UNION ALL ".join(selects))
 
 
-def columns_of(parts: Sequence[Part]) -> list[str]:
-    """The retained state columns of all tables."""
-    return [column for part in parts for column in part.state_columns]
+def list_state_columns(chain_tables: Sequence[ChainTable]) -> list[str]:
+    """The state columns of the retained columns of all tables."""
+    return [column for chain_table in chain_tables for column in chain_table.state_columns]
 
 
-def _digest(state: CellState, parts: Sequence[Part]) -> str:
+def _row_digest(state: CellState, chain_tables: Sequence[ChainTable]) -> str:
+    """SQL of the digest of a row."""
     relation = state.chain.table(state.session, "row")
-    return state.session.row_digest(relation, [PART, *columns_of(parts)])
+    return state.session.row_digest(relation, [TABLE_NUMBER, *list_state_columns(chain_tables)])
 
 
-def _limit(state: CellState, parts: Sequence[Part]) -> None:
+def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
     """Limit the staged rows per person and table; a keyed hash decides which rows remain.
 
-    The hash covers the row's contents and its repetition number but not the person, so exchanging
-    the histories of two persons leaves the same rows.
+    The hash covers the row's contents, and its number among equal rows, but not the person. So
+    exchanging the histories of two persons leaves the same rows.
     """
     session, limit = state.session, int(state.chain.rules.max_rows_per_person or 0)
-    entries = quote(ENTRIES)
+    source_rows = quote(SOURCE_ROWS)
     over_limit = (
-        f"SELECT e.person, e.{PART}, count(*) AS n FROM {entries} AS e"
-        f" GROUP BY e.person, e.{PART} HAVING count(*) > {limit}"
+        f"SELECT e.person, e.{TABLE_NUMBER}, count(*) AS n FROM {source_rows} AS e"
+        f" GROUP BY e.person, e.{TABLE_NUMBER} HAVING count(*) > {limit}"
     )
     [(persons,)] = session.rows(f"SELECT count(*) FROM ({over_limit}) AS m")
     if not persons:
         return
-    columns, texts = columns_of(parts), [f"CAST(s.{PART} AS VARCHAR)"]
-    for part in parts:
-        for attribute, column in zip(part.retained, part.state_columns, strict=True):
+    columns, texts = list_state_columns(chain_tables), [f"CAST(s.{TABLE_NUMBER} AS VARCHAR)"]
+    for chain_table in chain_tables:
+        for attribute, column in zip(chain_table.retained, chain_table.state_columns, strict=True):
             text = session.text_of(replace(attribute, name=column))
             # Prefix each text with its length, so that different rows have different texts.
             prefixed = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"
             texts.append(f"coalesce({prefixed}, '-')")
-    of = f"s.person, s.{PART}"
+    partition_by = f"s.person, s.{TABLE_NUMBER}"
     text_rows = (
-        f"SELECT s.*, m.n, {' || '.join(texts)} AS row_text FROM {entries} AS s"
-        f" JOIN ({over_limit}) AS m ON m.person = s.person AND m.{PART} = s.{PART}"
+        f"SELECT s.*, m.n, {' || '.join(texts)} AS row_text FROM {source_rows} AS s"
+        f" JOIN ({over_limit}) AS m ON m.person = s.person AND m.{TABLE_NUMBER} = s.{TABLE_NUMBER}"
     )
-    repeated = (
-        f"SELECT s.*, row_number() OVER (PARTITION BY {of}, s.row_text ORDER BY s.row_text)"
-        f" AS repetition FROM ({text_rows}) AS s"
+    numbered_rows = (
+        f"SELECT s.*, row_number() OVER (PARTITION BY {partition_by}, s.row_text"
+        f" ORDER BY s.row_text) AS repetition FROM ({text_rows}) AS s"
     )
-    hashed = session.keyed_tag("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
-    tagged = f"SELECT s.*, {hashed} AS row_hash FROM ({repeated}) AS s"
-    ordered = (
-        f"SELECT s.*, row_number() OVER (PARTITION BY {of} ORDER BY s.row_hash) AS place"
-        f" FROM ({tagged}) AS s"
+    row_hash = session.keyed_tag("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
+    hashed_rows = f"SELECT s.*, {row_hash} AS row_hash FROM ({numbered_rows}) AS s"
+    ranked_rows = (
+        f"SELECT s.*, row_number() OVER (PARTITION BY {partition_by} ORDER BY s.row_hash) AS place"
+        f" FROM ({hashed_rows}) AS s"
     )
-    listed = ", ".join(["person", PART, BEYOND, *columns])
-    chosen = ", ".join(
-        ["c.person", f"c.{PART}", f"c.n - {limit} AS {BEYOND}", *(f"c.{name}" for name in columns)]
+    column_list = ", ".join(["person", TABLE_NUMBER, N_WITHHELD, *columns])
+    select_list = ", ".join(
+        [
+            "c.person",
+            f"c.{TABLE_NUMBER}",
+            f"c.n - {limit} AS {N_WITHHELD}",
+            *(f"c.{name}" for name in columns),
+        ]
     )
-    state.make(CHOSEN, f"SELECT {chosen} FROM ({ordered}) AS c WHERE c.place <= {limit}")
+    state.stage(
+        LIMITED_ROWS, f"SELECT {select_list} FROM ({ranked_rows}) AS c WHERE c.place <= {limit}"
+    )
     session.run(
-        f"DELETE FROM {entries} WHERE EXISTS (SELECT 1 FROM {quote(CHOSEN)} AS c"
-        f" WHERE c.person = {entries}.person AND c.{PART} = {entries}.{PART})"
+        f"DELETE FROM {source_rows} WHERE EXISTS (SELECT 1 FROM {quote(LIMITED_ROWS)} AS c"
+        f" WHERE c.person = {source_rows}.person"
+        f" AND c.{TABLE_NUMBER} = {source_rows}.{TABLE_NUMBER})"
     )
-    session.run(f"INSERT INTO {entries} ({listed}) SELECT {listed} FROM {quote(CHOSEN)}")
+    session.run(
+        f"INSERT INTO {source_rows} ({column_list}) SELECT {column_list} FROM {quote(LIMITED_ROWS)}"
+    )
 
 
 def _stage_displayed(state: CellState, digest: str) -> None:
-    """Stage the displayed persons, one row each, with the digest of their displayed rows."""
+    """Stage the displayed persons, one row each, with the digest of their displayed rows.
+
+    Parameters
+    ----------
+    digest : SQL of the digest with a leading comma; empty for none.
+    """
     if state.chain.definition is None:
-        state.make(DISPLAYED, f"SELECT 0 AS cell, 0 AS {PERSON}{digest} WHERE 1 = 0")
+        state.stage(
+            DISPLAYED_PERSONS, f"SELECT 0 AS cell, 0 AS {PERSON_NUMBER}{digest} WHERE 1 = 0"
+        )
         return
-    state.make(
-        DISPLAYED,
-        f"SELECT s.cell, s.{PERSON}{digest} FROM {state.rows} AS s GROUP BY s.cell, s.{PERSON}",
+    state.stage(
+        DISPLAYED_PERSONS,
+        f"SELECT s.cell, s.{PERSON_NUMBER}{digest} FROM {state.row_table} AS s"
+        f" GROUP BY s.cell, s.{PERSON_NUMBER}",
     )

@@ -1,9 +1,10 @@
-"""Run a release of a chain: advance the state first, then release what the state says.
+"""Run a release of a chain: advance the state of the chain, then write the release from it.
 
-In one database, both happen in one transaction, together with local files: until the commit these
-have temporary names and only their owner can read them. If the release goes to another database, or
-to objects and tables that others may see early, the state is committed before anything leaves the
-source's database. From then on the release counts as published, even if it is never confirmed.
+If the release goes to the same database, both happen in one transaction. Local files are part of
+it: until the commit they have temporary names, and only their owner can read them. If the release
+goes to another database, or to stores where others might see it early, the state is committed
+before any data leaves the source's database. From then on the release counts as published, even if
+it is never confirmed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import note_published, read_key
 from dbanon.chain.membership import CellState
-from dbanon.chain.pair import pair_sizes
+from dbanon.chain.pair import count_joint_histories
 from dbanon.chain.publish import publish_tables
 from dbanon.chain.staging import chain_session, chain_store
 from dbanon.chain.state import ChainRecord
@@ -56,106 +57,110 @@ from dbanon.run.run import (
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import PRESENT, TRACES
+from dbanon.sessions.pseudonym_session import PERSON_TAGS, PRESENT_PERSONS
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
 
-def refine(state: CellState, relation: Relation, microdata: Microdata, release: Release) -> None:
-    """Refine the history of each person by the combination of this release."""
-    session, member, partition = state.session, state.name("chain_member"), release.partition
+def extend_histories(
+    state: CellState, relation: Relation, microdata: Microdata, release: Release
+) -> None:
+    """Extend the history of each person by the released combination of values in this release.
+
+    Chains that only measure store the number of a person's history as the person's cell.
+    """
+    session, partition = state.session, release.partition
+    member_table = state.shared_table("chain_member")
     session.stage_labels(microdata, partition, relation.required_locator.types)
-    combined = combinations(microdata, release)
-    numbers = session.class_numbers(partition)
-    session.load_rows([], [(numbers, combined, [()] * len(numbers))])
+    combination_numbers = combinations(microdata, release)
+    class_numbers = session.class_numbers(partition)
+    session.load_rows([], [(class_numbers, combination_numbers, [()] * len(class_numbers))])
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
-    now = (
+    in_release = (
         f"SELECT p.tag, p.cell, c.position AS combination FROM {rows}"
         f" JOIN {quote(statements.ROWS)} AS c ON c.class = l.class"
-        f" JOIN {quote(PRESENT)} AS p ON p.person = s.{quote(state.chain.entity)}"
+        f" JOIN {quote(PRESENT_PERSONS)} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
-    state.make(
-        TRACES,
-        "SELECT tag, known, dense_rank() OVER (ORDER BY cell, combination) AS cell FROM"
-        " (SELECT m.tag, 1 AS known, m.cell, coalesce(n.combination, -1) AS combination"
-        f" FROM {member} AS m LEFT JOIN ({now}) AS n ON n.tag = m.tag WHERE m.{state.of_chain}"
-        f" UNION ALL SELECT n.tag, 0, 0, n.combination FROM ({now}) AS n WHERE n.cell IS NULL"
-        ") AS histories",
-    )
-    session.run(
-        f"UPDATE {member} AS m SET cell = t.cell FROM {quote(TRACES)} AS t"
-        f" WHERE m.{state.of_chain} AND m.tag = t.tag AND t.known = 1"
+    state.stage(
+        PERSON_TAGS,
+        "SELECT tag, is_member, dense_rank() OVER (ORDER BY cell, combination) AS cell FROM"
+        " (SELECT m.tag, 1 AS is_member, m.cell, coalesce(n.combination, -1) AS combination"
+        f" FROM {member_table} AS m LEFT JOIN ({in_release}) AS n ON n.tag = m.tag"
+        f" WHERE m.{state.chain_condition}"
+        f" UNION ALL SELECT n.tag, 0, 0, n.combination FROM ({in_release}) AS n"
+        " WHERE n.cell IS NULL) AS histories",
     )
     session.run(
-        f"INSERT INTO {member} (chain_id, tag, cell) SELECT {int(state.chain.chain_id)}, t.tag,"
-        f" t.cell FROM {quote(TRACES)} AS t WHERE t.known = 0"
+        f"UPDATE {member_table} AS m SET cell = t.cell FROM {quote(PERSON_TAGS)} AS t"
+        f" WHERE m.{state.chain_condition} AND m.tag = t.tag AND t.is_member = 1"
+    )
+    session.run(
+        f"INSERT INTO {member_table} (chain_id, tag, cell)"
+        f" SELECT {int(state.chain.chain_id)}, t.tag,"
+        f" t.cell FROM {quote(PERSON_TAGS)} AS t WHERE t.is_member = 0"
     )
 
 
 def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
-    """Cluster all persons in the source, and count the histories that few share.
+    """Cluster all persons in the source, and count the persons whose history few share.
 
     Raises
     ------
-    ChainChanged : another k than that of the first release.
-    ChainExposed : more persons than allowed would be exposed.
+    ChainChanged : k differs from that of the first release.
+    ChainExposed : more persons than allowed would have a history that fewer than k share.
     """
-    state, planned, source, chain = (
-        pending.state,
-        pending.planned,
-        pending.source,
-        pending.state.chain,
-    )
+    state, planned, source = pending.state, pending.planned, pending.source
+    chain = state.chain
     session = state.session
     if chain.k is None:
         row = (chain.chain_id, state.k, json.dumps({"job": {}}))
-        defined = session.ledger_name("chain_definition")
-        session.insert_rows(defined, ["chain_id", "k", "definition"], [row])
+        definition_table = session.ledger_name("chain_definition")
+        session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
     elif chain.k != state.k:
         raise ChainChanged(
             f"Chain {chain.name} counts by k = {chain.k}.",
             hint=f"Release it with `k={chain.k}`, or create another chain: dbanon chain create.",
         )
-    before = recount.count_exposed(recount.count_histories(state), state.k)
+    exposed_before = recount.count_exposed(recount.count_histories(state), state.k)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write"):
         release = recode_release(planned, policy, source, microdata, clustering)
     with clock.phase("verify"):
-        refine(state, planned.relation, microdata, release)
-        sizes = recount.count_histories(state)
-        exposed = recount.count_exposed(sizes, state.k)
+        extend_histories(state, planned.relation, microdata, release)
+        history_counts = recount.count_histories(state)
+        exposed = recount.count_exposed(history_counts, state.k)
         histories = Histories(
             sequence=state.sequence,
             persons=int(release.partition.sizes.sum()),
-            known=sum(size * many for size, many in sizes.items()),
-            smallest=min(sizes, default=0),
-            exposed=exposed,
+            persons_so_far=recount.count_persons(history_counts),
+            rarest_history_persons=min(history_counts, default=0),
+            exposed_persons=exposed,
             further_counts={
                 "exposed": exposed,
-                "more": exposed - before,
-                "alone": sizes.get(1, 0),
-                "members": pending.presence.members,
-                "absent": pending.presence.absent,
-                "joined": pending.presence.newcomers,
+                "more": exposed - exposed_before,
+                "alone": history_counts.get(1, 0),
+                "members": pending.presence.n_members,
+                "absent": pending.presence.n_absent,
+                "joined": pending.presence.n_newcomers,
             },
         )
         pending.guarantee.require_histories(histories)
         draft = planned.draft(microdata, release)
-        tells = find_disclosive_columns(
-            planned.job, draft.originals, partial(source.groups, draft), {}
+        disclosive_columns = find_disclosive_columns(
+            planned.job, draft.originals, partial(source.groups, draft), proved={}
         )
     planned = replace(planned, policy=policy)
     return ChainUpdate(
-        state,
-        planned,
-        pending.guarantee,
-        microdata,
-        clustering,
-        release,
-        (),
-        histories,
-        tells,
-        pending.presence,
+        state=state,
+        planned=planned,
+        guarantee=pending.guarantee,
+        microdata=microdata,
+        clustering=clustering,
+        release=release,
+        columns=(),
+        histories=histories,
+        disclosive_columns=disclosive_columns,
+        presence=pending.presence,
     )
 
 
@@ -166,21 +171,21 @@ def run_chained(
 
     Raises
     ------
-    DbanonError : its class says what went wrong. A committed state still counts as published.
+    DbanonError : the release failed. If the state was committed, it counts as published anyway.
     """
     assert job.chain is not None
     database, file = chain_store(source, target)
     key = read_key(job.chain.key)
-    elsewhere = target is not None and not target.same_database(database)
+    is_other_database = target is not None and not target.same_database(database)
     clock = Clock(progress)
     with database.job_lock(f"chain-{job.chain.name}"):
-        if not elsewhere and _writes_own_files(job):
+        if not is_other_database and _writes_only_local_files(job):
             return _run_in_one_transaction(job, database, file, key, clock)
-        to = cast(ClientStore, target) if elsewhere else database
-        return _run_in_two_transactions(job, database, file, to, key, clock)
+        release_store = cast(ClientStore, target) if is_other_database else database
+        return _run_in_two_transactions(job, database, file, release_store, key, clock)
 
 
-def _writes_own_files(job: Job) -> bool:
+def _writes_only_local_files(job: Job) -> bool:
     """Whether all exports are local files, which only their owner can read before the commit."""
     if not job.exports:
         return True
@@ -222,29 +227,30 @@ def _run_in_two_transactions(
     Parameters
     ----------
     source : the database of the chain.
-    file : the store of files that the job reads; None if it reads tables of ``source``.
+    file : the store of the files that the job reads; None if it reads tables of ``source``.
+    target : the database of the release; ``source`` itself if that is the same database.
     """
-    same = target is source
+    is_same_database = target is source
     with files_of(job, target) as exporter:
         with ExitStack() as stack:
             # Lock the output in the other database before the state is committed, so that no other
-            # run can write there once the release counts as published.
+            # run can write to it once the release counts as published.
             target_session: Session | None = None
-            if not same:
+            if not is_same_database:
                 target_session = stack.enter_context(target.session(write=True, create=True))
             with chain_session(source, file, job) as session:
                 if exporter is not None:
                     exporter.require_places(target_session or session)
                 update = _advance_state(job, session, key, clock, target_session)
             is_recorded = _record_published(job, update)
-            reads = stack.enter_context(chain_session(source, file, job, write=same))
+            reads = stack.enter_context(chain_session(source, file, job, write=is_same_database))
             writes = reads if target_session is None else target_session
             report = publish_tables(update, reads, writes, clock, exporter)
             if exporter is not None:
                 exporter.committing = True
             stack.close()
-        if not same:
-            # Ignore failures: the release counts as published without the confirmation.
+        if not is_same_database:
+            # Ignore failures: the release counts as published even without this confirmation.
             with suppress(DbanonError), source.session(write=True) as session:
                 state = update.state
                 chain_state.confirm_release(session, state.chain, state.sequence)
@@ -272,11 +278,11 @@ def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
 
 
 def _require_exports(job: Job, chain: ChainRecord) -> None:
-    """Check that no export would overwrite a file of a later release than the state knows.
+    """Check that no export would overwrite a file of a later release than the state's last one.
 
     Raises
     ------
-    ChainBehind : an export would.
+    ChainBehind : an export would overwrite one.
     """
     for export in job.exports:
         from dbanon.stores.exports import places
@@ -293,27 +299,27 @@ def _require_exports(job: Job, chain: ChainRecord) -> None:
 def _advance_state(
     job: Job, session: Session, key: bytes, clock: Clock, target_session: Session | None = None
 ) -> ChainUpdate:
-    """Advance the chain to its next state by its rules, and record the release."""
+    """Advance the chain to its next state, and record the release."""
     pending = begin(job, session, key, clock, target_session)
     _require_exports(job, pending.state.chain)
-    _confirm_earlier(pending.state.chain, session, target_session or session)
-    for part in pending.parts:
-        warn_of_identifiers(plan_table(pending.planned, part))
+    _confirm_earlier_releases(pending.state.chain, session, target_session or session)
+    for chain_table in pending.chain_tables:
+        warn_of_identifiers(plan_table(pending.planned, chain_table))
     spellings = warn_of_spellings(pending.planned, pending.source)
-    measures = pending.state.chain.rules.mode == MEASURE
-    update = (advance_measured if measures else advance)(pending, clock)
+    is_measured = pending.state.chain.rules.mode == MEASURE
+    update = (advance_measured if is_measured else advance)(pending, clock)
     update = replace(update, spellings=spellings)
     if pending.state.chain.rules.new_chain_from is not None and pending.state.sequence == 1:
         with clock.phase("verify"):
-            update = _with_predecessor(update, pending, key)
+            update = _add_predecessor_histories(update, pending, key)
     histories = update.histories
-    # Store the public loss: dbanon chain show prints it.
-    loss, _ = losses_of(update.release, None, ())
+    # Store the released loss: ``dbanon chain show`` prints it.
+    loss, _ = losses_of(update.release, levels=None, lost_columns=())
     counts = {
         **histories.further_counts,
         "persons": histories.persons,
-        "waiting": histories.waiting,
-        "returned": histories.returned,
+        "waiting": histories.waiting_persons,
+        "returned": histories.returned_persons,
         "loss": loss.released,
     }
     state = update.state
@@ -321,7 +327,7 @@ def _advance_state(
     return update
 
 
-def _confirm_earlier(chain: ChainRecord, session: Session, published_in: Session) -> None:
+def _confirm_earlier_releases(chain: ChainRecord, session: Session, published_in: Session) -> None:
     """Confirm earlier releases that were published but not confirmed.
 
     Warns with ``ReleaseNotPublished`` if the last release was not published.
@@ -330,7 +336,7 @@ def _confirm_earlier(chain: ChainRecord, session: Session, published_in: Session
     ----------
     published_in : a session on the database that releases go to.
     """
-    if chain.sequence in _unpublished(session, chain, published_in):
+    if chain.sequence in _confirm_published(session, chain, published_in):
         warn_caller(
             ReleaseNotPublished(
                 f"Release {chain.sequence} of chain {chain.name} was not published here: its run"
@@ -340,52 +346,54 @@ def _confirm_earlier(chain: ChainRecord, session: Session, published_in: Session
         )
 
 
-def _unpublished(session: Session, chain: ChainRecord, published_in: Session) -> set[int]:
-    """Confirm the releases that were published, and return the numbers of those that were not.
+def _confirm_published(session: Session, chain: ChainRecord, published_in: Session) -> set[int]:
+    """Confirm the releases that were published; return the numbers of those that were not.
 
     Parameters
     ----------
-    published_in : a session on the database whose ledger has them.
+    published_in : a session on the database that releases go to, whose ledger lists them.
     """
-    open_releases = session.rows(
+    unconfirmed = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)) FROM"
         f" {session.ledger_name('chain_release').quoted}"
         " WHERE chain_id = ? AND confirmed_at IS NULL",
         (chain.chain_id,),
     )
-    release, published = published_in.ledger_name("release"), set()
-    if open_releases and trusted(published_in):
+    release_table, published = published_in.ledger_name("release"), set()
+    if unconfirmed and trusted(published_in):
         published = {
             str(release_id)
             for (release_id,) in published_in.rows(
-                f"SELECT CAST(release_id AS VARCHAR(36)) FROM {release.quoted}"
+                f"SELECT CAST(release_id AS VARCHAR(36)) FROM {release_table.quoted}"
                 " WHERE CAST(chain_id AS VARCHAR(36)) = ?",
                 (chain.identity,),
             )
         }
-    missing = set()
-    for sequence, release_id in open_releases:
+    unpublished = set()
+    for sequence, release_id in unconfirmed:
         if release_id in published:
             chain_state.confirm_release(session, chain, int(sequence))
         else:
-            missing.add(int(sequence))
-    return missing
+            unpublished.add(int(sequence))
+    return unpublished
 
 
-def _with_predecessor(update: ChainUpdate, pending: PendingRelease, key: bytes) -> ChainUpdate:
+def _add_predecessor_histories(
+    update: ChainUpdate, pending: PendingRelease, key: bytes
+) -> ChainUpdate:
     """Add the joint histories with the preceding chain to the first release.
 
     Raises
     ------
     ChainExposed : both chains together would expose more persons than allowed.
     """
-    sizes, k = pair_sizes(update.state, pending.planned.relation, key), update.state.k
-    pair = {
-        "pair_exposed": recount.count_exposed(sizes, k),
-        "pair_known": sum(size * many for size, many in sizes.items()),
+    history_counts = count_joint_histories(update.state, pending.planned.relation, key)
+    pair_counts = {
+        "pair_exposed": recount.count_exposed(history_counts, update.state.k),
+        "pair_known": recount.count_persons(history_counts),
     }
-    update.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
+    update.guarantee.require_few(pair_counts["pair_exposed"], pair_counts["pair_known"])
     histories = replace(
-        update.histories, further_counts={**update.histories.further_counts, **pair}
+        update.histories, further_counts={**update.histories.further_counts, **pair_counts}
     )
     return replace(update, histories=histories)

@@ -1,8 +1,8 @@
 """Stage the rows of files as the source of a chain, in the database that stores the chain.
 
-Files hold no state. Their rows are copied to a temporary table of the transaction that continues
-the chain. No other session can read it, and it disappears with the transaction or the process. The
-reading options and column types of a file are checked first.
+A file cannot store the state of a chain. So its rows are copied to a temporary table, in the
+transaction that makes the release. No other session can read this table, and it disappears with the
+transaction or the process. The reading options and column types of a file are checked first.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.sql_source import SqlSource
 
-# For rows that are read once and never looked up by key.
-_UNADDRESSED = Locator(("0",), ("bigint",))
+# A constant row key, for rows that are read once and never looked up by key.
+_NO_ROW_KEY = Locator(("0",), ("bigint",))
 OpenSession = Callable[[], AbstractContextManager[Session]]
 
 
 @dataclass(frozen=True)
 class FileSource(SqlSource):
-    """The rows of files that a session has staged."""
+    """The source that reads the rows of files which its session has staged."""
 
     @property
     def _staged(self) -> StagedRows:
+        """The staged rows of the session."""
         staged = self.session.staged_rows
         assert staged is not None
         return staged
@@ -52,8 +53,8 @@ class FileSource(SqlSource):
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """As ``SqlSource``, but only for the staged columns."""
-        staged = tuple(relation.attribute(name) for name in self._staged.columns)
-        return super().find_identifier_columns(replace(relation, schema=Schema(staged)))
+        staged_attributes = tuple(relation.attribute(name) for name in self._staged.columns)
+        return super().find_identifier_columns(replace(relation, schema=Schema(staged_attributes)))
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """As ``SqlSource``; the condition refers to the file."""
@@ -66,7 +67,7 @@ class FileSource(SqlSource):
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
-        """The types of its columns; a file has no identifier and no counter of writes."""
+        """The types of its columns: a file has no table identifier and no counter of writes."""
         return {"types": {a.name: a.sql_type for a in relation.schema.attributes}}
 
 
@@ -97,12 +98,12 @@ def chain_session(
         yield session
 
 
-def stage_job(session: Session, file: SqlSource, job: Job, open_again: OpenSession) -> None:
+def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSession) -> None:
     """Stage the rows and columns of a file that a job reads.
 
     Parameters
     ----------
-    open_again : opens another session on the file, later.
+    open_file : opens a further session on the file.
 
     Raises
     ------
@@ -110,19 +111,23 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_again: OpenSessi
     """
     assert job.chain is not None
     session.require("chains")
-    chain = chain_state.find(session, job.chain.name)
+    chain = chain_state.find_chain(session, job.chain.name)
     relation = file.describe(job)
     requested = [*job.read, *job.guarantee.counted_columns, *job.expected_columns]
     names = list(dict.fromkeys(requested))
     # Read rows in file order. Rows with NULL are withheld later, where they are counted.
-    chosen = file.select_rows(replace(relation, locator=_UNADDRESSED), job, names)
-    staged = _stage(session, file, chosen, names, _types_of(chain), job.chunk_rows)
+    selected_rows = file.select_rows(replace(relation, locator=_NO_ROW_KEY), job, names)
+    staged = _stage_columns(
+        session, file, selected_rows, names, _first_release_types(chain), job.chunk_rows
+    )
 
     def accepts_condition(columns: Sequence[str], condition: str) -> bool:
         is_accepted = False
-        # A refused condition would abort the chain's transaction, so ask in another session.
-        with suppress(DbanonError), open_again() as file_session:
-            is_accepted = SqlSource(file_session).accepts_condition(chosen, columns, condition)
+        # A refused condition would abort the chain's transaction, so try it in another session.
+        with suppress(DbanonError), open_file() as file_session:
+            is_accepted = SqlSource(file_session).accepts_condition(
+                selected_rows, columns, condition
+            )
         return is_accepted
 
     session.staged_rows = StagedRows(staged, tuple(names), accepts_condition)
@@ -141,20 +146,22 @@ def stage_entity(session: Session, file: Store, table: str, entity: str) -> Rela
         relation = file_session.find_source(parse_relation(table))
         relation.attribute(entity)
         file_session.require_typed([entity])
-        relation = replace(relation, locator=_UNADDRESSED)
-        return _stage(session, source, relation, [entity], {}, DEFAULT_CHUNK_ROWS)
+        relation = replace(relation, locator=_NO_ROW_KEY)
+        return _stage_columns(
+            session, source, relation, [entity], types={}, chunk_rows=DEFAULT_CHUNK_ROWS
+        )
 
 
-def _types_of(chain: ChainRecord) -> dict[str, str]:
+def _first_release_types(chain: ChainRecord) -> dict[str, str]:
     """The column types of a chain's first release, which later releases must keep."""
     if chain.definition is None:
         return {}
     job = chain.definition["job"]
-    typed = ("entity", "quasi_identifiers", "by", "sensitive", "keep")
-    return {name: kind for role in typed for name, kind in job.get(role, ())}
+    settings_with_types = ("entity", "quasi_identifiers", "by", "sensitive", "keep")
+    return {name: sql_type for role in settings_with_types for name, sql_type in job.get(role, ())}
 
 
-def _stage(
+def _stage_columns(
     session: Session,
     file: SqlSource,
     relation: Relation,
@@ -162,7 +169,7 @@ def _stage(
     types: Mapping[str, str],
     chunk_rows: int,
 ) -> Relation:
-    """Stage some columns of the rows of a file.
+    """Stage some columns of a file.
 
     Parameters
     ----------
@@ -172,14 +179,16 @@ def _stage(
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
     staged = session.create_file_rows(relation.name, columns)
     _require_types(file, relation, inspected, staged)
-    pieces = (rows for _, rows in file.kept_rows(relation, names, chunk_rows) if rows)
+    chunks = (rows for _, rows in file.kept_rows(relation, names, chunk_rows) if rows)
     try:
-        session.fill_file_rows(inspected, pieces)
+        session.fill_file_rows(inspected, chunks)
     except DatabaseFailure as error:
-        changed = [a for a in inspected if types.get(a.name, "") not in ("", session.type_of(a))]
-        if not changed:
+        converted = [a for a in inspected if types.get(a.name, "") not in ("", session.type_of(a))]
+        if not converted:
             raise
-        raise _type_error(relation, changed, staged, "holds values that do not fit") from error
+        raise _type_error(
+            relation, converted, staged, verb="holds values that do not fit"
+        ) from error
     staged_attributes = {a.name: a for a in staged.schema.attributes}
     # The schema lists all columns, though only some are staged.
     schema = Schema(tuple(staged_attributes.get(a.name, a) for a in relation.schema.attributes))
@@ -195,17 +204,17 @@ def _require_types(
     ------
     ChainChanged : a column has values of another kind.
     """
-    changed = [a for a in attributes if not _can_hold(a, staged.attribute(a.name))]
-    if changed:
-        counted = file.totals(relation, (), [a.name for a in changed])
+    mismatched = [a for a in attributes if not _can_hold(a, staged.attribute(a.name))]
+    if mismatched:
+        counts = file.totals(relation, persons=(), columns=[a.name for a in mismatched])
         # Columns without values are read as text, which is no conflict.
-        changed = [a for a in changed if counted.nulls[a.name] < counted.totals["rows"]]
-    if changed:
-        raise _type_error(relation, changed, staged, "is")
+        mismatched = [a for a in mismatched if counts.nulls[a.name] < counts.totals["rows"]]
+    if mismatched:
+        raise _type_error(relation, mismatched, staged, verb="is")
 
 
 def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
-    """Whether a staged column's type can represent all values of a file's column, widths aside."""
+    """Whether a staged column's type can represent a file's column, except for its width."""
     if staged.kind is Kind.DECIMAL:
         is_integer = attribute.kind is Kind.INTEGER
         return is_integer or (attribute.kind is Kind.DECIMAL and attribute.scale <= staged.scale)
@@ -213,10 +222,16 @@ def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
 
 
 def _type_error(
-    relation: Relation, changed: Sequence[Attribute], staged: Relation, verb: str
+    relation: Relation, mismatched: Sequence[Attribute], staged: Relation, verb: str
 ) -> ChainChanged:
+    """The error for columns of a file that do not have the types of the first release.
+
+    Parameters
+    ----------
+    verb : relates the type in the file to the staged type in the message.
+    """
     differences = "; ".join(
-        f'"{a.name}" of {a.sql_type} {verb} {staged.attribute(a.name).sql_type}' for a in changed
+        f'"{a.name}" of {a.sql_type} {verb} {staged.attribute(a.name).sql_type}' for a in mismatched
     )
     return ChainChanged(
         f"Columns of {relation.name} have different types than at the first release of the chain.",
@@ -241,7 +256,7 @@ def require_one_table(tables: Sequence[str]) -> None:
 
 
 def chain_store(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
-    """The database that stores the chain of a source, and the source if it consists of files.
+    """The store of the chain's database, and the source if it is files, else None.
 
     Parameters
     ----------
@@ -249,7 +264,7 @@ def chain_store(source: Store, target: Store | None) -> tuple[ClientStore, Store
 
     Raises
     ------
-    InvalidParameter : there is no such database.
+    InvalidParameter : the source is files, and there is no target.
     """
     if source.is_persistent:
         return cast(ClientStore, source), None

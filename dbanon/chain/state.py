@@ -1,4 +1,4 @@
-"""Chains as their database stores them: creator, rules, key check and releases.
+"""Store, find and check the records of chains: source, rules, key check and releases.
 
 Persons are stored under tags, computed with a key that no database has. Without the key, a tag
 identifies no person.
@@ -11,9 +11,15 @@ import secrets
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from dbanon.chain.key import blocks, check_of, fits, last_published, tags
+from dbanon.chain.key import (
+    compute_check,
+    compute_tags,
+    hash_prefixes,
+    matches_check,
+    read_last_published,
+)
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     ChainBehind,
@@ -34,7 +40,29 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
-_TEXTS = ("text", "varchar", "character varying", "uuid", "char", "clob", "nvarchar", "string")
+# Prefixes of SQL types, in lower case, whose values are texts.
+_TEXT_TYPES = ("text", "varchar", "character varying", "uuid", "char", "clob", "nvarchar", "string")
+
+
+class ChainColumn(NamedTuple):
+    """A column of a chain's releases; stored as a list in the chain's definition.
+
+    Parameters
+    ----------
+    name : in the release.
+    state_column : ``v0``, ``v1``, … in the chain's value table, or ``k0``, ``k1``, … in its row
+        table.
+    source : the column of the source.
+    """
+
+    name: str
+    state_column: str
+    source: str
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the persons of a cell share its value; otherwise each row has its own."""
+        return self.state_column.startswith("v")
 
 
 @dataclass(frozen=True)
@@ -43,11 +71,12 @@ class ChainRecord:
 
     Parameters
     ----------
-    chain_id : the key of its rows in tables that all chains share.
-    identity : a UUID that its releases refer to in any database.
+    chain_id : the key of its rows in ledger tables that all chains share.
+    identity : a UUID by which its releases refer to it in any database.
     source, entity : the relation that it reads, and the column that identifies persons.
+    key_check : verifies the key, as from ``key.compute_check``.
     sequence : the number of its last release; 0 before the first.
-    k, definition : of its first release; None before it.
+    k, definition : of its first release, from ``build_definition``; None before it.
     """
 
     name: str
@@ -64,13 +93,13 @@ class ChainRecord:
     k: int | None
     definition: Mapping[str, Any] | None
 
-    def blocks(self, key: bytes) -> tuple[bytes, bytes]:
-        """The prefixes of its tag hashes, as in ``key.blocks``."""
-        return blocks(key, self.identity, self.key_check)
+    def hash_prefixes(self, key: bytes) -> tuple[bytes, bytes]:
+        """The prefixes of the hashes that make its tags, as in ``key.hash_prefixes``."""
+        return hash_prefixes(key, self.identity, self.key_check)
 
     def tags(self, key: bytes, entities: Sequence[str]) -> list[bytes]:
         """The tags of persons, given their identifiers as the database writes them."""
-        return tags(key, self.identity, self.key_check, entities)
+        return compute_tags(key, self.identity, self.key_check, entities)
 
     def table(self, session: Session, kind: str) -> RelationName:
         """The name of the chain's own table of kind ``row`` or ``value``."""
@@ -102,31 +131,33 @@ def create(
         "source": str(source.name),
         "entity": entity,
         "rules": json.dumps(rules.to_plain()),
-        "key_check": check_of(key),
+        "key_check": compute_check(key),
         "sequence": 0,
     }
     session.insert_rows(session.ledger_name("chain"), list(row), [tuple(row.values())])
-    return find(session, name)
+    return find_chain(session, name)
 
 
 def require_entity(session: Session, relation: Relation, attribute: Attribute) -> None:
-    """Check that a column's values have the same text everywhere, and are distinct as text.
+    """Check that a column's values have the same text in all databases, and are distinct as text.
 
     Raises
     ------
     UnsupportedType : the values are not integers, UUIDs or texts.
-    ChainEntityRows : texts with different bytes are equal in the column.
+    ChainEntityRows : the column's type or collation takes different texts for equal.
     """
-    name, kind = attribute.name, attribute.sql_type.lower()
-    is_text = attribute.kind is Kind.CATEGORY and kind.startswith(_TEXTS) and not attribute.order
-    if attribute.kind is not Kind.INTEGER and (not is_text or attribute.by_output):
+    name, sql_type = attribute.name, attribute.sql_type.lower()
+    is_text = (
+        attribute.kind is Kind.CATEGORY and sql_type.startswith(_TEXT_TYPES) and not attribute.order
+    )
+    if attribute.kind is not Kind.INTEGER and (not is_text or attribute.uses_output_function):
         raise UnsupportedType(
             f'The entity column "{name}" is of type {attribute.sql_type or "none"}:'
             " a chain takes integers, UUIDs and texts, which every database writes in the same"
             " way.",
             hint="Cast it to text or to an integer in a view, and anonymize the view.",
         )
-    if is_text and kind != "uuid" and not session.distinguishes_all_texts(relation, attribute):
+    if is_text and sql_type != "uuid" and not session.distinguishes_all_texts(relation, attribute):
         raise ChainEntityRows(
             f'Values of the entity column "{name}"'
             " that differ compare as equal, because of its type or collation.",
@@ -136,37 +167,37 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
 
 def list_chains(session: Session) -> list[ChainRecord]:
     """All chains, by name."""
-    if not _has_chains(session):
+    if not _has_chain_table(session):
         return []
     names = session.rows(f"SELECT name FROM {session.ledger_name('chain').quoted} ORDER BY name")
-    return [find(session, name) for (name,) in names]
+    return [find_chain(session, name) for (name,) in names]
 
 
-def _chain_not_found(name: str) -> ChainNotFound:
+def _chain_not_found_error(name: str) -> ChainNotFound:
     return ChainNotFound(
         f"There is no chain {name} in this database.", hint="dbanon chain list shows them."
     )
 
 
-def find(session: Session, name: str) -> ChainRecord:
+def find_chain(session: Session, name: str) -> ChainRecord:
     """Find the chain of this name.
 
     Raises
     ------
-    ChainNotFound : there is none.
+    ChainNotFound : there is no such chain.
     InsufficientRights : this role may not see chains.
     """
     session.require("chains")
-    if not _has_chains(session):
-        raise _chain_not_found(name)
-    chain = session.ledger_name("chain").quoted
-    defined = session.ledger_name("chain_definition").quoted
+    if not _has_chain_table(session):
+        raise _chain_not_found_error(name)
+    chain_table = session.ledger_name("chain").quoted
+    definition_table = session.ledger_name("chain_definition").quoted
     try:
         rows = session.rows(
             "SELECT c.name, c.chain_id, CAST(c.identity AS VARCHAR(36)),"
             " CAST(c.created_at AS VARCHAR(40)), c.created_by, c.source, c.entity, c.rules,"
             " c.key_check, c.sequence, CAST(c.closed_at AS VARCHAR(40)), d.k, d.definition"
-            f" FROM {chain} AS c LEFT JOIN {defined} AS d ON d.chain_id = c.chain_id"
+            f" FROM {chain_table} AS c LEFT JOIN {definition_table} AS d ON d.chain_id = c.chain_id"
             " WHERE c.name = ?",
             (name,),
         )
@@ -178,40 +209,41 @@ def find(session: Session, name: str) -> ChainRecord:
             " lists for chains.",
         ) from None
     if not rows:
-        raise _chain_not_found(name)
+        raise _chain_not_found_error(name)
     (
         name,
-        number,
+        chain_id,
         identity,
         created_at,
-        by,
+        created_by,
         source,
         entity,
         rules,
-        check,
-        last,
-        closed,
+        key_check,
+        sequence,
+        closed_at,
         k,
         definition,
     ) = rows[0]
     return ChainRecord(
-        name,
-        int(number),
-        identity,
-        created_at,
-        by,
-        source,
-        entity,
+        name=name,
+        chain_id=int(chain_id),
+        identity=identity,
+        created_at=created_at,
+        created_by=created_by,
+        source=source,
+        entity=entity,
         rules=ChainRules.of_plain(parse_json(rules)),
-        key_check=bytes(check),
-        sequence=int(last),
-        closed_at=closed,
+        key_check=bytes(key_check),
+        sequence=int(sequence),
+        closed_at=closed_at,
         k=None if k is None else int(k),
         definition=None if definition is None else parse_json(definition),
     )
 
 
-def _has_chains(session: Session) -> bool:
+def _has_chain_table(session: Session) -> bool:
+    """Whether the ledger has a table of chains; raises LedgerNotTrusted if it cannot be trusted."""
     if not session.has_ledger() or session.find_existing(session.ledger_name("chain")) is None:
         return False
     session.require_trusted_ledger()
@@ -219,15 +251,17 @@ def _has_chains(session: Session) -> bool:
 
 
 def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
-    """Find the chain that a job names, increment its sequence, and lock it for the transaction.
+    """Find the chain that a job names, lock it for the transaction, and increment its sequence.
+
+    The returned record still has the sequence of the last release.
 
     Raises
     ------
-    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind : the chain cannot go on.
+    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind : the chain cannot be continued.
     ChainChanged : the job expects other rules.
     SourceChanged : another run of the chain is being published.
     """
-    chain = find(session, request.name)
+    chain = find_chain(session, request.name)
     require_request(session, chain, request, key)
     # A concurrent run of the chain waits here and is then refused.
     session.run(
@@ -238,11 +272,12 @@ def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
 
 
 def require_request(session: Session, chain: ChainRecord, request: Chain, key: bytes) -> None:
-    """Check that a chain can go on as a job requests: key, rules and state.
+    """Check that a chain can be continued as a job requests: its key, rules and state.
 
     Raises
     ------
-    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged, InvalidParameter : it cannot go on.
+    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged, InvalidParameter : it cannot be
+        continued.
     """
     require_key(chain, key)
     require_open(chain)
@@ -254,15 +289,17 @@ def require_request(session: Session, chain: ChainRecord, request: Chain, key: b
             hint="The rules of a chain are fixed: leave them out of the job. Or close the chain,"
             " and create another one with them.",
         )
-    follows = chain.rules.new_chain_from is not None
-    if request.max_exposed is not None and chain.rules.mode != MEASURE and not follows:
+    follows_chain = chain.rules.new_chain_from is not None
+    if request.max_exposed is not None and chain.rules.mode != MEASURE and not follows_chain:
         raise InvalidParameter(
             f"The chain {chain.name} exposes no one: only chains that measure, or that follow"
             " another chain, take a limit.",
             hint="Leave out `max_exposed`.",
         )
     require_not_behind(session, chain)
-    require_not_before(chain, last_published(request.key, chain.identity), "noted beside its key")
+    require_not_before(
+        chain, read_last_published(request.key, chain.identity), "noted beside its key"
+    )
 
 
 def require_open(chain: ChainRecord) -> None:
@@ -281,9 +318,9 @@ def require_key(chain: ChainRecord, key: bytes) -> None:
 
     Raises
     ------
-    ChainKeyWrong : it does not.
+    ChainKeyWrong : it belongs to another chain, or to none.
     """
-    if not fits(key, chain.key_check):
+    if not matches_check(key, chain.key_check):
         raise ChainKeyWrong(
             f"This is not the key of chain {chain.name}.",
             hint=(
@@ -305,24 +342,26 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
     ChainBehind : the ledger has a later release.
     LedgerNotTrusted : querying the ledger could run another user's code.
     """
-    release = session.ledger_name("release")
+    release_table = session.ledger_name("release")
     if not trusted(session):
         return
-    if "chain_sequence" not in {name for name, _ in session.columns_of(release)}:
+    if "chain_sequence" not in {name for name, _ in session.columns_of(release_table)}:
         return
     [(latest,)] = session.rows(
-        f"SELECT max(chain_sequence) FROM {release.quoted} WHERE CAST(chain_id AS VARCHAR(36)) = ?",
+        f"SELECT max(chain_sequence) FROM {release_table.quoted} WHERE CAST(chain_id"
+        " AS VARCHAR(36)) = ?",
         (chain.identity,),
     )
     require_not_before(chain, int(latest or 0), "in the ledger")
 
 
-def require_not_before(chain: ChainRecord, latest: int, where: str) -> None:
+def require_not_before(chain: ChainRecord, latest: int, location: str) -> None:
     """Check that the state of a chain includes the latest known release.
 
     Parameters
     ----------
-    where : text that says where that release is recorded.
+    latest : the number of that release.
+    location : where it is recorded, as a phrase for the message.
 
     Raises
     ------
@@ -330,7 +369,7 @@ def require_not_before(chain: ChainRecord, latest: int, where: str) -> None:
     """
     if latest > chain.sequence:
         raise ChainBehind(
-            f"Release {latest} of chain {chain.name} is {where}, but its state ends with release"
+            f"Release {latest} of chain {chain.name} is {location}, but its state ends with release"
             f" {chain.sequence}.",
             hint=f"The database was restored or copied. Restore a state with release {latest}, or"
             " close the chain and create another one.",
@@ -338,7 +377,7 @@ def require_not_before(chain: ChainRecord, latest: int, where: str) -> None:
 
 
 def close(session: Session, chain: ChainRecord) -> None:
-    """Close a chain: it has no further releases, but keeps its state."""
+    """Close a chain: it can have no further releases, but keeps its state."""
     session.run(
         f"UPDATE {session.ledger_name('chain').quoted} SET closed_at = ? WHERE name = ?",
         (session.timestamp(now()), chain.name),
@@ -368,7 +407,7 @@ def confirm_release(session: Session, chain: ChainRecord, sequence: int) -> None
     )
 
 
-def history(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
+def list_releases(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
     """The releases of a chain, from the first, with their counts."""
     rows = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)),"
@@ -381,14 +420,14 @@ def history(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
             "sequence": int(sequence),
             "release_id": release_id,
             "created_at": created_at,
-            "confirmed": bool(sure),
+            "confirmed": bool(is_confirmed),
             **parse_json(counts),
         }
-        for sequence, release_id, created_at, sure, counts in rows
+        for sequence, release_id, created_at, is_confirmed, counts in rows
     ]
 
 
-def absent_before(session: Session, chain: ChainRecord) -> int:
-    """The number of persons whom the last release displayed while they were absent."""
-    releases = history(session, chain)
+def count_absent_at_last_release(session: Session, chain: ChainRecord) -> int:
+    """The number of persons whom the last release displayed although they were absent."""
+    releases = list_releases(session, chain)
     return int(releases[-1].get("absent", 0)) if releases else 0

@@ -15,23 +15,29 @@ import numpy as np
 from dbanon.chain import cell_rows, definition, recount, reference
 from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import exclude_newcomers
+from dbanon.chain.displayed_rows import DisplayedRowCounts, DisplayedSource, count_displayed_rows
 from dbanon.chain.linkage import DisplayedColumns
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import classify_newcomers
-from dbanon.chain.persons import stage_newcomers
-from dbanon.chain.presence import Presence, require_turnover
-from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
+from dbanon.chain.persons import stage_newcomer_records
+from dbanon.chain.presence import PresenceCounts, require_no_turnover
+from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_unadmitted
 from dbanon.chain.returns import record_absences, sealed_cells
 from dbanon.chain.rows_per_person import (
-    Part,
+    ChainTable,
     refuse_models_with_several_rows,
     stage_source,
     staged_columns,
 )
-from dbanon.chain.rows_shown import DisplayedRowCounts, DisplayedSource, count_displayed_rows
-from dbanon.chain.state import ChainRecord
-from dbanon.chain.tables import columns_of, describe_tables, parts_of, plan_table, source_of
-from dbanon.chain.waiting_newcomers import keep_waiting
+from dbanon.chain.state import ChainColumn, ChainRecord
+from dbanon.chain.tables import (
+    build_source,
+    columns_of_table,
+    describe_tables,
+    find_chain_tables,
+    plan_table,
+)
+from dbanon.chain.waiting_newcomers import record_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -57,18 +63,19 @@ from dbanon.stores.sql_target import SqlTarget
 
 @dataclass(frozen=True, eq=False)
 class ChainUpdate:
-    """The advanced state of a chain, and the parts of its release.
+    """The advanced state of a chain, and what its release is made of.
 
     Parameters
     ----------
-    planned : the plan, whose relation has the rows of newcomers, with their hierarchies.
-    release : the classes of admitted newcomers; its columns are those of all persons.
-    columns : of the release: name, state column, source column.
-    parts : the tables of the chain.
+    planned : the plan, with the rows of newcomers as its relation, and their hierarchies.
+    microdata, clustering : the admitted newcomers and their classes.
+    release : the released classes of the admitted newcomers.
+    columns : the columns of the release.
+    chain_tables : the tables of the chain.
     row_counts : row counts by table; None if each person has one row.
-    further_disclosive_columns : like ``disclosive_columns``, for the further tables, by number.
-    linking : findings on columns that undo cells, by table number.
-    spellings : the entity, if different spellings of one person count as several persons.
+    further_disclosive_columns : like ``disclosive_columns``, for further tables, by table number.
+    linking_findings : findings on columns that undo cells, by table number.
+    spellings : the entity column, if different spellings of one person count as several persons.
     """
 
     state: CellState
@@ -77,36 +84,36 @@ class ChainUpdate:
     microdata: Microdata
     clustering: ClusteringResult
     release: Release
-    columns: tuple[tuple[str, str, str], ...]
+    columns: tuple[ChainColumn, ...]
     histories: Histories
     disclosive_columns: tuple[DisclosiveColumn, ...]
-    presence: Presence
-    parts: tuple[Part, ...] = ()
+    presence: PresenceCounts
+    chain_tables: tuple[ChainTable, ...] = ()
     row_counts: DisplayedRowCounts | None = None
     further_disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]] = field(
         default_factory=dict
     )
     spellings: tuple[PersonSpellings, ...] = ()
-    linking: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
+    linking_findings: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class PendingRelease:
-    """A release of a chain after tagging the persons in the source, before clustering.
+    """A release of a chain for which the persons in the source are tagged but not yet clustered.
 
     Parameters
     ----------
-    planned : the plan, with all rows of the source.
+    planned : the plan, with all rows of the source as its relation.
     guarantee : the guarantee that the release must satisfy.
-    parts : the tables of the chain, as in ``planned``.
+    chain_tables : the tables of the chain.
     """
 
     state: CellState
     source: SqlSource
     planned: Plan
     guarantee: ChainGuarantee
-    presence: Presence
-    parts: tuple[Part, ...]
+    presence: PresenceCounts
+    chain_tables: tuple[ChainTable, ...]
 
 
 def begin(
@@ -126,45 +133,54 @@ def begin(
             # Migrate ledgers of earlier versions, which do not record absences.
             session.ensure_ledger()
         chain = chain_state.lock_chain(session, request, key)
-        source = source_of(session, chain.rules)
+        source = build_source(session, chain.rules)
         target = None if target_session is not None else SqlTarget(session)
         planned = plan(job, source, target, lambda: tick(0.0))
         definition.require_source(chain, job, source, planned.relation)
         if target_session is not None:
-            planned = _with_target(job, planned, source, SqlTarget(target_session), chain)
-        measures = chain.rules.mode == MEASURE
+            planned = _plan_other_database(job, planned, source, SqlTarget(target_session), chain)
+        is_measured = chain.rules.mode == MEASURE
         refuse_models_with_several_rows(chain, job)
-        parts = [
+        chain_tables = [
             replace(
-                part, identifiers=source.identifiers(part.relation, [a.name for a in part.retained])
+                chain_table,
+                identifiers=source.identifiers(
+                    chain_table.relation, [a.name for a in chain_table.retained]
+                ),
             )
-            for part in parts_of(session, job, planned.relation, chain.rules)
+            for chain_table in find_chain_tables(session, job, planned.relation, chain.rules)
         ]
-        planned = replace(planned, identifiers=parts[0].identifiers)
-        for part in parts[1:] if target_session is not None else ():
+        planned = replace(planned, identifiers=chain_tables[0].identifiers)
+        for chain_table in chain_tables[1:] if target_session is not None else ():
             assert target_session is not None
-            _require_releasable(plan_table(planned, part), part, SqlTarget(target_session))
-        if chain.definition is not None and not measures:
-            job_definition = definition.definition_of(job, planned) | describe_tables(parts)
+            _require_releasable(
+                plan_table(planned, chain_table), chain_table, SqlTarget(target_session)
+            )
+        if chain.definition is not None and not is_measured:
+            job_definition = definition.describe_job(job, planned) | describe_tables(chain_tables)
             definition.require_same(chain, job_definition)
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-        blocks = chain.blocks(key)
-        retained = staged_columns(chain.rules, parts)
-        match = match_persons(state, planned.relation, blocks, retained, job.memory_limit)
-        if match is None:
-            presence = stage_source(state, parts, blocks, rows=True)
+        hash_prefixes = chain.hash_prefixes(key)
+        retained = staged_columns(chain.rules, chain_tables)
+        match_result = match_persons(
+            state, planned.relation, hash_prefixes, retained, job.memory_limit
+        )
+        if match_result is None:
+            presence = stage_source(state, chain_tables, hash_prefixes, with_rows=True)
         else:
-            matched, presence = match
+            matched, presence = match_result
             state = replace(state, matched=matched)
         if not request.accept_turnover:
-            require_turnover(state, presence, chain_state.absent_before(session, chain))
+            require_no_turnover(
+                state, presence, chain_state.count_absent_at_last_release(session, chain)
+            )
     guarantee = replace(
         cast(ChainGuarantee, planned.guarantee),
-        only_measured=measures,
+        only_measured=is_measured,
         max_exposed=request.max_exposed,
-        tables=len(parts),
+        tables=len(chain_tables),
     )
-    return PendingRelease(state, source, planned, guarantee, presence, tuple(parts))
+    return PendingRelease(state, source, planned, guarantee, presence, tuple(chain_tables))
 
 
 def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
@@ -174,76 +190,82 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
     ------
     TraceTooSmall, RecountFailed : the recount of the new state failed.
     """
-    state, planned, source, presence = (
-        pending.state,
-        pending.planned,
-        pending.source,
-        pending.presence,
-    )
+    state, planned, source = pending.state, pending.planned, pending.source
+    presence = pending.presence
     job, session, source_relation = planned.job, state.session, planned.relation
-    planned = replace(planned, relation=_read_newcomers(source, job, planned, pending))
-    arrivals = classify_newcomers(job, planned, source, state, clock)
-    microdata, policy = arrivals.microdata, arrivals.policy
+    planned = replace(planned, relation=_select_newcomers(source, job, planned, pending))
+    newcomers = classify_newcomers(job, planned, source, state, clock)
+    microdata, policy = newcomers.microdata, newcomers.policy
     with clock.phase("write") as tick:
         tick(0.0)
         if state.matched is not None and state.sequence == 1:
-            stage_others(state, planned.relation, microdata.keys)
+            stage_unadmitted(state, planned.relation, microdata.keys)
         last_cell = state.last_cell
-        exclude_newcomers(state, planned.relation, arrivals.refused)
-        admitted = microdata.n_records > 0
-        if admitted:
-            release = recode_release(planned, policy, source, microdata, arrivals.clustering)
+        exclude_newcomers(state, planned.relation, newcomers.excluded_keys)
+        any_admitted = microdata.n_records > 0
+        if any_admitted:
+            release = recode_release(planned, policy, source, microdata, newcomers.clustering)
         else:
-            release = _empty_release(session, state, arrivals.measures)
-        # Large batches change the size of the state, so planner statistics are updated.
-        large_batch = 10 * microdata.n_records >= presence.members
+            release = _release_without_newcomers(session, state, newcomers.measures)
+        # Large batches change the size of the state so much that planners need new statistics.
+        is_large_batch = 10 * microdata.n_records >= presence.n_members
         counts, columns, release = _write_state(
             job,
-            pending.parts,
+            pending.chain_tables,
             state,
             planned,
             source_relation,
             microdata,
             release,
-            large_batch,
-            arrivals.typical,
+            is_large_batch,
+            newcomers.typical_class_loss,
         )
-        waiting = presence.newcomers - len(microdata.keys) - len(arrivals.refused)
-        counts["longest"] = keep_waiting(state, waiting, last_cell)
+        n_waiting = presence.n_newcomers - len(microdata.keys) - len(newcomers.excluded_keys)
+        counts["longest"] = record_waiting(state, n_waiting, last_cell)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        histories = _histories(state, presence, counts, len(microdata.keys), len(arrivals.refused))
-        retained = [attribute for part in pending.parts for attribute in part.retained]
-        failing = recount.count_failing(state, retained, policy.models)
-        broken, levels = reference.recount_models(state, retained, policy.models, planned.sensitive)
-        histories = replace(histories, failing=failing + broken, levels=levels)
+        histories = _recount_histories(
+            state, presence, counts, len(microdata.keys), len(newcomers.excluded_keys)
+        )
+        retained = [
+            attribute for chain_table in pending.chain_tables for attribute in chain_table.retained
+        ]
+        n_failing = recount.count_failing_cells(state, retained, policy.models)
+        n_failing_compared, levels = reference.recount_models(
+            state, retained, policy.models, planned.sensitive
+        )
+        histories = replace(histories, failing_cells=n_failing + n_failing_compared, levels=levels)
         row_counts = None
-        if state.several:
+        if state.has_several_rows:
             row_counts = count_displayed_rows(state)
-            histories = _with_row_counts(state, histories, row_counts, columns)
+            histories = _add_row_counts(state, histories, row_counts, columns)
         pending.guarantee.require_histories(histories)
-        tells: dict[int, tuple[DisclosiveColumn, ...]] = {}
+        disclosive_columns: dict[int, tuple[DisclosiveColumn, ...]] = {}
         # For small later batches this check would single people out, so skip it.
-        if admitted and state.sequence == 1:
-            tells = _find_disclosive_columns(pending, planned, microdata, release, columns)
-        linking = _find_linking_columns(pending, planned, microdata, release, columns, tells)
+        if any_admitted and state.sequence == 1:
+            disclosive_columns = _find_disclosive_columns(
+                pending, planned, microdata, release, columns
+            )
+        linking_findings = _find_linking_columns(
+            pending, planned, microdata, release, columns, disclosive_columns
+        )
     planned = replace(planned, policy=replace(policy, k=state.k))
     return ChainUpdate(
-        state,
-        planned,
-        pending.guarantee,
-        microdata,
-        arrivals.clustering,
-        release,
-        columns,
-        histories,
-        tells.pop(0, ()),
-        presence,
-        pending.parts,
-        row_counts,
-        tells,
-        linking=linking,
+        state=state,
+        planned=planned,
+        guarantee=pending.guarantee,
+        microdata=microdata,
+        clustering=newcomers.clustering,
+        release=release,
+        columns=columns,
+        histories=histories,
+        disclosive_columns=disclosive_columns.pop(0, ()),
+        presence=presence,
+        chain_tables=pending.chain_tables,
+        row_counts=row_counts,
+        further_disclosive_columns=disclosive_columns,
+        linking_findings=linking_findings,
     )
 
 
@@ -252,22 +274,30 @@ def _find_disclosive_columns(
     planned: Plan,
     microdata: Microdata,
     release: Release,
-    columns: tuple[tuple[str, str, str], ...],
+    columns: tuple[ChainColumn, ...],
 ) -> dict[int, tuple[DisclosiveColumn, ...]]:
     """The findings on nearly unique columns of a first release, by table number."""
-    state, tells = pending.state, {}
+    state, disclosive_columns = pending.state, {}
     # Rows of waiting newcomers are in the relation, but count as withheld.
-    seen = replace(microdata, withheld=pending.presence.newcomers - microdata.n_records)
-    for part in pending.parts:
-        # No message may depend on who of a cell has which value, so only check uniqueness.
-        draft = plan_table(planned, part).draft(seen, release)
-        place_of = {name: column for name, column, _ in columns_of(part, columns)}
-        of_rows = DisplayedSource(state, part.number, place_of) if state.several else pending.source
-        grouped = partial(of_rows.groups, draft)
-        tells[part.number] = find_disclosive_columns(
-            draft.job, draft.originals, grouped, {}, only_unique=True
+    counted_microdata = replace(
+        microdata, n_withheld=pending.presence.n_newcomers - microdata.n_records
+    )
+    for chain_table in pending.chain_tables:
+        # No message may depend on which person of a cell has which value, so check only uniqueness.
+        draft = plan_table(planned, chain_table).draft(counted_microdata, release)
+        state_column_of = {
+            column.name: column.state_column for column in columns_of_table(chain_table, columns)
+        }
+        group_source = (
+            DisplayedSource(state, chain_table.number, state_column_of)
+            if state.has_several_rows
+            else pending.source
         )
-    return tells
+        group_values = partial(group_source.groups, draft)
+        disclosive_columns[chain_table.number] = find_disclosive_columns(
+            draft.job, draft.originals, group_values, proved={}, only_unique=True
+        )
+    return disclosive_columns
 
 
 def _find_linking_columns(
@@ -275,51 +305,55 @@ def _find_linking_columns(
     planned: Plan,
     microdata: Microdata,
     release: Release,
-    columns: tuple[tuple[str, str, str], ...],
-    tells: Mapping[int, tuple[DisclosiveColumn, ...]],
+    columns: tuple[ChainColumn, ...],
+    disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
     """The findings on columns that undo cells, by table number."""
-    linking, bounds = {}, pending.guarantee.bounds_rows
-    for part in pending.parts:
-        draft = plan_table(planned, part).draft(microdata, release)
-        own_columns = columns_of(part, columns)
-        displayed = DisplayedColumns(pending.state, draft, own_columns, part.number, bounds)
-        linking[part.number] = linking_columns(displayed, tells.get(part.number, ()))
+    linking, bounds_rows = {}, pending.guarantee.bounds_rows
+    for chain_table in pending.chain_tables:
+        draft = plan_table(planned, chain_table).draft(microdata, release)
+        own_columns = columns_of_table(chain_table, columns)
+        displayed = DisplayedColumns(
+            pending.state, draft, own_columns, chain_table.number, bounds_cells=bounds_rows
+        )
+        linking[chain_table.number] = linking_columns(
+            displayed, disclosive_columns.get(chain_table.number, ())
+        )
     return linking
 
 
-def _with_target(
-    job: Job, planned: Plan, source: SqlSource, to: SqlTarget, chain: ChainRecord
+def _plan_other_database(
+    job: Job, planned: Plan, source: SqlSource, target: SqlTarget, chain: ChainRecord
 ) -> Plan:
-    """Plan the output in another database, so that it is refused before anything is committed."""
-    chain_state.require_not_behind(to.session, chain)
+    """Plan the output in another database, and check that this database can take it."""
+    chain_state.require_not_behind(target.session, chain)
     for name in job.named:
-        to.require_type(planned.relation.attribute(name))
+        target.require_type(planned.relation.attribute(name))
     if job.policy.intervals == "range":
         raise InvalidParameter(
             "Range types of one database cannot be written to another.",
             hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
         )
-    return replace(planned, output=to.plan(job, planned.release_id)).expected(source, to)
+    return replace(planned, output=target.plan(job, planned.release_id)).expected(source, target)
 
 
-def _require_releasable(planned: Plan, part: Part, to: SqlTarget) -> None:
-    """Check that a further table can be released there, before anything is committed."""
-    for attribute in part.retained:
-        to.require_type(attribute)
-    to.plan(planned.job, planned.release_id)
+def _require_releasable(planned: Plan, chain_table: ChainTable, target: SqlTarget) -> None:
+    """Check that another database can take the release of a further table."""
+    for attribute in chain_table.retained:
+        target.require_type(attribute)
+    target.plan(planned.job, planned.release_id)
 
 
-def _read_newcomers(
+def _select_newcomers(
     source: SqlSource, job: Job, planned: Plan, pending: PendingRelease
 ) -> Relation:
-    """The relation of newcomers' rows; members are never clustered again."""
+    """Stage newcomers, and return the relation of their rows; members are never clustered again."""
     state = pending.state
-    if state.several:
+    if state.has_several_rows:
         if state.sequence > 1:
             state.stage_newcomers()
-        shared = (*job.quasi_identifiers, *job.by)
-        return stage_newcomers(state, planned.relation, pending.parts, shared)
+        class_columns = (*job.quasi_identifiers, *job.by)
+        return stage_newcomer_records(state, planned.relation, pending.chain_tables, class_columns)
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
@@ -329,8 +363,10 @@ def _read_newcomers(
     return source.with_condition(planned.relation, job, names, condition)
 
 
-def _empty_release(session: Session, state: CellState, measures: Measures | None) -> Release:
-    """A release without newcomers, with the chain's columns."""
+def _release_without_newcomers(
+    session: Session, state: CellState, measures: Measures | None
+) -> Release:
+    """A release without newcomers, but with the columns of the chain."""
     chain = state.chain
     stored_definition = {} if chain.definition is None else chain.definition
     columns: list[ReleasedColumn] = []
@@ -338,112 +374,138 @@ def _empty_release(session: Session, state: CellState, measures: Measures | None
         types = dict(session.columns_of(chain.table(session, "value")))
         columns = [
             ReleasedColumn(
-                Attribute(name, Kind.CATEGORY, sql_type=types[column]),
+                Attribute(column.name, Kind.CATEGORY, sql_type=types[column.state_column]),
                 np.empty(0, object),
-                source_name=of,
+                source_name=column.source,
             )
-            for name, column, of in sorted(
-                stored_definition["columns"], key=lambda entry: int(entry[1][1:])
+            for column in sorted(
+                (ChainColumn(*entry) for entry in stored_definition["columns"]),
+                key=lambda column: int(column.state_column[1:]),
             )
-            if column.startswith("v") and of not in dict(stored_definition["job"]["by"])
+            if column.is_shared and column.source not in dict(stored_definition["job"]["by"])
         ]
     measure = stored_definition.get("loss_measure", "sse")
     no_classes = Partition(np.empty(0, np.int32))
-    return Release(no_classes, tuple(columns), (), 0.0, 0.0, measure, measures)
+    return Release(
+        partition=no_classes,
+        columns=tuple(columns),
+        losses=(),
+        loss_before_rounding=0.0,
+        loss=0.0,
+        measure=measure,
+        measures=measures,
+    )
 
 
 def _write_state(
     job: Job,
-    parts: Sequence[Part],
+    chain_tables: Sequence[ChainTable],
     state: CellState,
     planned: Plan,
     source_relation: Relation,
     microdata: Microdata,
     release: Release,
-    large_batch: bool,
-    typical: float | None,
-) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
+    is_large_batch: bool,
+    typical_class_loss: float | None,
+) -> tuple[dict[str, int], tuple[ChainColumn, ...], Release]:
     """Write the next state; return counts of changes, the columns and the release."""
     session, chain, relation = state.session, state.chain, planned.relation
-    retained = [attribute for part in parts for attribute in part.retained]
+    retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     by = [source_relation.attribute(name) for name in job.by]
     target = SqlTarget(session)
-    typed = tuple(target.with_sql_type(column, False) for column in release.columns)
-    release = replace(release, columns=typed)
-    came, first = None, 0
+    typed_columns = tuple(target.with_sql_type(column, copied=False) for column in release.columns)
+    release = replace(release, columns=typed_columns)
+    newcomer_rows, first_new_cell = None, 0
     if chain.definition is None:
         draft = replace(planned, relation=source_relation).draft(microdata, release)
-        target.columns(draft, typed, False)
+        target.columns(draft, typed_columns, copied=False)
         new_definition = definition.build_definition(
-            job, planned, release, describe_tables(parts), typical
+            job, planned, release, describe_tables(chain_tables), typical_class_loss
         )
         columns = new_definition["columns"]
-        defined = session.ledger_name("chain_definition")
-        row = (chain.chain_id, state.k, definition.as_text(new_definition))
-        session.insert_rows(defined, ["chain_id", "k", "definition"], [row])
-        cell_rows.make_tables(
+        definition_table = session.ledger_name("chain_definition")
+        row = (chain.chain_id, state.k, definition.to_json_text(new_definition))
+        session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
+        cell_rows.create_state_tables(
             state,
-            [*(column.attribute.sql_type for column in typed), *(a.sql_type for a in by)],
+            [*(column.attribute.sql_type for column in typed_columns), *(a.sql_type for a in by)],
             [a.sql_type for a in retained],
         )
     else:
         columns = chain.definition["columns"]
     models = planned.policy.models
-    n_compared = 1 if state.several else len(retained)
-    staged = 0 if chain.rules.changes == FREEZE else n_compared
-    state.decide(sealed_cells(state), batches_may_leave=not models, n_staged=staged)
-    references = reference.of_plain(chain.definition, models, planned.sensitive)
-    counts = cell_rows.compare(state, retained, models, references)
+    n_compared = 1 if state.has_several_rows else len(retained)
+    n_staged = 0 if chain.rules.changes == FREEZE else n_compared
+    state.decide_cell_states(sealed_cells(state), groups_may_leave=not models, n_staged=n_staged)
+    references = reference.references_from_plain(chain.definition, models, planned.sensitive)
+    counts = cell_rows.freeze_changed_cells(state, retained, models, references)
     record_absences(state)
-    state.apply()
+    state.write_decided_states()
     if microdata.n_records:
-        came = relation
-        first = state.admit(relation, microdata, release.partition, typed, by, large_batch)
-    recount.stage_displayed_rows(state, len(retained))
-    cell_rows.rewrite(state, parts, came, first, large_batch)
-    counts["rewritten"] = recount.count_rewritten(state, len(retained))
-    return counts, tuple((name, column, of) for name, column, of in columns), release
+        newcomer_rows = relation
+        first_new_cell = state.admit_classes(
+            relation, microdata, release.partition, typed_columns, by, is_large_batch
+        )
+    recount.stage_rows_of_absent(state, len(retained))
+    cell_rows.update_displayed_rows(
+        state, chain_tables, newcomer_rows, first_new_cell, is_large_batch
+    )
+    counts["rewritten"] = recount.count_rewritten_rows(state, len(retained))
+    return counts, tuple(ChainColumn(*entry) for entry in columns), release
 
 
-def _histories(
-    state: CellState, presence: Presence, changed: dict[str, int], admitted: int, refused: int
+def _recount_histories(
+    state: CellState,
+    presence: PresenceCounts,
+    change_counts: dict[str, int],
+    n_admitted: int,
+    n_refused: int,
 ) -> Histories:
     """Recount the histories of the new state."""
-    counts = {**state.cell_counts, "members": presence.members, "joined": admitted, **changed}
-    counts["refused"] = refused
+    counts = {
+        **state.cell_counts,
+        "members": presence.n_members,
+        "joined": n_admitted,
+        **change_counts,
+    }
+    counts["refused"] = n_refused
     recount.stage_histories(state)
-    displayed, absent = recount.count_displayed(state)
-    counts["absent"], counts["stale"] = absent, recount.count_stale(state)
-    sizes = recount.count_histories(state, staged=True)
+    n_displayed, n_absent = recount.count_displayed_persons(state)
+    counts["absent"], counts["stale"] = n_absent, recount.count_persons_in_frozen_cells(state)
+    history_counts = recount.count_histories(state, are_staged=True)
     return Histories(
         sequence=state.sequence,
-        persons=displayed,
-        known=sum(size * many for size, many in sizes.items()),
-        smallest=min(sizes, default=0),
-        exposed=recount.count_exposed(sizes, state.k),
-        waiting=presence.newcomers - admitted - refused,
-        returned=presence.returned,
-        misplaced=recount.count_misplaced(state),
-        rewritten=changed["rewritten"],
-        refused=refused,
+        persons=n_displayed,
+        persons_so_far=recount.count_persons(history_counts),
+        rarest_history_persons=min(history_counts, default=0),
+        exposed_persons=recount.count_exposed(history_counts, state.k),
+        waiting_persons=presence.n_newcomers - n_admitted - n_refused,
+        returned_persons=presence.n_returned,
+        mismatched_cells=recount.count_mismatched_cells(state),
+        rewritten_rows=change_counts["rewritten"],
+        refused_persons=n_refused,
         further_counts=counts,
     )
 
 
-def _with_row_counts(
+def _add_row_counts(
     state: CellState,
     histories: Histories,
     row_counts: DisplayedRowCounts,
-    columns: Sequence[tuple[str, str, str]],
+    columns: Sequence[ChainColumn],
 ) -> Histories:
     """Add the row counts of a chain with several rows per person."""
-    rows = row_counts.rows.get(0, 0)
+    n_rows = row_counts.rows_by_table.get(0, 0)
     return replace(
         histories,
-        rows=rows,
-        beyond=row_counts.beyond.get(0, 0),
-        fewest=recount.count_rarest(
-            state, [column for _, column, _ in columns if column.startswith("v")]
+        rows=n_rows,
+        withheld_rows=row_counts.withheld_by_table.get(0, 0),
+        rarest_combination_persons=recount.count_sharing_rarest(
+            state, [column.state_column for column in columns if column.is_shared]
         ),
-        further_counts={**histories.further_counts, "rows": rows, "outlying": row_counts.outlying},
+        further_counts={
+            **histories.further_counts,
+            "rows": n_rows,
+            "outlying": row_counts.n_persons_over_limit,
+        },
     )

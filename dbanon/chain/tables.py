@@ -1,4 +1,4 @@
-"""Chains over several tables of the same persons: their settings, plans and joint recount."""
+"""Chains over several tables of the same persons: resolve, plan and recount their tables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbanon.chain.membership import CellState
-from dbanon.chain.rows_per_person import Part
+from dbanon.chain.rows_per_person import ChainTable
 from dbanon.chain.staging import FileSource, require_one_table
-from dbanon.chain.state import require_entity
+from dbanon.chain.state import ChainColumn, require_entity
 from dbanon.data.schema import Schema
 from dbanon.errors import ChainFirstTable, InvalidParameter
 from dbanon.job.chain import ChainRules
@@ -18,19 +18,20 @@ from dbanon.job.job import Job, SourceRequest
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
-from dbanon.sessions.pseudonym_session import HISTORIES
+from dbanon.sessions.pseudonym_session import HISTORY_SIZES
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
 
 
-def tables_of(
+def resolve_tables(
     session: Session, relation: Relation, entity: str, tables: Sequence[str]
 ) -> tuple[str, ...]:
-    """Resolve the names of a new chain's further tables.
+    """Resolve and check the names of the further tables of a new chain.
 
     Parameters
     ----------
-    relation : the first table.
+    relation, entity : the first table, and the column that identifies persons.
+    tables : the names of the further tables.
 
     Raises
     ------
@@ -40,17 +41,18 @@ def tables_of(
     """
     relations = [relation]
     for table in tables:
-        other = session.find_source(parse_relation(table))
-        if other.name in [previous.name for previous in relations]:
+        further = session.find_source(parse_relation(table))
+        if further.name in [previous.name for previous in relations]:
             raise InvalidParameter(
-                f"The table {other.name} is named twice.", hint="Name each table once."
+                f"The table {further.name} is named twice.", hint="Name each table once."
             )
-        _require_persons(session, relation, other, entity)
-        relations.append(other)
+        _require_same_entity(session, relation, further, entity)
+        relations.append(further)
     return tuple(str(previous.name) for previous in relations[1:])
 
 
-def _require_persons(session: Session, first: Relation, other: Relation, entity: str) -> None:
+def _require_same_entity(session: Session, first: Relation, other: Relation, entity: str) -> None:
+    """Check that a further table identifies persons by a readable column of the same type."""
     attribute, expected = other.attribute(entity), first.attribute(entity)
     session.require_rights(other, [entity])
     require_entity(session, other, attribute)
@@ -64,27 +66,32 @@ def _require_persons(session: Session, first: Relation, other: Relation, entity:
 
 @dataclass(frozen=True)
 class TablesSource(SqlSource):
-    """The first table of a chain over several tables, which has all quasi-identifiers.
+    """The source of a chain over several tables; the first one has all quasi-identifiers.
 
     Parameters
     ----------
-    others : the further tables.
+    further_tables : the tables of the chain except the first.
     """
 
-    others: tuple[Relation, ...] = ()
+    further_tables: tuple[Relation, ...] = ()
 
     def describe(self, job: SourceRequest) -> Relation:
         """Describe the relation of a job; raises as ``ports.Source``, and ChainFirstTable."""
         relation = self.session.find_source(parse_relation(job.table))
         first_columns = {attribute.name for attribute in relation.schema.attributes}
         for name in (*job.quasi_identifiers, *job.by) if isinstance(job, Job) else ():
-            having = [o for o in self.others if name in {a.name for a in o.schema.attributes}]
-            if name not in first_columns and having:
-                raise _missing_column_error(name, relation, having[0])
+            tables_with_column = [
+                table
+                for table in self.further_tables
+                if name in {attribute.name for attribute in table.schema.attributes}
+            ]
+            if name not in first_columns and tables_with_column:
+                raise _missing_column_error(name, relation, tables_with_column[0])
         return super().describe(job)
 
 
 def _missing_column_error(name: str, first: Relation, other: Relation) -> ChainFirstTable:
+    """The error for a quasi-identifier that only a further table has."""
     return ChainFirstTable(
         f'The quasi-identifier "{name}" is a column of {other.name}, and not of {first.name}, the'
         " first table of the chain.",
@@ -95,23 +102,25 @@ def _missing_column_error(name: str, first: Relation, other: Relation) -> ChainF
     )
 
 
-def source_of(session: Session, rules: ChainRules) -> SqlSource:
-    """The source that the releases of a chain read.
+def build_source(session: Session, rules: ChainRules) -> SqlSource:
+    """Build the source that the releases of a chain read.
 
     Raises
     ------
-    InvalidParameter : the chain has several tables, and the source is a file.
+    InvalidParameter : the source is a file, and the chain has several tables.
     """
     if session.staged_rows is not None:
         require_one_table(rules.tables)
         return FileSource(session)
     if not rules.tables:
         return SqlSource(session)
-    others = tuple(session.find_source(parse_relation(table)) for table in rules.tables)
-    return TablesSource(session, others=others)
+    further_tables = tuple(session.find_source(parse_relation(table)) for table in rules.tables)
+    return TablesSource(session, further_tables=further_tables)
 
 
-def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) -> list[Part]:
+def find_chain_tables(
+    session: Session, job: Job, relation: Relation, rules: ChainRules
+) -> list[ChainTable]:
     """The tables of a job's chain, the job's own table first.
 
     Raises
@@ -122,14 +131,17 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) 
     """
     assert job.chain is not None
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
-    parts, entity = [Part(0, relation, retained)], str(job.entity)
+    chain_tables, entity = [ChainTable(0, relation, retained)], str(job.entity)
     outputs = _by_table(session, job.chain.outputs)
     retained_by_table = _by_table(session, job.chain.kept)
-    for wrong in (set(outputs) ^ set(rules.tables), set(retained_by_table) - set(rules.tables)):
-        if wrong:
+    for mismatched in (
+        set(outputs) ^ set(rules.tables),
+        set(retained_by_table) - set(rules.tables),
+    ):
+        if mismatched:
             raise InvalidParameter(
                 "Each further table of a chain, and no other, needs its own output:"
-                f" {', '.join(sorted(wrong))}.",
+                f" {', '.join(sorted(mismatched))}.",
                 hint="Name one output for each of the further tables"
                 f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. Keep columns of"
                 " these only: `kept`.",
@@ -143,7 +155,7 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) 
     if rules.tables and job.exports:
         raise InvalidParameter(
             "A chain of several tables writes no files, because a file would hold one table"
-            " without the others.",
+            " without the further_tables.",
             hint="Leave out `exports`, and export the tables yourself after the release.",
         )
     if rules.tables and job.where is not None:
@@ -153,77 +165,78 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: ChainRules) 
         )
     for number, table in enumerate(rules.tables, 1):
         other = session.find_source(parse_relation(table))
-        _require_persons(session, relation, other, entity)
+        _require_same_entity(session, relation, other, entity)
         names = tuple(retained_by_table.get(table, ()))
         duplicates = set(names) & {*job.quasi_identifiers, *job.by, entity}
         if duplicates or len(set(names)) < len(names):
             raise InvalidParameter(
                 f"Columns of {other.name} would be released twice, or together with the person"
-                " identifier:"
-                f" {', '.join(sorted(duplicates or set(names)))}.",
+                f" identifier: {', '.join(sorted(duplicates or set(names)))}.",
                 hint="All tables are released with the quasi-identifiers: leave these out of"
                 " `kept`, and name other columns once.",
             )
         attributes = tuple(map(other.attribute, names))
         session.require_rights(other, [entity, *names])
         session.require_equality(other, list(names))
-        first = parts[-1].first + len(parts[-1].retained)
-        parts.append(Part(number, other, attributes, first, outputs[table]))
-    return parts
+        first_retained = chain_tables[-1].first_retained + len(chain_tables[-1].retained)
+        chain_tables.append(ChainTable(number, other, attributes, first_retained, outputs[table]))
+    return chain_tables
 
 
 def _by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the table names of a mapping with the names that the database has."""
+    """A mapping with its keys, names of tables, resolved to the names that the database has."""
     return {
         str(session.find_source(parse_relation(table)).name): value
         for table, value in values.items()
     }
 
 
-def describe_tables(parts: Sequence[Part]) -> dict[str, Any]:
-    """The settings of further tables that all releases of a chain share; empty if it has none."""
+def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
+    """The settings of further tables that all releases must share; empty if there are none."""
     columns_by_table = {
-        str(part.relation.name): [[a.name, a.sql_type] for a in part.retained] for part in parts[1:]
+        str(chain_table.relation.name): [[a.name, a.sql_type] for a in chain_table.retained]
+        for chain_table in chain_tables[1:]
     }
     return {"tables": columns_by_table} if columns_by_table else {}
 
 
-def columns_of(
-    part: Part, columns: Sequence[tuple[str, str, str]]
-) -> tuple[tuple[str, str, str], ...]:
+def columns_of_table(
+    chain_table: ChainTable, columns: Sequence[ChainColumn]
+) -> tuple[ChainColumn, ...]:
     """The columns of a table's release: those that classes share, and its retained columns.
 
     Parameters
     ----------
-    columns : of the first table.
+    columns : the columns of the first table's release.
     """
-    if part.number == 0:
+    if chain_table.number == 0:
         return tuple(columns)
-    shared = [column for column in columns if column[1].startswith("v")]
+    shared = [column for column in columns if column.is_shared]
     retained = [
-        (a.name, state_column, a.name)
-        for a, state_column in zip(part.retained, part.state_columns, strict=True)
+        ChainColumn(a.name, state_column, a.name)
+        for a, state_column in zip(chain_table.retained, chain_table.state_columns, strict=True)
     ]
     return (*shared, *retained)
 
 
-def plan_table(planned: Plan, part: Part) -> Plan:
+def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     """The plan of a table's release: the same classes, with the table's retained columns."""
-    if part.number == 0:
+    if chain_table.number == 0:
         return planned
-    job, table_columns = (
-        planned.job,
-        {attribute.name for attribute in part.relation.schema.attributes},
-    )
+    job = planned.job
+    table_columns = {attribute.name for attribute in chain_table.relation.schema.attributes}
     shared = [*job.quasi_identifiers, *job.by]
-    more = [planned.relation.attribute(name) for name in shared if name not in table_columns]
-    schema = Schema((*part.relation.schema.attributes, *more))
-    retained = tuple(attribute.name for attribute in part.retained)
-    # Drop the job's name: its column types are those of the first table.
-    of_part = replace(
+    missing_columns = [
+        planned.relation.attribute(name) for name in shared if name not in table_columns
+    ]
+    schema = Schema((*chain_table.relation.schema.attributes, *missing_columns))
+    retained = tuple(attribute.name for attribute in chain_table.retained)
+    # Drop the job's name and roles: the column types recorded under it are those of the first
+    # table.
+    table_job = replace(
         job,
-        table=str(part.relation.name),
-        output=part.output,
+        table=str(chain_table.relation.name),
+        output=chain_table.output,
         keep=retained,
         sensitive=(),
         name=None,
@@ -232,37 +245,38 @@ def plan_table(planned: Plan, part: Part) -> Plan:
     )
     return replace(
         planned,
-        job=of_part,
-        relation=replace(part.relation, schema=schema),
-        identifiers=part.identifiers,
+        job=table_job,
+        relation=replace(chain_table.relation, schema=schema),
+        identifiers=chain_table.identifiers,
     )
 
 
 def recount_joined(
-    state: CellState, written: Sequence[RelationName], combination: Sequence[tuple[str, str]]
+    state: CellState, written: Sequence[RelationName], columns: Sequence[tuple[str, str]]
 ) -> tuple[int, int]:
     """Count the combinations that occur in any table, and those that fewer than k persons share.
 
-    Combinations are all that the tables can be joined by. Requires staged histories.
+    The tables have no other columns in common to join them by. Requires
+    ``recount.stage_histories``.
 
     Parameters
     ----------
     written : the released tables, in the same database.
-    combination : the columns that classes share, each with its state column.
+    columns : the columns that classes share: pairs of name and state column.
     """
-    places = ", ".join(column for _, column in combination)
-    values = ", ".join(f"v.{column} AS {column}" for _, column in combination)
-    names = quote_list(name for name, _ in combination)
+    state_columns = ", ".join(column for _, column in columns)
+    values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
+    names = quote_list(name for name, _ in columns)
     persons = (
-        f"SELECT {values}, h.size AS persons, 0 AS n FROM {quote(HISTORIES)} AS h"
-        f" JOIN {state.values} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
+        f"SELECT {values}, h.size AS persons, 0 AS n FROM {quote(HISTORY_SIZES)} AS h"
+        f" JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
     rows = "".join(
         f" UNION ALL SELECT {names}, 0, 1 FROM {relation.quoted}" for relation in written
     )
-    [(n_combinations, apart)] = state.session.rows(
+    [(n_combinations, n_below_k)] = state.session.rows(
         f"SELECT count(*), coalesce(sum(CASE WHEN c.persons < {int(state.k)} THEN 1 ELSE 0 END), 0)"
         f" FROM (SELECT sum(persons) AS persons FROM ({persons}{rows}) AS both_ways"
-        f" GROUP BY {places} HAVING sum(n) > 0) AS c"
+        f" GROUP BY {state_columns} HAVING sum(n) > 0) AS c"
     )
-    return int(n_combinations), int(apart)
+    return int(n_combinations), int(n_below_k)

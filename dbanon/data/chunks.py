@@ -1,30 +1,32 @@
-"""Chunks: a relation in the pieces that a store reads, put together as microdata."""
+"""Assemble the chunks of a relation, as a store reads them, into microdata."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata, is_wide
-from dbanon.data.pieces import Disk, Rows, in_order, pieces
-from dbanon.data.schema import Attribute, Kind, ranked
+from dbanon.data.pieces import Disk, DiskArray, reorder_on_disk, split_records
+from dbanon.data.schema import Attribute, Kind, move_ordinals_to_numbers
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
 
-# The matrix, standardized points, the kernel's copy and its index, while a method runs.
-_COPIES_OF_THE_MATRIX = 4
-# Categories also need positions in hierarchies and in search indexes. Equal rows are then processed
-# as one: only _COPIES_OF_EACH copies exist per row, the others per distinct row.
-_COPIES_OF_CODES, _COPIES_OF_EACH = 8, 2
+# Copies of numeric columns while a method runs: the values, the standardized points, the kernel's
+# copy and its index.
+_COPIES_OF_NUMBERS = 4
+# Copies of coded columns: categories also need positions in hierarchies and in search indexes.
+# Equal rows are then processed as one: only _COPIES_PER_ROW copies exist per row, the others per
+# distinct row.
+_COPIES_OF_CODES, _COPIES_PER_ROW = 8, 2
 _BYTES_PER_RECORD = 64
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """One piece of a relation as a store reads it, in any order.
+    """Some rows of a relation as a store reads them, in any order.
 
     Parameters
     ----------
@@ -44,25 +46,26 @@ class Chunk:
     wide: frozenset[str] = frozenset()
 
 
-def bytes_per_record(n_columns: int, coded: int = 0, different: float = 1.0) -> int:
+def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1.0) -> int:
     """Approximate bytes per record while a method runs.
 
     Parameters
     ----------
     n_columns : number of columns to read.
-    coded : number of columns that are not numeric.
-    different : share of records that differ from all earlier ones, if columns are mixed.
+    n_coded : number of columns that are not numeric.
+    distinct_share : share of records that differ from all earlier ones; used if there are coded
+        columns.
     """
-    bytes_if_different = _COPIES_OF_THE_MATRIX * (n_columns - coded) + _COPIES_OF_CODES * coded
-    bytes_if_equal = _COPIES_OF_EACH * n_columns if coded else bytes_if_different
+    copies_if_distinct = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
+    copies_if_repeated = _COPIES_PER_ROW * n_columns if n_coded else copies_if_distinct
     return _BYTES_PER_RECORD + round(
-        8 * (bytes_if_equal + different * (bytes_if_different - bytes_if_equal))
+        8 * (copies_if_repeated + distinct_share * (copies_if_distinct - copies_if_repeated))
     )
 
 
-def bytes_on_disk(n_columns: int) -> int:
+def bytes_per_spilled_record(n_columns: int) -> int:
     """Approximate bytes in memory per record whose values are spilled to disk."""
-    # Key, class and position in it; one column at a time, and the values that classes release.
+    # The key, the class and the position in it; one column at a time, and the released values.
     return _BYTES_PER_RECORD + 8 * n_columns
 
 
@@ -70,32 +73,34 @@ def require_memory(
     n_records: int,
     n_columns: int,
     limit: int | None,
-    read: str,
-    disk: bool = False,
-    coded: int = 0,
+    read_phrase: str,
+    on_disk: bool = False,
+    n_coded: int = 0,
 ) -> int:
-    """Check that a method's approximate need of memory is within a limit, and return it in bytes.
+    """Check that the approximate memory that a method needs is within a limit; return it in bytes.
 
     Parameters
     ----------
     limit : in bytes; None for no limit.
-    read : a verb phrase for the message, as in ``would be read``.
-    disk : True if values are spilled to disk.
-    coded : number of columns that are not numeric.
+    read_phrase : a verb phrase for the message, such as ``would be read``.
+    on_disk : True if values are spilled to disk.
+    n_coded : number of columns that are not numeric.
 
     Raises
     ------
-    MemoryLimit : it is above the limit.
+    MemoryLimit : the memory needed is above the limit.
     """
-    each = bytes_on_disk(n_columns) if disk else bytes_per_record(n_columns, coded)
-    if limit is not None and n_records * each > limit:
+    record_bytes = (
+        bytes_per_spilled_record(n_columns) if on_disk else bytes_per_record(n_columns, n_coded)
+    )
+    if limit is not None and n_records * record_bytes > limit:
         raise MemoryLimit.over(
             "The job needs",
             limit,
-            detail=f"{n_records} records {read}, at about {each} bytes each.",
+            detail=f"{n_records} records {read_phrase}, at about {record_bytes} bytes each.",
             hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
         )
-    return n_records * each
+    return n_records * record_bytes
 
 
 def microdata_from_chunks(
@@ -112,9 +117,9 @@ def microdata_from_chunks(
     Parameters
     ----------
     attributes : the quasi-identifiers, in the order of the chunks' columns.
-    chunks : the pieces; the result does not depend on how rows are split.
+    chunks : the result does not depend on how rows are split into chunks, or on their order.
     categories : the dictionary of each coded attribute: its values by code point.
-    key_width : the number of key columns, m.
+    key_width : the number of columns of the row key, m.
     memory_limit : bytes that the job may use; None for no limit.
     disk : where to spill values; None to keep them in memory.
 
@@ -127,7 +132,9 @@ def microdata_from_chunks(
     """
     attributes = tuple(attributes)
     n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
-    widths = (key_width, n_numbers, len(categories), len(attributes))
+    widths = _Widths(
+        keys=key_width, numbers=n_numbers, codes=len(categories), valid=len(attributes)
+    )
     records = _MemoryRecords(widths) if disk is None else _DiskRecords(widths, disk)
     n = 0
     for chunk in chunks:
@@ -137,17 +144,19 @@ def microdata_from_chunks(
             len(attributes),
             memory_limit,
             "were read so far",
-            disk is not None,
-            len(categories),
+            on_disk=disk is not None,
+            n_coded=len(categories),
         )
         records.add(chunk)
     keys, numbers, codes, valid = records.arrays_by_record()
     wide = records.wide
-    if not records.ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
-        raise duplicate_keys()
+    if not records.is_ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
+        raise duplicate_keys_error()
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
-        numbers, codes, categories = ranked(attributes, numbers, codes, categories)
-    if not records.finite:
+        numbers, codes, categories = move_ordinals_to_numbers(
+            attributes, numbers, codes, categories
+        )
+    if not records.is_finite:
         _require_finite(attributes, numbers, valid)
 
     return Microdata(
@@ -174,7 +183,7 @@ def chunk_from_columns(
     columns : float64 (c, d), numbers and codes; arbitrary where not valid.
     valid : bool (c, d); None if no value is NULL.
     """
-    numeric = [not attribute.kind.is_coded for attribute in attributes]
+    is_number = [not attribute.kind.is_coded for attribute in attributes]
     wide = frozenset(
         attribute.name
         for position, attribute in enumerate(attributes)
@@ -183,79 +192,91 @@ def chunk_from_columns(
             attribute,
         )
     )
-    if all(numeric):
-        return Chunk(keys, columns, None, valid, wide)
-    others = [not number for number in numeric]
-    codes = columns[:, others].astype(np.int32)
+    if all(is_number):
+        return Chunk(keys, columns, codes=None, valid=valid, wide=wide)
+    is_coded = [not number for number in is_number]
+    codes = columns[:, is_coded].astype(np.int32)
     if valid is not None:
-        codes[~valid[:, others]] = -1
-    return Chunk(keys, columns[:, numeric], codes, valid, wide)
+        codes[~valid[:, is_coded]] = -1
+    return Chunk(keys, columns[:, is_number], codes, valid, wide)
 
 
-def encode(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Dictionary encoding: codes int32 (n,), -1 for None, and the values by code point."""
+def encode_texts(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Encode texts as codes, int32 (n,), -1 for None, of a dictionary sorted by code point."""
     texts = list(values)
     dictionary = sorted({value for value in texts if value is not None})
-    position: dict[str | None, int] = {value: code for code, value in enumerate(dictionary)}
-    position[None] = -1
-    codes = np.fromiter((position[value] for value in texts), np.int32, count=len(texts))
+    code_of: dict[str | None, int] = {value: code for code, value in enumerate(dictionary)}
+    code_of[None] = -1
+    codes = np.fromiter((code_of[value] for value in texts), np.int32, count=len(texts))
     return codes, tuple(dictionary)
 
 
 class _GrowingArray:
-    """An array that grows by pieces of rows; a single piece is not copied.
+    """An array that grows by blocks of rows; a single block is not copied.
 
     Parameters
     ----------
     width : number of columns.
-    kind : dtype of the values.
+    dtype : dtype of the values.
     """
 
-    def __init__(self, width: int, kind: Any) -> None:
-        self._width, self._kind = width, np.dtype(kind)
-        self._single_piece: NDArray[Any] | None = None
+    def __init__(self, width: int, dtype: Any) -> None:
+        self._width, self._dtype = width, np.dtype(dtype)
+        self._single_block: NDArray[Any] | None = None
         self._bytes = bytearray()
 
-    def add(self, piece: NDArray[Any]) -> None:
+    def add(self, block: NDArray[Any]) -> None:
         """Append rows, (c, width)."""
-        if not self._width or not len(piece):
+        if not self._width or not len(block):
             return
-        piece = np.ascontiguousarray(piece, self._kind)
-        if self._single_piece is None and not self._bytes:
-            self._single_piece = piece
+        block = np.ascontiguousarray(block, self._dtype)
+        if self._single_block is None and not self._bytes:
+            self._single_block = block
             return
-        for rows in (self._single_piece, piece):
+        for rows in (self._single_block, block):
             if rows is not None:
                 self._bytes += rows.data.cast("B")
-        self._single_piece = None
+        self._single_block = None
 
-    def done(self, n: int) -> NDArray[Any]:
-        """The array, (n, width)."""
-        if self._single_piece is not None:
-            return self._single_piece
+    def to_array(self, n: int) -> NDArray[Any]:
+        """The array of all n rows, (n, width)."""
+        if self._single_block is not None:
+            return self._single_block
         if not self._bytes:
-            return np.empty((n, self._width), self._kind)
-        return np.frombuffer(self._bytes, self._kind).reshape(n, self._width)
+            return np.empty((n, self._width), self._dtype)
+        return np.frombuffer(self._bytes, self._dtype).reshape(n, self._width)
+
+
+class _Widths(NamedTuple):
+    """The number of columns of each array of a chunk."""
+
+    keys: int
+    numbers: int
+    codes: int
+    valid: int
 
 
 class _MemoryRecords:
-    """Chunks in memory, with properties that are checked as chunks arrive.
+    """Chunks in memory; checks their properties as chunks arrive.
+
+    After the last chunk, ``is_ascending`` is True if the row keys have one column and are strictly
+    ascending, ``is_finite`` if all numbers are finite; ``wide`` is as in ``Chunk``.
 
     Parameters
     ----------
-    widths : number of columns of keys, numbers, codes and validity.
+    widths : of the arrays of chunks.
     """
 
-    def __init__(self, widths: tuple[int, int, int, int]) -> None:
-        kinds = (np.int64, np.float64, np.int32, np.bool_)
-        self._parts = [
-            _GrowingArray(width, kind) for width, kind in zip(widths, kinds, strict=True)
+    def __init__(self, widths: _Widths) -> None:
+        dtypes = (np.int64, np.float64, np.int32, np.bool_)
+        self._arrays = [
+            _GrowingArray(width, dtype) for width, dtype in zip(widths, dtypes, strict=True)
         ]
-        self._n, self._width, self._has_nulls = 0, widths[3], False
-        self._last: int | None = None
+        self._n, self._n_attributes, self._has_nulls = 0, widths.valid, False
+        self._last_key: int | None = None
         self.wide = frozenset[str]()
-        self.ascending = widths[0] == 1
-        self.finite = True
+        self.is_ascending = widths.keys == 1
+        self.is_finite = True
 
     def add(self, chunk: Chunk) -> None:
         """Append a chunk."""
@@ -263,34 +284,33 @@ class _MemoryRecords:
         if n == 0:
             return
         self.wide |= chunk.wide
-        self.finite = self.finite and bool(np.isfinite(chunk.numbers).all())
-        if self.ascending:
+        self.is_finite = self.is_finite and bool(np.isfinite(chunk.numbers).all())
+        if self.is_ascending:
             column = chunk.keys[:, 0]
-            follows = self._last is None or int(column[0]) > self._last
-            self.ascending = follows and bool((column[1:] > column[:-1]).all())
-            self._last = int(column[-1])
-        keys, numbers, codes, valid = self._parts
+            follows = self._last_key is None or int(column[0]) > self._last_key
+            self.is_ascending = follows and bool((column[1:] > column[:-1]).all())
+            self._last_key = int(column[-1])
+        keys, numbers, codes, valid = self._arrays
         keys.add(chunk.keys)
         numbers.add(chunk.numbers)
-        codes.add(_codes(chunk))
+        codes.add(_codes_of(chunk))
         if chunk.valid is not None and not self._has_nulls:
             self._has_nulls = True
-            valid.add(np.ones((self._n, self._width), bool))
+            valid.add(np.ones((self._n, self._n_attributes), bool))
         if self._has_nulls:
-            valid.add(_valid(chunk, self._width))
+            valid.add(_validity_of(chunk, self._n_attributes))
         self._n += n
 
     def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
-        """Keys, numbers, codes and validity, (n, width) each; validity is None if all is valid."""
-        keys, numbers, codes, valid = self._parts
-        arrays = [part.done(self._n) for part in (keys, numbers, codes)]
-        if self._has_nulls:
-            arrays.append(valid.done(self._n))
-        self._parts.clear()
-        order = None if self.ascending else _record_order(arrays[0])
+        """Keys, numbers, codes and validity, (n, …) each; validity is None if no value is NULL."""
+        keys, numbers, codes = (array.to_array(self._n) for array in self._arrays[:3])
+        valid = self._arrays[3].to_array(self._n) if self._has_nulls else None
+        self._arrays.clear()
+        order = None if self.is_ascending else _record_order(keys)
         if order is not None:
-            arrays = [array[order] for array in arrays]
-        return arrays[0], arrays[1], arrays[2], arrays[3] if self._has_nulls else None
+            keys, numbers, codes = keys[order], numbers[order], codes[order]
+            valid = None if valid is None else valid[order]
+        return keys, numbers, codes, valid
 
 
 class _DiskRecords:
@@ -301,24 +321,28 @@ class _DiskRecords:
     widths : as in ``_MemoryRecords``.
     """
 
-    def __init__(self, widths: tuple[int, int, int, int], disk: Disk) -> None:
-        self._disk, self._width = disk, widths[3]
-        self._keys = [np.empty((0, widths[0]), np.int64)]
-        kinds = (np.float64, np.int32, np.bool_)
+    def __init__(self, widths: _Widths, disk: Disk) -> None:
+        self._disk, self._n_attributes = disk, widths.valid
+        self._keys = [np.empty((0, widths.keys), np.int64)]
+        dtypes = (np.float64, np.int32, np.bool_)
         self._rows = [
-            Rows(disk, width, kind) for width, kind in zip(widths[1:], kinds, strict=True)
+            DiskArray(disk, width, dtype) for width, dtype in zip(widths[1:], dtypes, strict=True)
         ]
         self._has_nulls = False
         self.wide = frozenset[str]()
-        # Checked once all chunks have arrived.
-        self.ascending = self.finite = False
+        # Both are checked by the caller, once all chunks have arrived.
+        self.is_ascending = self.is_finite = False
 
     def add(self, chunk: Chunk) -> None:
         """Append a chunk."""
         self._keys.append(chunk.keys)
-        parts: tuple[NDArray[Any], ...] = chunk.numbers, _codes(chunk), _valid(chunk, self._width)
-        for rows, part in zip(self._rows, parts, strict=True):
-            rows.add(part)
+        arrays: tuple[NDArray[Any], ...] = (
+            chunk.numbers,
+            _codes_of(chunk),
+            _validity_of(chunk, self._n_attributes),
+        )
+        for rows, array in zip(self._rows, arrays, strict=True):
+            rows.add(array)
         self._has_nulls |= chunk.valid is not None
         self.wide |= chunk.wide
 
@@ -326,26 +350,28 @@ class _DiskRecords:
         """As in ``_MemoryRecords``."""
         keys = np.concatenate(self._keys)
         self._keys.clear()
-        numbers, codes, valid = (rows.done() for rows in self._rows)
+        numbers, codes, valid = (rows.to_array() for rows in self._rows)
         order = _record_order(keys)
         if order is not None:
             keys = keys[order]
             numbers, codes, valid = (
-                in_order(self._disk, rows, order) for rows in (numbers, codes, valid)
+                reorder_on_disk(self._disk, rows, order) for rows in (numbers, codes, valid)
             )
         return keys, numbers, codes, valid if self._has_nulls else None
 
 
-def _codes(chunk: Chunk) -> NDArray[np.int32]:
+def _codes_of(chunk: Chunk) -> NDArray[np.int32]:
+    """The codes of a chunk, int32 (c, q), also if it has none."""
     return np.empty((len(chunk.keys), 0), np.int32) if chunk.codes is None else chunk.codes
 
 
-def _valid(chunk: Chunk, width: int) -> NDArray[np.bool_]:
-    return np.ones((len(chunk.keys), width), bool) if chunk.valid is None else chunk.valid
+def _validity_of(chunk: Chunk, n_attributes: int) -> NDArray[np.bool_]:
+    """Which values of a chunk are not NULL, bool (c, d)."""
+    return np.ones((len(chunk.keys), n_attributes), bool) if chunk.valid is None else chunk.valid
 
 
 def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Positions that sort the keys; None if they are sorted."""
+    """The indices that sort the keys, int64 (n,); None if they are sorted."""
     if keys.shape[1] == 1:
         column = keys[:, 0]
         return None if bool((column[1:] >= column[:-1]).all()) else np.argsort(column)
@@ -357,21 +383,29 @@ def _require_finite(
     numbers: NDArray[np.float64],
     valid: NDArray[np.bool_] | None,
 ) -> None:
-    if valid is None and all(np.isfinite(numbers[piece]).all() for piece in pieces(len(numbers))):
+    """Check that numbers that are not NULL are finite; raises NonFiniteValue.
+
+    Parameters
+    ----------
+    numbers, valid : float64 (n, p) and bool (n, d), as in ``Chunk``.
+    """
+    if valid is None and all(
+        np.isfinite(numbers[piece]).all() for piece in split_records(len(numbers))
+    ):
         return
     column = 0
     for position, attribute in enumerate(attributes):
         if not attribute.kind.is_numeric:
             continue
-        bad = ~np.isfinite(numbers[:, column])
+        is_invalid = ~np.isfinite(numbers[:, column])
         if valid is not None:
-            bad &= valid[:, position]
-        if bad.any():
-            raise non_finite(attribute, int(bad.sum()), len(bad))
+            is_invalid &= valid[:, position]
+        if is_invalid.any():
+            raise non_finite_error(attribute, int(is_invalid.sum()), len(is_invalid))
         column += 1
 
 
-def duplicate_keys() -> DuplicateKeys:
+def duplicate_keys_error() -> DuplicateKeys:
     """Build the error for two rows with the same key."""
     return DuplicateKeys(
         "The row key is not unique.",
@@ -379,7 +413,7 @@ def duplicate_keys() -> DuplicateKeys:
     )
 
 
-def non_finite(attribute: Attribute, count: int, rows: int) -> NonFiniteValue:
+def non_finite_error(attribute: Attribute, count: int, rows: int) -> NonFiniteValue:
     """Build the error for a column with NaN or infinity in ``count`` of its rows."""
     value_description = (
         "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
@@ -393,9 +427,9 @@ def non_finite(attribute: Attribute, count: int, rows: int) -> NonFiniteValue:
 def with_progress(
     chunks: Iterable[Chunk], rows: int, progress: Callable[[float], None]
 ) -> Iterator[Chunk]:
-    """Yield the chunks, and report the share of roughly ``rows`` rows after each."""
-    done = 0
+    """Yield the chunks, and report the share of about ``rows`` rows read after each."""
+    n_read = 0
     for chunk in chunks:
-        done += len(chunk.keys)
-        progress(min(done / rows, 1.0) if rows > 0 else 0.0)
+        n_read += len(chunk.keys)
+        progress(min(n_read / rows, 1.0) if rows > 0 else 0.0)
         yield chunk

@@ -1,6 +1,6 @@
-"""Conversion of dates and times to the unit of a column; NaT beyond the range of the unit.
+"""Convert dates and times to the unit of a column; values beyond the range of the unit become NaT.
 
-Out of range, numpy 2.4 wraps around silently, and numpy 2.5 raises OverflowError.
+numpy itself wraps such values around silently (version 2.4) or raises OverflowError (2.5).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64
         return np.full(moments.shape, "NaT", target)
     if np.can_cast(source, target, "safe"):
         # The target unit is finer and has a smaller range.
-        reach = np.array(2**63 - 1).astype(target).astype(source).astype(np.int64)
+        largest = np.array(2**63 - 1).astype(target).astype(source).astype(np.int64)
         counts = moments.astype(np.int64)
-        in_range = (-reach < counts) & (counts < reach)
+        in_range = (-largest < counts) & (counts < largest)
         moments = np.where(in_range, moments, np.array("NaT", source))
     return moments.astype(target)
 
@@ -38,11 +38,11 @@ def to_moment(value: Any, unit: str) -> np.datetime64:
 
     Raises
     ------
-    TypeError, ValueError : it is none of these.
+    TypeError, ValueError : the value is none of these.
     """
     # The type stubs list every unit, so a variable unit needs Any.
     datetime64: Any = np.datetime64
-    nothing: np.datetime64 = datetime64("NaT", unit)
+    not_a_time: np.datetime64 = datetime64("NaT", unit)
     try:
         # Parse with the unit first: NaT and plain numbers need one.
         if not np.isnat(datetime64(value, unit)):
@@ -51,6 +51,6 @@ def to_moment(value: Any, unit: str) -> np.datetime64:
             if moment.astype("datetime64[Y]") == converted.astype("datetime64[Y]"):
                 return converted
     except OverflowError:
-        # Raised by numpy 2.5; numpy 2.4 returns another year.
+        # Raised by numpy 2.5 if out of range; numpy 2.4 returns another year.
         pass
-    return nothing
+    return not_a_time

@@ -1,4 +1,4 @@
-"""Counts of a written release, and the questions that ask for them."""
+"""Counts of a written release, and requests for them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dbanon.data.microdata import CodedColumn
 
 @dataclass(frozen=True)
 class Recount:
-    """Class sizes of the written relation, counted by GROUP BY over the quasi-identifiers.
+    """Class sizes of a written release, counted by GROUP BY over the quasi-identifiers.
 
     Parameters
     ----------
     rows : number of rows.
     histogram : number of classes by size.
     null_rows : number of rows with NULL in a quasi-identifier.
-    k_rows : number of rows that share the rarest combination of values, if ``histogram`` counts the
-        classes of each attribute separately; None if it counts combinations.
+    k_rows : number of rows that share the rarest combination of values; only if ``histogram``
+        counts the classes of each attribute separately, else None.
     """
 
     rows: int
@@ -45,8 +45,8 @@ class Recount:
     def of_attributes(cls, attributes: Sequence[Recount], combinations: Recount) -> Recount:
         """Merge the recounts of single attributes, with the recount of their combinations."""
         histogram: dict[int, int] = {}
-        for part in attributes:
-            for size, count in part.histogram.items():
+        for recount in attributes:
+            for size, count in recount.histogram.items():
                 histogram[size] = histogram.get(size, 0) + count
         return cls(combinations.rows, histogram, combinations.null_rows, combinations.smallest)
 
@@ -71,28 +71,32 @@ class Recount:
         if not self.histogram:
             return 0.0
         sizes = sorted(self.histogram)
-        ends = np.cumsum([self.histogram[size] for size in sizes])
-        low = sizes[int(np.searchsorted(ends, (ends[-1] + 1) // 2))]
-        high = sizes[int(np.searchsorted(ends, ends[-1] // 2 + 1))]
+        cumulative = np.cumsum([self.histogram[size] for size in sizes])
+        low = sizes[int(np.searchsorted(cumulative, (cumulative[-1] + 1) // 2))]
+        high = sizes[int(np.searchsorted(cumulative, cumulative[-1] // 2 + 1))]
         return (low + high) / 2
 
 
 def describe_rarest_row(k_rows: int) -> str:
-    """Describe the meaning of ``k_rows``."""
+    """Describe the rows that share the rarest combination, for ``Recount.k_rows``."""
     return f"the rarest combination of released values is shared by {k_rows} row(s)"
 
 
 @dataclass(frozen=True)
 class JointHistories:
-    """How many persons share their classes over several releases, absences included.
+    """Counts of persons by how many persons share their joint history over several releases.
+
+    A joint history is a person's class in each release, or the person's absence from it.
 
     Parameters
     ----------
-    releases, k : the number of releases, and the k to compare with.
-    persons : the number of persons in any of the releases.
-    below, alone : the number of persons whose history fewer than k persons share, or no one else.
-    missing : earlier releases without a record of their persons, which are not counted.
-    older : the number of releases with a record that are left out because enough later ones count.
+    releases : number of releases.
+    k : the k to compare with.
+    persons : number of persons in any of the releases.
+    below : number of persons whose joint history fewer than k persons share.
+    alone : number of persons with a unique joint history.
+    missing : names of earlier releases that are not counted, since their persons are not recorded.
+    older : number of recorded releases that are not counted, since enough later ones are.
     """
 
     releases: int
@@ -106,55 +110,56 @@ class JointHistories:
 
 @dataclass(frozen=True, eq=False)
 class EntityCount:
-    """Persons per class of released values, counted in staging.
+    """Counts of persons per class of released values.
 
     Parameters
     ----------
     persons : number of persons.
     smallest : number of persons in the smallest class; 0 without classes.
     histogram : number of classes by size in rows.
-    in_class : int64 (m,), the number of persons per class, by the class numbers in ``cells``.
-    cells : the rows and persons of each value in each class, by sensitive column.
-    also : the same counts for combinations of other sets of columns.
+    persons_per_class : int64 (m,), by the class numbers in ``cells``.
+    cells : number of rows and persons with each value in each class, by sensitive column.
+    further_sets : the same counts for the combinations of further sets of columns.
     """
 
     persons: int
     smallest: int
     histogram: Mapping[int, int]
-    in_class: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    persons_per_class: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
-    also: tuple[EntityCount, ...] = ()
+    further_sets: tuple[EntityCount, ...] = ()
 
 
 @dataclass(frozen=True)
 class CountRequests:
-    """The counts to make of a written release before it becomes visible.
+    """Which counts to make of a written release before it becomes visible.
 
     Parameters
     ----------
-    columns : the released columns whose combinations of values rows share.
-    attribute_columns : one tuple of columns per quasi-identifier, whose combinations are classes,
-        if they are grouped separately. Empty if the combinations of ``columns`` are classes.
-    persons : the entity column, if its values are to be counted per class.
+    columns : the released columns whose combinations of values are counted.
+    attribute_columns : if each quasi-identifier has classes of its own, its released columns; empty
+        if the combinations of ``columns`` are the classes.
+    persons : the entity column, if persons are to be counted per class; else empty.
     sensitive : columns whose values are counted per class.
-    leaves : sensitive columns whose values are leaves of a hierarchy, so that no order is needed.
-    also : further sets of columns whose combinations are counted.
+    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that no order is
+        needed.
+    further_sets : further sets of columns whose combinations are counted.
     """
 
     columns: tuple[str, ...]
     attribute_columns: tuple[tuple[str, ...], ...] = ()
     persons: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
-    leaves: frozenset[str] = frozenset()
-    also: tuple[tuple[str, ...], ...] = ()
+    leaf_columns: frozenset[str] = frozenset()
+    further_sets: tuple[tuple[str, ...], ...] = ()
 
     @property
     def classes(self) -> tuple[tuple[str, ...], ...]:
         """The columns whose combinations are classes."""
         return self.attribute_columns or (self.columns,)
 
-    def recounted(self, recount: Callable[[Sequence[str]], Recount]) -> Recount:
-        """Recount the classes with a function that counts combinations of columns."""
+    def recount_classes(self, recount: Callable[[Sequence[str]], Recount]) -> Recount:
+        """Recount the classes with a function that counts the combinations of some columns."""
         combinations = recount(self.columns)
         if not self.attribute_columns:
             return combinations
@@ -169,8 +174,9 @@ class ClassValueCounts:
 
     Parameters
     ----------
-    classes : int64 (c,), the class of each cell, from 0; a class and value may have several.
-    column : c codes, the value of each cell.
+    classes : int64 (c,), the class of each cell, from 0. A cell is a class with one value; a class
+        and value may have several.
+    column : the value of each cell, as c codes.
     sizes : int64 (c,), the number of rows per cell.
     persons : int64 (c,), the number of persons per cell. Cells of one class and value have no
         person in common. None if unknown.
@@ -190,43 +196,45 @@ class Histories:
     ----------
     sequence : the number of the release in its chain, from 1.
     persons : number of persons with a row in the release.
-    known : number of persons in any release so far.
-    smallest : number of persons who share the rarest history; 0 without persons.
-    exposed : number of persons whose history fewer than k share.
-    waiting, returned : number of persons in the source and not in the release, because they wait
-        for admission, or because they had left and came back.
-    misplaced : number of classes whose rows differ from those of their persons.
-    rewritten : number of held classes whose rows differ from those released before.
-    uneven : number of combinations of released values whose rows differ from their classes' rows.
-    failing : number of released classes that violate a privacy model.
-    refused : number of newcomers whom privacy models excluded for good with this release.
+    persons_so_far : number of persons in any release so far.
+    rarest_history_persons : number of persons who share the rarest history; 0 without persons.
+    exposed_persons : number of persons whose history fewer than k share.
+    waiting_persons : number of persons in the source who wait for admission.
+    returned_persons : number of persons in the source who had left and stay out.
+    mismatched_cells : number of classes whose rows do not match their persons.
+    rewritten_rows : number of rows of held classes that differ from those released before.
+    mismatched_combinations : number of combinations of released values whose rows differ from the
+        rows of their classes.
+    failing_cells : number of released classes that violate a privacy model.
+    refused_persons : number of newcomers whom privacy models excluded permanently with this
+        release.
     rows : number of rows in the release; None if each person has one row.
-    beyond : number of rows that are withheld because their persons exceed the row limit.
-    fewest : number of persons who share the rarest combination of values; None if each person has
-        one row.
-    apart : for persons in several tables: number of combinations over joined tables that fewer than
-        k persons share.
+    withheld_rows : number of rows withheld because their persons exceed the row limit.
+    rarest_combination_persons : number of persons who share the rarest combination of values; None
+        if each person has one row.
+    joined_combinations_below_k : for persons in several tables, number of combinations in the
+        joined tables that fewer than k persons share.
     further_counts : counts of classes and persons, by name.
-    levels : the level that all released classes reach, by index of the model, for models that
+    levels : by index of the model, the level that all released classes reach, for models that
         compare classes with the first release.
     """
 
     sequence: int
     persons: int
-    known: int
-    smallest: int
-    exposed: int = 0
-    waiting: int = 0
-    returned: int = 0
-    misplaced: int = 0
-    rewritten: int = 0
-    uneven: int = 0
-    failing: int = 0
-    refused: int = 0
+    persons_so_far: int
+    rarest_history_persons: int
+    exposed_persons: int = 0
+    waiting_persons: int = 0
+    returned_persons: int = 0
+    mismatched_cells: int = 0
+    rewritten_rows: int = 0
+    mismatched_combinations: int = 0
+    failing_cells: int = 0
+    refused_persons: int = 0
     rows: int | None = None
-    beyond: int = 0
-    fewest: int | None = None
-    apart: int = 0
+    withheld_rows: int = 0
+    rarest_combination_persons: int | None = None
+    joined_combinations_below_k: int = 0
     further_counts: Mapping[str, int] = field(default_factory=dict)
     levels: Mapping[int, float] = field(default_factory=dict)
 
@@ -237,15 +245,15 @@ class Counts:
 
     Parameters
     ----------
-    rows : the class sizes.
-    persons : the persons per class, by entity column.
-    cells : the rows of each value in each class, by sensitive column.
+    rows : the class sizes in rows.
+    persons : the class sizes in persons, by entity column.
+    cells : number of rows with each value in each class, by sensitive column.
     histories : counts of the chain that the release belongs to; None outside a chain.
-    also : the recounts of further sets of columns.
+    further_sets : the class sizes for further sets of columns, in the order of the request.
     """
 
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
     cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     histories: Histories | None = None
-    also: tuple[Recount, ...] = ()
+    further_sets: tuple[Recount, ...] = ()

@@ -1,9 +1,9 @@
 """Frozen dataclasses that are cheap to define.
 
 ``dataclasses.dataclass`` generates and compiles source code for each method: half a millisecond per
-class, which a PostgreSQL backend pays in every connection. Modules that a backend loads use this
-decorator, whose methods are closures over the fields. Everything else is the standard library's:
-fields, ``replace``, ``asdict``. Type checkers see the decorator of the standard library.
+class, a cost that every connection to PostgreSQL would pay. Modules that a backend loads use this
+decorator, whose methods are closures over the fields. Everything else (fields,
+``replace``, ``asdict``) is from the standard library. Type checkers see its decorator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ else:
         *,
         frozen: bool,
         eq: bool = True,
-        repr: bool = True,  # noqa: A002 (as there)
+        repr: bool = True,  # noqa: A002 (the name in the standard library)
         kw_only: bool = False,
     ) -> Any:
         """Decorate a class as ``dataclasses.dataclass(frozen=True)``, with the same options.
@@ -37,124 +37,128 @@ else:
         """
         if cls is None:
             return partial(dataclass, frozen=frozen, eq=eq, repr=repr, kw_only=kw_only)
-        hashed = vars(cls).get("__hash__") is not None
+        has_hash = vars(cls).get("__hash__") is not None
         # The standard library requires that subclasses of frozen classes are frozen.
-        inherits = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
+        has_dataclass_base = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
         decorated = dataclasses.dataclass(
-            init=False, repr=False, eq=False, frozen=inherits, kw_only=kw_only
+            init=False, repr=False, eq=False, frozen=has_dataclass_base, kw_only=kw_only
         )(cls)
         decorated.__dataclass_params__.frozen = True
         fields = dataclasses.fields(decorated)
         if not frozen or not all(field.init for field in fields):
             raise TypeError("only dataclasses.dataclass has what this class needs")
-        methods = {"__init__": _init(fields), **_frozen(decorated, fields)}
+        methods = {"__init__": _make_init(fields), **_refusing_methods(decorated, fields)}
         if repr:
-            methods["__repr__"] = _repr(fields)
+            methods["__repr__"] = _make_repr(fields)
         if eq:
-            compared = tuple(field.name for field in fields if field.compare)
-            methods["__eq__"] = _eq(compared)
-            if not hashed:
+            compared_names = tuple(field.name for field in fields if field.compare)
+            methods["__eq__"] = _make_eq(compared_names)
+            if not has_hash:
                 # Defining __eq__ has set __hash__ to None.
-                decorated.__hash__ = _named(decorated, "__hash__", _hash(compared))
+                decorated.__hash__ = _with_names(decorated, "__hash__", _make_hash(compared_names))
         for name, method in methods.items():
             if name not in vars(decorated):
-                setattr(decorated, name, _named(decorated, name, method))
+                setattr(decorated, name, _with_names(decorated, name, method))
         if decorated.__init__ is methods["__init__"]:
             decorated.__signature__ = _Signature(decorated.__init__)
         return decorated
 
 
-def _named(cls: type, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_names(cls: type, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """Set the names of a method as if it were defined in the class."""
     method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
     method.__module__ = cls.__module__
     return method
 
 
-def _init(fields: Fields) -> Callable[..., None]:
+def _make_init(fields: Fields) -> Callable[..., None]:
     """Build the method that sets all fields in order, and then calls ``__post_init__``."""
     positional = [field.name for field in fields if not field.kw_only]
     missing = dataclasses.MISSING
-    order = [(field.name, field.default, field.default_factory) for field in fields]
+    defaults = [(field.name, field.default, field.default_factory) for field in fields]
 
     def init(self: Any, /, *values: Any, **named: Any) -> None:
         if values:
             if len(values) > len(positional):
-                raise _wrong(self, f"takes {len(positional)} values by place, not {len(values)}")
+                raise _argument_error(
+                    self, f"takes {len(positional)} values by place, not {len(values)}"
+                )
             for name, value in zip(positional, values, strict=False):
                 if name in named:
-                    raise _wrong(self, f"got two values of {name!r}")
+                    raise _argument_error(self, f"got two values of {name!r}")
                 named[name] = value
-        attributes, n_named = self.__dict__, 0
-        for name, default, factory in order:
+        attributes, n_used = self.__dict__, 0
+        for name, default, factory in defaults:
             if name in named:
                 attributes[name] = named[name]
-                n_named += 1
+                n_used += 1
             elif default is not missing:
                 attributes[name] = default
             elif factory is not missing:
                 attributes[name] = factory()
             else:
-                raise _wrong(self, f"needs {name!r}")
-        if n_named < len(named):
+                raise _argument_error(self, f"needs {name!r}")
+        if n_used < len(named):
             unknown = next(name for name in named if name not in attributes)
-            raise _wrong(self, f"has no field {unknown!r}")
-        post = getattr(self, "__post_init__", None)
-        if post is not None:
-            post()
+            raise _argument_error(self, f"has no field {unknown!r}")
+        post_init = getattr(self, "__post_init__", None)
+        if post_init is not None:
+            post_init()
 
     return init
 
 
-def _wrong(instance: object, problem: str) -> TypeError:
+def _argument_error(instance: object, problem: str) -> TypeError:
+    """The error for wrong arguments of a constructor."""
     return TypeError(f"{type(instance).__qualname__} {problem}")
 
 
-def _frozen(cls: Any, fields: Fields) -> dict[str, Callable[..., None]]:
-    """Build the methods that refuse changes of fields, or of any attribute of this very class."""
+def _refusing_methods(cls: Any, fields: Fields) -> dict[str, Callable[..., None]]:
+    """Build the methods that refuse to set or delete fields, and in this class any attribute."""
     names = frozenset(field.name for field in fields)
 
-    def set_one(self: Any, name: str, value: Any) -> None:
+    def refuse_setting(self: Any, name: str, value: Any) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)
 
-    def delete_one(self: Any, name: str) -> None:
+    def refuse_deleting(self: Any, name: str) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
-    return {"__setattr__": set_one, "__delattr__": delete_one}
+    return {"__setattr__": refuse_setting, "__delattr__": refuse_deleting}
 
 
-def _repr(fields: Fields) -> Callable[[Any], str]:
+def _make_repr(fields: Fields) -> Callable[[Any], str]:
     names = tuple(field.name for field in fields if field.repr)
 
     @reprlib.recursive_repr("...")
-    def text(self: Any) -> str:
+    def describe(self: Any) -> str:
         pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{type(self).__qualname__}({pairs})"
 
-    return text
+    return describe
 
 
-def _eq(names: tuple[str, ...]) -> Callable[[Any, object], Any]:
-    def same(self: Any, other: object) -> Any:
+def _make_eq(names: tuple[str, ...]) -> Callable[[Any, object], Any]:
+    def equals(self: Any, other: object) -> Any:
         if type(other) is not type(self):
             return NotImplemented
         return _values(self, names) == _values(other, names)
 
-    return same
+    return equals
 
 
-def _hash(names: tuple[str, ...]) -> Callable[[Any], int]:
-    def number(self: Any) -> int:
+def _make_hash(names: tuple[str, ...]) -> Callable[[Any], int]:
+    def compute_hash(self: Any) -> int:
         return hash(_values(self, names))
 
-    return number
+    return compute_hash
 
 
 def _values(instance: object, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """The values of these fields."""
     return tuple([getattr(instance, name) for name in names])
 
 
@@ -168,7 +172,7 @@ class _Signature:
         from inspect import Parameter, Signature
 
         if owner.__init__ is not self._init:
-            raise AttributeError("a class that inherits has a method of its own")
+            raise AttributeError("a subclass has a constructor of its own")
         params = []
         for field in dataclasses.fields(owner):
             default = field.default

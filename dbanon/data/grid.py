@@ -1,7 +1,7 @@
 """Grids for intervals: borders that depend on the column, never on a class.
 
-A grid has one or more steps. The step of an interval follows from the coarse cells that contain the
-smallest and the largest value of the class; coarse cells are unions of finer ones. A label thus
+A grid has one or more steps. The step of an interval depends only on the coarse cells that contain
+the smallest and the largest value of the class; coarse cells are unions of finer ones. So a label
 reveals the cells of these two values and nothing else: any pair of values from the two cells has
 the same label. A step chosen by the width of the class would reveal more.
 """
@@ -17,20 +17,20 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RangeUnsuitable
 
-# The finest step is at least this share of the column's range.
-_PARTS = 50
-# A range of at most this many units of the column's type has a step of one unit; a wider range two
-# or more.
-_FEW = 20
-_DAY = 86_400_000_000
-_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
-# A step of months applies to classes that overlap at least this many of its cells.
-_MANY_MONTHS = 5
-# Pairs: the step in tenths of a coarse cell, and the smallest number of coarse cells that a class
-# must overlap to use it.
-_OF_TEN = ((10, 7), (5, 4), (2, 3))
+# The finest step divides the column's range into at most this many cells.
+_MOST_CELLS = 50
+# If the range has at most this many units of the column's type, the step is one unit; else it is
+# two or more units.
+_MOST_UNIT_CELLS = 20
+_DAY_MICROSECONDS = 86_400_000_000
+_STEPS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
+# A step of months is used for classes that overlap at least this many of its cells.
+_LEAST_MONTH_CELLS = 5
+# Pairs: a step in tenths of a coarse cell, and the smallest number of coarse cells that a class
+# must overlap to use this step.
+_STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
 # Limits that keep steps, and borders above the largest value, within float64.
-_LARGEST, _SMALLEST = 1e307, 1e-300
+_LARGEST_VALUE, _SMALLEST_SPREAD = 1e307, 1e-300
 # Significant digits of a border; steps are wide enough for neighbouring borders to differ.
 _DIGITS = 15
 
@@ -43,31 +43,31 @@ class GridCells:
     ----------
     step : width, in the column's unit; unused with months.
     months : months between two borders, or 0.
-    unit : length of a day in the column's unit; used with months.
+    day_length : length of a day in the column's unit; used with months.
     """
 
     step: float = 1.0
     months: int = 0
-    unit: int = 1
+    day_length: int = 1
 
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def cell_numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The cell number of each value, integral float64."""
         if self.months:
-            days = np.floor(values / self.unit).astype(np.int64).astype("datetime64[D]")
+            days = np.floor(values / self.day_length).astype(np.int64).astype("datetime64[D]")
             # Month 0 is January 1970; count from year 0 so that decades start at multiples.
             month = days.astype("datetime64[M]").astype(np.int64) + 1970 * 12
             return np.asarray((month // self.months).astype(np.float64))
-        count = np.floor(values / self.step)
+        cells = np.floor(values / self.step)
         # Rounding of the quotient may be off by one cell in either direction.
-        count = np.where(self.borders(count) > values, count - 1, count)
-        return np.where(self.borders(count + 1) <= values, count + 1, count)
+        cells = np.where(self.borders(cells) > values, cells - 1, cells)
+        return np.where(self.borders(cells + 1) <= values, cells + 1, cells)
 
     def borders(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The lower border of each cell as released; values are compared with these."""
+        """The released lower border of each cell, to which values are compared."""
         if self.months:
             month = cells.astype(np.int64) * self.months - 1970 * 12
             days = month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-            return np.asarray(days.astype(np.float64) * self.unit)
+            return np.asarray(days.astype(np.float64) * self.day_length)
         borders = cells * self.step
         if not (borders % 1).any() and (np.abs(borders) < EXACT_INTEGER).all():
             return borders
@@ -80,14 +80,14 @@ class GridStep:
 
     Parameters
     ----------
-    cells : the cells whose borders a label has.
-    counted : coarser cells, each a union of ``cells``.
-    least : the smallest number of ``counted`` cells that a class must overlap to use this step.
+    cells : the cells whose borders are the ends of labels.
+    coarse_cells : coarser cells, each a union of ``cells``.
+    least_cells : the smallest number of coarse cells that a class must overlap to use this step.
     """
 
     cells: GridCells
-    counted: GridCells
-    least: int
+    coarse_cells: GridCells
+    least_cells: int
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,17 @@ class Grid:
     Parameters
     ----------
     finest : the cells for classes to which no coarser step applies.
-    coarser : further steps, the coarsest first; the ``counted`` cells of a step are unions of those
-        of all finer steps, and of ``finest``.
+    coarser : further steps, the coarsest first. The coarse cells of a step are unions of those of
+        all finer steps, and of ``finest``.
     """
 
     finest: GridCells
     coarser: tuple[GridStep, ...] = ()
 
-    def around(
+    def borders_around(
         self, low: NDArray[np.float64], high: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The borders around classes: the largest <= low and the smallest > high, float64 each.
+        """The borders around classes: the largest <= low, the smallest > high, float64 (c,) each.
 
         Parameters
         ----------
@@ -115,63 +115,78 @@ class Grid:
         """
         lower, upper = np.empty(len(low)), np.empty(len(low))
         unassigned = np.ones(len(low), bool)
-        for step in (*self.coarser, GridStep(self.finest, self.finest, 0)):
-            n_cells = step.counted.of(high[unassigned]) - step.counted.of(low[unassigned]) + 1
-            classes = np.flatnonzero(unassigned)[n_cells >= step.least]
-            lower[classes] = step.cells.borders(step.cells.of(low[classes]))
-            upper[classes] = step.cells.borders(step.cells.of(high[classes]) + 1)
+        for step in (*self.coarser, GridStep(self.finest, self.finest, least_cells=0)):
+            n_cells = (
+                step.coarse_cells.cell_numbers(high[unassigned])
+                - step.coarse_cells.cell_numbers(low[unassigned])
+                + 1
+            )
+            classes = np.flatnonzero(unassigned)[n_cells >= step.least_cells]
+            lower[classes] = step.cells.borders(step.cells.cell_numbers(low[classes]))
+            upper[classes] = step.cells.borders(step.cells.cell_numbers(high[classes]) + 1)
             unassigned[classes] = False
         return lower, upper
 
     def borders_between(self, least: float, most: float, limit: int) -> NDArray[np.float64] | None:
-        """All borders of all steps in (least, most], ascending; None if they exceed the limit."""
-        ends, parts = np.array([least, most]), [np.empty(0)]
+        """All borders of all steps in (least, most], ascending; None if more than ``limit``."""
+        ends, borders_by_step = np.array([least, most]), [np.empty(0)]
         for cells in (self.finest, *(step.cells for step in self.coarser)):
-            first, last = cells.of(ends)
+            first, last = cells.cell_numbers(ends)
             if last - first > limit:
                 return None
-            parts.append(cells.borders(np.arange(first + 1, last + 1)))
+            borders_by_step.append(cells.borders(np.arange(first + 1, last + 1)))
         # np.unique would import numpy.ma.
-        borders = np.array(sorted({border for part in parts for border in part.tolist()}))
+        borders = np.array(
+            sorted({x for step_borders in borders_by_step for x in step_borders.tolist()})
+        )
         return borders if len(borders) <= limit else None
 
 
 def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
-    """The grid of a column with values of this scale; with ``step``, a grid of this one step.
+    """The grid of a column with values of this scale.
 
     Steps are 1, 2 and 5 times powers of ten; for dates they are days, weeks, and months up to
     centuries.
+
+    Parameters
+    ----------
+    step : the only step of the grid, in the column's unit; None for the steps above.
 
     Raises
     ------
     RangeUnsuitable : float64 cannot represent the borders.
     """
     extreme = max(scale.spread, abs(scale.least), abs(scale.most))
-    if extreme > _LARGEST or 0 < scale.spread < _SMALLEST:
+    if extreme > _LARGEST_VALUE or 0 < scale.spread < _SMALLEST_SPREAD:
         raise RangeUnsuitable(
             f'The values of column "{attribute.name}" are too large, too far apart or too close'
             " for intervals.",
-            hint=f"Intervals take values up to {_LARGEST:.0e} that are at least"
-            f" {_SMALLEST:.0e} apart. Exclude other rows in a view, or set such values to NULL.",
+            hint=f"Intervals take values up to {_LARGEST_VALUE:.0e} that are at least"
+            f" {_SMALLEST_SPREAD:.0e} apart. Exclude other rows in a view, or set such values to"
+            " NULL.",
         )
     if step is not None:
         return Grid(GridCells(float(step)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
-        return _of_dates(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY)
+        return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
     unit = 1.0 if attribute.kind is Kind.ORDINAL else unit_of(attribute, scale)
-    if scale.spread <= _FEW * unit:
+    if scale.spread <= _MOST_UNIT_CELLS * unit:
         return Grid(GridCells(unit or 1.0))
     # Borders closer than their last digit would coincide.
-    tiny = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
-    min_width = max(scale.spread / _PARTS, 2 * unit, tiny)
+    digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
+    min_width = max(scale.spread / _MOST_CELLS, 2 * unit, digit_width)
     power = int(np.floor(np.log10(min_width)))
-    steps = (f"{factor}e{power}" for factor in (1, 2, 5, 10))
-    finest = float(next(text for text in steps if float(text) >= min_width * (1 - 1e-12)))
-    top = int(np.ceil(np.log10(scale.spread)))
+    candidates = (f"{factor}e{power}" for factor in (1, 2, 5, 10))
+    finest = float(next(text for text in candidates if float(text) >= min_width * (1 - 1e-12)))
+    top_power = int(np.ceil(np.log10(scale.spread)))
     coarser = [
-        GridStep(GridCells(float(f"{tenths}e{ten - 1}")), GridCells(float(f"1e{ten}")), least)
-        for ten in range(top, power - 1, -1)
-        for tenths, least in _OF_TEN
+        GridStep(
+            GridCells(float(f"{tenths}e{ten_power - 1}")),
+            GridCells(float(f"1e{ten_power}")),
+            least_cells,
+        )
+        for ten_power in range(top_power, power - 1, -1)
+        for tenths, least_cells in _STEP_CHOICES
     ]
     return Grid(
         GridCells(finest),
@@ -179,20 +194,30 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
     )
 
 
-def _of_dates(spread: float, day: int) -> Grid:
-    """The grid of dates and timestamps; ``day`` is the length of a day in the column's unit."""
-    if spread < 14 * day * _FEW:
-        return Grid(GridCells(float(7 * day if spread > _FEW * day else day)))
-    months = [months for months in _MONTHS if months * 30.5 * day >= spread / _PARTS]
-    finest, *coarser = (GridCells(months=m, unit=day) for m in months or _MONTHS[-1:])
-    return Grid(finest, tuple(GridStep(cells, cells, _MANY_MONTHS) for cells in reversed(coarser)))
+def _date_grid(spread: float, day_length: int) -> Grid:
+    """The grid of dates and timestamps; ``day_length`` is in the column's unit."""
+    if spread < 14 * day_length * _MOST_UNIT_CELLS:
+        return Grid(
+            GridCells(
+                float(7 * day_length if spread > _MOST_UNIT_CELLS * day_length else day_length)
+            )
+        )
+    months = [
+        months for months in _STEPS_IN_MONTHS if months * 30.5 * day_length >= spread / _MOST_CELLS
+    ]
+    finest, *coarser = (
+        GridCells(months=m, day_length=day_length) for m in months or _STEPS_IN_MONTHS[-1:]
+    )
+    return Grid(
+        finest, tuple(GridStep(cells, cells, _LEAST_MONTH_CELLS) for cells in reversed(coarser))
+    )
 
 
 def unit_of(attribute: Attribute, scale: Scale) -> float:
     """The distance of neighbouring values of the column; 0 if it has no such unit.
 
-    A column of integral floats counts as integers: a data frame stores integers as floats as soon
-    as one is NULL, and this must change neither the grid nor the loss.
+    A column of integral floats counts as integers: a data frame stores integers as floats if one of
+    them is NULL, and this must change neither the grid nor the loss.
     """
     units = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
     if attribute.kind is Kind.DECIMAL:
@@ -206,7 +231,7 @@ def ends_around(
     attribute: Attribute, grid: Grid, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The released borders of classes; for ranks, both ends are inclusive."""
-    return released_ends(attribute, *grid.around(low, high))
+    return released_ends(attribute, *grid.borders_around(low, high))
 
 
 def released_ends(
@@ -226,8 +251,8 @@ def width_share(
     Parameters
     ----------
     low, high : borders, float64 (c,).
-    unit : distance of the largest value from ``high``; 0 if ``high`` is inclusive.
+    unit : the distance of the largest value from ``high``; 0 if ``high`` is inclusive.
     """
-    if scale.constant:
+    if scale.is_constant:
         return np.zeros(len(low))
     return np.clip((high - low - unit) / scale.spread, 0.0, 1.0)

@@ -1,9 +1,9 @@
-"""Measures of a table, computed once and shared with all code that sees the table or parts of it.
+"""Measures of a table, computed once and shared by all code that processes any part of it.
 
-They are scales of numbers, dictionaries with counts and distributions of sensitive columns, and
-stay small for any table. Spaces, recodings, losses and models use these measures and never the
-records at hand, so that a part of a table has the same grids, shares and distances as the table,
-and these reveal nothing about the part. Only released records count; withheld ones do not.
+They are scales of numbers, dictionaries with counts, and distributions of sensitive columns, and
+stay small for any table. Spaces, recodings, losses and models use these measures instead of the
+records that they process: so a part of a table has the same grids, shares and distances as the
+table, and these reveal nothing about the part. Only released records count; withheld ones do not.
 
 (The package ``measures`` computes properties of releases: losses and privacy models.)
 """
@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import CodedColumn, Microdata, first_of_each
-from dbanon.data.pieces import ParallelMap, pieces
-from dbanon.data.scales import Scale, Standardization, Sums, Whitening, whitening
+from dbanon.data.microdata import CodedColumn, Microdata, first_record_mask
+from dbanon.data.pieces import ParallelMap, split_records
+from dbanon.data.scales import Scale, Standardization, Sums, Whitening, compute_whitening
 from dbanon.data.schema import Kind
 from dbanon.errors import InvalidParameter
 
@@ -33,17 +33,17 @@ class ValueFrequencies:
     Parameters
     ----------
     counts : int64 (s,), read-only, by code.
-    values : the values if available: s, or one less if the last code is for NULL.
-    size : the base of shares: the number of persons if ``counts`` count persons, each of whom may
-        have several values; None for the sum of the counts.
-    fixed : True for the distribution of another table than that of the compared records: it may
+    values : the s values, without NULL, which has the last code if it is counted; empty if unknown.
+    share_base : the total that shares refer to: the number of persons if ``counts`` count persons,
+        each of whom may have several values; None for the sum of the counts.
+    is_fixed : True for the distribution of a table other than that of the compared records. It may
         lack some of their values, and does not change if records are withheld.
     """
 
     counts: NDArray[np.int64]
     values: tuple[str, ...] = ()
-    size: int | None = None
-    fixed: bool = False
+    share_base: int | None = None
+    is_fixed: bool = False
 
     def __post_init__(self) -> None:
         self.counts.setflags(write=False)
@@ -53,68 +53,66 @@ class ValueFrequencies:
         cls,
         codes: NDArray[np.int32],
         values: Sequence[str] = (),
-        width: int = 0,
+        least_width: int = 0,
         units: NDArray[np.int64] | None = None,
     ) -> ValueFrequencies:
-        """Count codes, int32 (m,), ignoring -1; the result has at least ``width`` values.
+        """Count codes, int32 (m,), ignoring -1; the result has at least ``least_width`` counts.
 
         With ``units``, int64 (m,), each unit counts once per value.
         """
-        codes, persons = _first_codes(codes, units)
-        counts = np.bincount(codes[codes >= 0], minlength=max(len(values), width))
-        return cls(counts.astype(np.int64), tuple(values), persons)
+        codes, n_units = _drop_repeated_codes(codes, units)
+        counts = np.bincount(codes[codes >= 0], minlength=max(len(values), least_width))
+        return cls(counts.astype(np.int64), tuple(values), n_units)
 
     @classmethod
     def of_column(
         cls, column: CodedColumn, units: NDArray[np.int64] | None = None
     ) -> ValueFrequencies:
         """Count the values of a column, with NULL as the last value; ``units`` as in ``of``."""
-        null = len(column.values)
-        codes = np.where(column.codes < 0, np.int32(null), column.codes)
-        return cls.of(codes, column.values, null + 1, units)
+        null_code = len(column.values)
+        codes = np.where(column.codes < 0, np.int32(null_code), column.codes)
+        return cls.of(codes, column.values, least_width=null_code + 1, units=units)
 
     @property
     def shares(self) -> NDArray[np.float64]:
         """float64 (s,), the share of each value among records, or of persons who have it."""
-        size = int(self.counts.sum()) if self.size is None else self.size
-        shares: NDArray[np.float64] = self.counts / max(size, 1)
+        base = int(self.counts.sum()) if self.share_base is None else self.share_base
+        shares: NDArray[np.float64] = self.counts / max(base, 1)
         return shares
 
     @property
-    def places(self) -> NDArray[np.int32]:
+    def occurring_positions(self) -> NDArray[np.int32]:
         """int32 (s,), the index of each value among the values that occur."""
         return (np.cumsum(self.counts > 0) - 1).astype(np.int32)
 
-    def occurring(self) -> ValueFrequencies:
+    def occurring_values(self) -> ValueFrequencies:
         """The distribution without values that do not occur."""
-        occurs = self.counts > 0
-        values = [
-            value for value, does_occur in zip(self.values, occurs, strict=False) if does_occur
-        ]
-        return ValueFrequencies(self.counts[occurs], tuple(values), self.size)
+        is_occurring = self.counts > 0
+        values = [value for value, occurs in zip(self.values, is_occurring, strict=False) if occurs]
+        return ValueFrequencies(self.counts[is_occurring], tuple(values), self.share_base)
 
-    def without(
+    def after_withholding(
         self, codes: NDArray[np.int32], units: NDArray[np.int64] | None = None
     ) -> ValueFrequencies:
         """The distribution after withholding records with these codes, int32 (m,).
 
         With ``units``, as in ``of``, all records of each unit are withheld.
         """
-        if self.fixed:
+        if self.is_fixed:
             return self
-        codes, persons = _first_codes(codes, units)
+        codes, n_units = _drop_repeated_codes(codes, units)
         withheld_counts = np.bincount(codes[codes >= 0], minlength=len(self.counts))
-        size = None if self.size is None else self.size - (persons or 0)
-        return ValueFrequencies(self.counts - withheld_counts, self.values, size)
+        share_base = None if self.share_base is None else self.share_base - (n_units or 0)
+        return ValueFrequencies(self.counts - withheld_counts, self.values, share_base)
 
 
-def _first_codes(
+def _drop_repeated_codes(
     codes: NDArray[np.int32], units: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int32], int | None]:
     """The codes with repetitions within a unit set to -1, and the number of units."""
     if units is None:
         return codes, None
-    return np.where(first_of_each(units, codes), codes, np.int32(-1)), len(np.unique(units))
+    return np.where(first_record_mask(units, codes), codes, np.int32(-1)), len(np.unique(units))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +121,11 @@ class Measures:
 
     Parameters
     ----------
-    numbers : the scales of numeric attributes, ranks among them.
-    categories : the dictionaries of the other attributes, with counts.
+    numbers : the scales of numeric attributes, including ordinal ones.
+    categories : the values and counts of the other attributes.
     sensitive : the distributions of the columns of privacy models; NULL is a value.
-    whitenings : the map that decorrelates z-scores, by pattern of numeric attributes that are not
-        NULL. Only for Mahalanobis distances.
+    whitenings : the maps that decorrelate z-scores, by pattern: whether each numeric attribute is
+        not NULL. Only for Mahalanobis distances.
     ranks : the ranks that occur in ordinal attributes, float64 (s,), ascending.
     """
 
@@ -144,7 +142,7 @@ class Measures:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle plain dictionaries, since mapping proxies cannot be pickled."""
         mappings = (self.numbers, self.categories, self.sensitive, self.whitenings, self.ranks)
-        return Measures, tuple(dict(part) for part in mappings)
+        return Measures, tuple(dict(mapping) for mapping in mappings)
 
     @classmethod
     def of(
@@ -152,14 +150,15 @@ class Measures:
         microdata: Microdata,
         *,
         covariance: bool = False,
-        each: ParallelMap = map,
+        parallel_map: ParallelMap = map,
     ) -> Measures:
         """The measures of a table whose records are all released.
 
         Parameters
         ----------
-        covariance : True for Mahalanobis distances.
-        each : ``on_all_cores``, or ``map`` for one after the other; the result is the same.
+        covariance : whether to compute whitenings, for Mahalanobis distances.
+        parallel_map : ``on_all_cores``, or ``map`` to process one after the other; the result is
+            the same.
         """
         valid = microdata.numeric_valid()
         columns = {
@@ -170,7 +169,9 @@ class Measures:
         }
         numbers = {
             attribute.name: scale
-            for attribute, scale in zip(columns, _scales(list(columns.values()), each), strict=True)
+            for attribute, scale in zip(
+                columns, _scales(list(columns.values()), parallel_map), strict=True
+            )
         }
         categories = {
             attribute.name: ValueFrequencies.of(codes, values)
@@ -181,11 +182,13 @@ class Measures:
         sensitive = microdata.sensitive.items()
         units = microdata.units if sensitive else None
         return cls(
-            numbers,
-            categories,
-            {name: ValueFrequencies.of_column(column, units) for name, column in sensitive},
-            _whitenings(microdata, list(numbers.values())) if covariance else {},
-            {a.name: np.unique(x) for a, x in columns.items() if a.kind is Kind.ORDINAL},
+            numbers=numbers,
+            categories=categories,
+            sensitive={
+                name: ValueFrequencies.of_column(column, units) for name, column in sensitive
+            },
+            whitenings=_whitenings(microdata, list(numbers.values())) if covariance else {},
+            ranks={a.name: np.unique(x) for a, x in columns.items() if a.kind is Kind.ORDINAL},
         )
 
     def whitening_of(self, present: NDArray[np.bool_]) -> Whitening:
@@ -204,13 +207,19 @@ class Measures:
         return self.whitenings[pattern]
 
 
-def _scales(columns: Sequence[NDArray[np.float64]], each: ParallelMap) -> list[Scale]:
-    """The scale of each column, float64 (m,); exact sums make it independent of the pieces."""
-    parts = [(at, piece) for at, column in enumerate(columns) for piece in pieces(len(column))]
+def _scales(columns: Sequence[NDArray[np.float64]], parallel_map: ParallelMap) -> list[Scale]:
+    """The scale of each column, float64 (m,); it does not depend on how columns are split."""
+    pieces = [
+        (index, piece)
+        for index, column in enumerate(columns)
+        for piece in split_records(len(column))
+    ]
     sums = [Sums() for _ in columns]
-    part_sums = each(lambda part: Sums.of(columns[part[0]][part[1]]), parts)
-    for (at, _), part_sum in zip(parts, part_sums, strict=True):
-        sums[at] += part_sum
+    sums_of_pieces = parallel_map(
+        lambda indexed_piece: Sums.of(columns[indexed_piece[0]][indexed_piece[1]]), pieces
+    )
+    for (index, _), piece_sums in zip(pieces, sums_of_pieces, strict=True):
+        sums[index] += piece_sums
     return [Scale.of_sums(column_sums) for column_sums in sums]
 
 
@@ -219,11 +228,11 @@ def _whitenings(microdata: Microdata, scales: list[Scale]) -> dict[tuple[bool, .
     transform = Standardization.of(scales)
     valid = microdata.numeric_valid()
     if valid is None:
-        return {(True,) * len(scales): whitening(transform.apply(microdata.numbers))}
-    by_pattern = {}
+        return {(True,) * len(scales): compute_whitening(transform.apply(microdata.numbers))}
+    whitening_by_pattern = {}
     for present in np.unique(valid, axis=0):
-        holding = valid[:, present].all(axis=1)
-        points = transform.apply(microdata.numbers[holding])
+        has_values = valid[:, present].all(axis=1)
+        points = transform.apply(microdata.numbers[has_values])
         points[:, ~present] = 0.0
-        by_pattern[tuple(present.tolist())] = whitening(points)
-    return by_pattern
+        whitening_by_pattern[tuple(present.tolist())] = compute_whitening(points)
+    return whitening_by_pattern

@@ -1,4 +1,4 @@
-"""Limits of memory and threads of this process, from the machine and its control groups."""
+"""The memory and threads that this process may use, from the machine and its control groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# Lower bound of the database's own limit; rows read from it are counted separately.
+# DuckDB gets at least this memory; rows that are read from it are counted separately.
 MIN_DATABASE_BYTES = 32 * 2**20
 _BYTES_PER_THREAD = 64 * 2**20
 
@@ -23,10 +23,10 @@ def available_bytes(root: Path = Path("/")) -> int:
 
     Parameters
     ----------
-    root : directory of ``proc`` and ``sys``.
+    root : the directory that contains ``proc`` and ``sys``.
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *_group_limits(root)])
+    return min([physical, *_cgroup_limits(root)])
 
 
 def worker_threads() -> int:
@@ -40,14 +40,14 @@ def limit_threads(threads: int | None) -> None:
     _threads = threads
 
 
-def database_settings(memory: int) -> list[str]:
+def duckdb_limit_statements(memory: int) -> list[str]:
     """Statements that limit DuckDB to this memory, and to threads that fit into it."""
     memory = max(memory, MIN_DATABASE_BYTES)
     threads = max(1, min(worker_threads(), memory // _BYTES_PER_THREAD))
     return [f"SET memory_limit = '{memory}B'", f"SET threads = {threads}"]
 
 
-def _group_limits(root: Path) -> Iterator[int]:
+def _cgroup_limits(root: Path) -> Iterator[int]:
     """The limits of this process's control groups (versions 1 and 2) and of their ancestors."""
     groups = root / "sys" / "fs" / "cgroup"
     try:
@@ -57,17 +57,25 @@ def _group_limits(root: Path) -> Iterator[int]:
     for line in lines:
         _, controllers, name = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
         if not controllers:
-            yield from _limits(groups, name, ("memory.max", "memory.high"))
+            yield from _read_limits(groups, name, ("memory.max", "memory.high"))
         elif "memory" in controllers.split(","):
-            yield from _limits(groups / "memory", name, ("memory.limit_in_bytes",))
+            yield from _read_limits(groups / "memory", name, ("memory.limit_in_bytes",))
 
 
-def _limits(top: Path, name: str, files: tuple[str, ...]) -> Iterator[int]:
+def _read_limits(mount: Path, name: str, files: tuple[str, ...]) -> Iterator[int]:
+    """The limits, in bytes, of a control group and its ancestors.
+
+    Parameters
+    ----------
+    mount : the directory where the hierarchy of control groups is mounted.
+    name : the path of the group below it.
+    files : names of files that may contain a limit.
+    """
     # A container may see the group name of its host, for which it has no directory. Its own limits
-    # are then in the top directory.
-    group = top / name.strip("/")
+    # are then in the mounted directory itself.
+    group = mount / name.strip("/")
     for directory in (group, *group.parents):
-        if not directory.is_relative_to(top):
+        if not directory.is_relative_to(mount):
             return
         for file in files:
             try:

@@ -1,6 +1,6 @@
-"""Microdata: the quasi-identifiers of a relation as arrays, in record order, and other columns.
+"""Microdata: the quasi-identifiers of a relation as arrays, and columns of other roles.
 
-Columns are read by role; microdata holds each under its name.
+Stores read the columns of each role (``ColumnRoles``).
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from dbanon.errors import (
 # Below this, float64 represents every integer exactly.
 EXACT_INTEGER = 2.0**53
 
-# The array fields of microdata.
-_ARRAYS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
+# The names of the array fields of ``Microdata``.
+_ARRAY_FIELDS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
 
-# Larger powers of ten overflow float64.
+# Powers of ten with a larger exponent may overflow float64.
 _LARGEST_SCALE = 300
 
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """A column as codes.
+    """A column as codes for its distinct values.
 
     Parameters
     ----------
     codes : int32 (n,), read-only: positions in ``values``; -1 for NULL.
-    values : distinct values as text, in the column's order; one text per number.
-    texts : int32 (n,), codes of the displayed texts if a value has several, such as 7.5 and 7.50.
-        None if ``codes`` already distinguish the texts.
+    values : distinct values as text, in the column's order; a number has one text.
+    text_codes : int32 (n,), codes of the displayed texts if equal values can have several, such as
+        7.5 and 7.50; None if ``codes`` distinguish the texts, too.
     """
 
     codes: NDArray[np.int32]
     values: tuple[str, ...]
-    texts: NDArray[np.int32] | None = None
+    text_codes: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
@@ -51,12 +51,12 @@ class CodedColumn:
     @property
     def display_codes(self) -> NDArray[np.int32]:
         """Codes of the texts that readers see, int32 (n,); -1 for NULL."""
-        return self.codes if self.texts is None else self.texts
+        return self.codes if self.text_codes is None else self.text_codes
 
     def take(self, records: NDArray[np.int64]) -> CodedColumn:
-        """The column of these records."""
-        texts = None if self.texts is None else self.texts[records]
-        return CodedColumn(self.codes[records], self.values, texts)
+        """The column of these records, int64 (m,)."""
+        text_codes = None if self.text_codes is None else self.text_codes[records]
+        return CodedColumn(self.codes[records], self.values, text_codes)
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,21 @@ class Microdata:
         ``categories``; -1 where the value is NULL.
     categories : q tuples of the values that occur, sorted by code point.
     valid : bool (n, d), read-only, or None when no value is NULL.
-    wide : names of attributes whose values float64 does not hold exactly; their class means have
-        to come from exact arithmetic.
-    strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
+    wide : names of attributes with values that float64 cannot represent exactly; their class means
+        need exact arithmetic.
+    strata : int32 (n,), read-only: the stratum of each record; classes do not span strata. None if
+        there is only one.
     entities : int32 (n,), read-only: the person of each record; None if each record is a person.
-    layers : int32 (n,), read-only: sets of records that no class crosses. A person is a separate
-        unit in each, so rows of one person may lie in several classes; None for one set.
+    layers : int32 (n,), read-only: the layer of each record; classes do not span layers. A person
+        is a separate unit in each layer, so rows of one person may be in several classes. None if
+        there is only one.
     sensitive : the columns of privacy models, by name.
-    withheld : the number of further records that are not loaded: they have a NULL that is not
+    n_withheld : number of further records that are not loaded, since they have a NULL that is not
         allowed, or belong to a stratum with fewer than k records.
-    suppressed : bool (n, d), read-only: cells that have a value in the source and are NULL here;
-        None for none.
-    unmerged : the same records with the values of suppressed cells, for an evaluation; None if no
-        cell is suppressed.
+    suppressed : bool (n, d), read-only: which cells have a value in the source and are NULL here;
+        None if there are none.
+    before_suppression : the same records with the values of suppressed cells, for an evaluation;
+        None if no cell is suppressed.
     """
 
     attributes: tuple[Attribute, ...]
@@ -98,13 +100,13 @@ class Microdata:
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
     sensitive: Mapping[str, CodedColumn] = field(default_factory=dict)
-    withheld: int = 0
+    n_withheld: int = 0
     suppressed: NDArray[np.bool_] | None = None
-    unmerged: Microdata | None = None
+    before_suppression: Microdata | None = None
     layers: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        for name in _ARRAYS:
+        for name in _ARRAY_FIELDS:
             array = getattr(self, name)
             if array is not None:
                 array.setflags(write=False)
@@ -117,161 +119,175 @@ class Microdata:
     @property
     def n_read(self) -> int:
         """The number of records, including withheld ones."""
-        return self.n_records + self.withheld
+        return self.n_records + self.n_withheld
 
     @property
     def ordered_keys(self) -> NDArray[np.int64]:
-        """One number per record, int64 (n,), ascending: its key, or its position among the keys."""
+        """One number per record, int64 (n,), ascending: its key, or its index if keys are wider."""
         return self.keys[:, 0] if self.keys.shape[1] == 1 else np.arange(self.n_records)
 
     @property
     def numeric(self) -> tuple[Attribute, ...]:
-        """The attributes behind the columns of ``numbers``."""
+        """The attributes in the columns of ``numbers``."""
         return tuple(attribute for attribute in self.attributes if attribute.kind.is_numeric)
 
     @property
     def categorical(self) -> tuple[Attribute, ...]:
-        """The attributes behind the columns of ``codes``."""
+        """The attributes in the columns of ``codes``."""
         return tuple(attribute for attribute in self.attributes if not attribute.kind.is_numeric)
 
     @property
     def units(self) -> NDArray[np.int64] | None:
         """The unit of each record, int64 (n,): a person in a stratum, layer and pattern of NULLs.
 
-        Numbered from 0; None if every record is a unit. All records of a unit are in one class, or
-        withheld together.
+        Units are numbered from 0; None if every record is a unit. All records of a unit are in the
+        same class, or withheld together.
         """
         if self.entities is None:
             return None
-        parts = [self.entities, self.strata, self.valid, self.layers]
-        key = np.column_stack([part for part in parts if part is not None])
-        _, units = np.unique(key, axis=0, return_inverse=True)
+        arrays = [self.entities, self.strata, self.valid, self.layers]
+        unit_keys = np.column_stack([array for array in arrays if array is not None])
+        _, units = np.unique(unit_keys, axis=0, return_inverse=True)
         return units.reshape(-1).astype(np.int64)
 
     def numeric_valid(self) -> NDArray[np.bool_] | None:
-        """bool (n, p), which values of ``numbers`` are not NULL; None when all are."""
+        """Which values of ``numbers`` are not NULL, bool (n, p); None if no value is NULL."""
         if self.valid is None:
             return None
         return self.valid[:, [attribute.kind.is_numeric for attribute in self.attributes]]
 
     def valid_column(self, name: str) -> NDArray[np.bool_] | None:
-        """bool (n,), False where the attribute is NULL; None when it never is."""
+        """Which values of an attribute are not NULL, bool (n,); None if none is NULL."""
         if self.valid is None:
             return None
         position = [attribute.name for attribute in self.attributes].index(name)
         column: NDArray[np.bool_] = self.valid[:, position]
         return None if column.all() else column
 
-    def of_attributes(self, names: Collection[str]) -> Microdata:
+    def select_attributes(self, names: Collection[str]) -> Microdata:
         """Microdata with only these attributes, in their present order."""
-        selected = [attribute.name in names for attribute in self.attributes]
-        if all(selected):
+        is_selected = [attribute.name in names for attribute in self.attributes]
+        if all(is_selected):
             return self
-        numeric = [attribute.name in names for attribute in self.numeric]
-        categorical = [attribute.name in names for attribute in self.categorical]
-        valid = None if self.valid is None else self.valid[:, selected]
-        suppressed = None if self.suppressed is None else self.suppressed[:, selected]
+        is_selected_number = [attribute.name in names for attribute in self.numeric]
+        is_selected_category = [attribute.name in names for attribute in self.categorical]
+        valid = None if self.valid is None else self.valid[:, is_selected]
+        suppressed = None if self.suppressed is None else self.suppressed[:, is_selected]
         return replace(
             self,
             attributes=tuple(a for a in self.attributes if a.name in names),
             numbers=self.numbers
-            if all(numeric)
-            else np.ascontiguousarray(self.numbers[:, numeric]),
-            codes=np.ascontiguousarray(self.codes[:, categorical]),
-            categories=tuple(compress(self.categories, categorical)),
+            if all(is_selected_number)
+            else np.ascontiguousarray(self.numbers[:, is_selected_number]),
+            codes=np.ascontiguousarray(self.codes[:, is_selected_category]),
+            categories=tuple(compress(self.categories, is_selected_category)),
             valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
             suppressed=suppressed,
-            unmerged=None,
+            before_suppression=None,
         )
 
 
-def first_of_each(
+def first_record_mask(
     units: NDArray[np.int64], codes: NDArray[np.integer] | None = None
 ) -> NDArray[np.bool_]:
-    """The first record of each unit, or of each unit and code, bool (n,).
+    """Which records are the first of their unit, or of their unit and code, bool (n,).
 
     Counting only these records counts each person once, or once per value.
+
+    Parameters
+    ----------
+    units, codes : (n,), the unit and the code of each record.
     """
-    key = units if codes is None else units * (int(codes.max(initial=0)) + 2) + codes
+    unit_keys = units if codes is None else units * (int(codes.max(initial=0)) + 2) + codes
     is_first = np.zeros(len(units), np.bool_)
-    is_first[np.unique(key, return_index=True)[1]] = True
+    is_first[np.unique(unit_keys, return_index=True)[1]] = True
     return is_first
 
 
-def most_frequent(codes: NDArray[np.integer], unit: NDArray[np.integer]) -> NDArray[np.int64]:
+def most_frequent_codes(
+    codes: NDArray[np.integer], units: NDArray[np.integer]
+) -> NDArray[np.int64]:
     """The most frequent code of each unit, int64 (m,); the smallest in a tie.
 
     Parameters
     ----------
-    codes, unit : (n,), each record's; units are numbered from 0 without gaps.
+    codes, units : (n,), the code and the unit of each record; units are numbered from 0 without
+        gaps.
     """
     if not len(codes):
         return np.empty(0, np.int64)
     # Encode unit and code in one integer: integers sort several times faster than pairs.
     least = int(codes.min())
-    width = int(codes.max()) - least + 1
+    n_codes = int(codes.max()) - least + 1
     pairs, counts = np.unique(
-        unit.astype(np.int64) * width + (codes.astype(np.int64) - least), return_counts=True
+        units.astype(np.int64) * n_codes + (codes.astype(np.int64) - least), return_counts=True
     )
-    units = pairs // width
-    start = np.flatnonzero(np.diff(units, prepend=-1))
-    most = np.flatnonzero(counts == np.maximum.reduceat(counts, start)[units])
-    first = most[np.flatnonzero(np.diff(units[most], prepend=-1))]
-    codes_of_units: NDArray[np.int64] = pairs[first] % width + least
+    unit_of_pair = pairs // n_codes
+    starts = np.flatnonzero(np.diff(unit_of_pair, prepend=-1))
+    largest_counts = np.maximum.reduceat(counts, starts)
+    candidates = np.flatnonzero(counts == largest_counts[unit_of_pair])
+    firsts = candidates[np.flatnonzero(np.diff(unit_of_pair[candidates], prepend=-1))]
+    codes_of_units: NDArray[np.int64] = pairs[firsts] % n_codes + least
     return codes_of_units
 
 
-def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
-    """Check that no code of a person, int32 (n,), is -1 for NULL, and return the codes.
+def require_no_null_entity(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
+    """Check that no record's code of its person, int32 (n,), is -1 for NULL; return the codes.
+
+    Parameters
+    ----------
+    name : of the entity column.
 
     Raises
     ------
     NullInEntity : a code is -1.
     """
-    if missing := int((codes < 0).sum()):
-        raise null_in_entity(name, missing, len(codes))
+    if n_null := int((codes < 0).sum()):
+        raise null_in_entity_error(name, n_null, len(codes))
     return codes
 
 
-def null_in_entity(name: str, missing: int, rows: int) -> NullInEntity:
+def null_in_entity_error(name: str, n_null: int, n_rows: int) -> NullInEntity:
     """Build the error for rows without a person."""
     return NullInEntity(
-        f'The entity column "{name}" holds NULL in {missing} of {rows} rows.',
+        f'The entity column "{name}" holds NULL in {n_null} of {n_rows} rows.',
         hint="Nobody knows whose these rows are: exclude them in a view, or give each an entity"
         " of its own there.",
     )
 
 
-def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions of ``keys``, int64 (c, m), among ``ordered``, int64 (n, m), ascending.
+def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The positions of ``keys``, int64 (c, m), in ``ordered_keys``, int64 (n, m), ascending.
 
     Raises
     ------
     SourceChanged : a key is missing.
     """
-    if ordered.shape[1] == 1:
-        column, sought = ordered[:, 0], keys[:, 0]
+    if ordered_keys.shape[1] == 1:
+        column, searched = ordered_keys[:, 0], keys[:, 0]
     else:
         # Pack two columns into one: the first has few values, which are numbered.
-        firsts = np.unique(ordered[:, 0])
-        column, sought = (
-            (np.searchsorted(firsts, key_columns[:, 0]) << 48) | key_columns[:, 1]
-            for key_columns in (ordered, keys)
+        first_values = np.unique(ordered_keys[:, 0])
+        column, searched = (
+            (np.searchsorted(first_values, key_columns[:, 0]) << 48) | key_columns[:, 1]
+            for key_columns in (ordered_keys, keys)
         )
-    positions = np.searchsorted(column, sought)
-    if len(sought) and (
-        not len(column) or bool((column[np.minimum(positions, len(column) - 1)] != sought).any())
+    positions = np.searchsorted(column, searched)
+    if len(searched) and (
+        not len(column) or bool((column[np.minimum(positions, len(column) - 1)] != searched).any())
     ):
         raise SourceChanged("A row was not present when the quasi-identifiers were read.")
     return positions
 
 
 def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
-    """True if float64 may not represent each of these integers, decimals or instants exactly.
+    """True if float64 may be unable to represent all of these values exactly.
+
+    Only integers, decimals and instants can be wide.
 
     Parameters
     ----------
-    values : float64 (c,), the values as float64 rounds them.
+    values : float64 (c,), the values after rounding to float64.
     """
     return bool(_may_be_rounded(values, attribute).any())
 
@@ -287,17 +303,17 @@ def widen_to_unrounded(
 
 
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
-    """Where float64 may not represent an integer, decimal or instant exactly, bool (c,)."""
+    """Which integers, decimals or instants float64 may have rounded, bool (c,)."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
-        unit = 1.0
+        units_per_value = 1.0
     elif attribute.kind is Kind.DECIMAL:
         if attribute.scale > _LARGEST_SCALE:
             return np.ones(len(values), bool)
-        unit = 10.0**attribute.scale
+        units_per_value = 10.0**attribute.scale
     else:
         return np.zeros(len(values), bool)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(np.abs(values) * unit >= EXACT_INTEGER)
+        return np.asarray(np.abs(values) * units_per_value >= EXACT_INTEGER)
 
 
 @dataclass(frozen=True)
@@ -309,16 +325,17 @@ class ColumnRoles:
     quasi_identifiers : the attributes of the microdata.
     by : columns of strata, compared as text; each combination of values is a stratum.
     sensitive : columns of privacy models, as text.
-    leaves : sensitive columns whose values are leaves of a hierarchy, so that no order is needed.
-    persons : the entity column, if any.
-    passthrough : kept columns whose values pass through the client unread; None if they stay in
-        their database.
+    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that no order is
+        needed.
+    persons : the entity column; empty if there is none.
+    passthrough : kept columns whose values the client forwards without looking at them; None if
+        they stay in their database.
     """
 
     quasi_identifiers: tuple[Attribute, ...]
     by: tuple[Attribute, ...] = ()
     sensitive: tuple[Attribute, ...] = ()
-    leaves: frozenset[str] = field(default_factory=frozenset)
+    leaf_columns: frozenset[str] = field(default_factory=frozenset)
     persons: tuple[Attribute, ...] = ()
     passthrough: tuple[Attribute, ...] | None = None
 
@@ -341,11 +358,11 @@ class ColumnRoles:
         NullInEntity : the column is NULL somewhere.
         """
         for column in self.persons:
-            return require_entities(codes(column).astype(np.int32), column.name)
+            return require_no_null_entity(codes(column).astype(np.int32), column.name)
         return None
 
-    def by_role(self, microdata: Microdata) -> Microdata:
-        """Move columns to the fields of their roles, if all were read as attributes.
+    def assign_roles(self, microdata: Microdata) -> Microdata:
+        """Move columns from the attributes, as which all were read, to the fields of their roles.
 
         In columns of strata, NULL is a value like any other.
 
@@ -354,17 +371,17 @@ class ColumnRoles:
         NullInEntity : the entity column is NULL somewhere.
         """
         names = {attribute.name for attribute in self.quasi_identifiers}
-        coded = {
+        columns = {
             attribute.name: CodedColumn(
                 microdata.codes[:, index].copy(), microdata.categories[index]
             )
             for index, attribute in enumerate(microdata.categorical)
             if attribute.name not in names
         }
-        result = microdata.of_attributes(names)
-        result = replace(result, entities=self.entities(lambda column: coded[column.name].codes))
+        result = microdata.select_attributes(names)
+        result = replace(result, entities=self.entities(lambda column: columns[column.name].codes))
         if self.by:
-            codes = np.column_stack([coded[attribute.name].codes for attribute in self.by])
+            codes = np.column_stack([columns[attribute.name].codes for attribute in self.by])
             _, strata = np.unique(codes, axis=0, return_inverse=True)
             result = replace(result, strata=strata.reshape(-1).astype(np.int32))
-        return replace(result, sensitive={a.name: coded[a.name] for a in self.sensitive})
+        return replace(result, sensitive={a.name: columns[a.name] for a in self.sensitive})

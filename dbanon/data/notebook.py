@@ -1,6 +1,6 @@
 """Cards and plots of results in notebooks.
 
-Results are in lower layers than the code that draws them, so the upper layer registers it here.
+The code that draws them is in a higher layer than the results, and registers itself here.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from typing import Any, Protocol
 class Drawing(Protocol):
     """The module that draws cards and plots."""
 
-    def card(self, result: Any) -> str: ...
+    def card(self, result: Any) -> str:
+        """The card of a result as HTML."""
 
-    def plot(self, result: Any, axes: Any) -> Any: ...
+    def plot(self, result: Any, axes: Any) -> Any:
+        """Plot a result, and return the matplotlib axes."""
 
 
-_drawing: Callable[[], Drawing] | None = None
+_load_drawing: Callable[[], Drawing] | None = None
 
 
 def set_drawing(load_drawing: Callable[[], Drawing]) -> None:
     """Register the drawing module by a function that is called on first use."""
-    global _drawing
-    _drawing = load_drawing
+    global _load_drawing
+    _load_drawing = load_drawing
 
 
 class NotebookCard:
-    """A result that notebooks show as a card: text and a picture, in static HTML."""
+    """A result that notebooks display as a card: text and a picture, in static HTML."""
 
     def _repr_html_(self) -> str | None:
         """The card; None without a drawing module, so that a notebook falls back to ``repr``."""
-        return None if _drawing is None else _drawing().card(self)
+        return None if _load_drawing is None else _load_drawing().card(self)
 
 
 class NotebookPlot(NotebookCard):
@@ -48,5 +50,5 @@ class NotebookPlot(NotebookCard):
         ------
         MissingDependency : matplotlib is not installed.
         """
-        assert _drawing is not None
-        return _drawing().plot(self, axes)
+        assert _load_drawing is not None
+        return _load_drawing().plot(self, axes)

@@ -1,10 +1,10 @@
-"""Options, described in one place.
+"""Options, each described in one place for all interfaces.
 
 An option is a field of a frozen dataclass, annotated with what every interface needs to know::
 
     seed: Annotated[int, Option("Random seed.", minimum=0)] = 0
 
-From this line come its check, the command line's flag, the key and help text of a call in SQL, the
+This line defines its check, the flag of the command line, the key and help text in SQL, the
 signature in Python, the row in ``docs/`` and the entry in the ledger. Parameters of a method are
 described in the same way, as ``Parameter`` objects.
 """
@@ -25,13 +25,13 @@ import numpy as np
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, nearest_names
 
-Described = TypeVar("Described")
+OptionsT = TypeVar("OptionsT")
 
 # The default of an option that must be set.
 REQUIRED = MISSING
 
-_SINGULAR = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-_PLURAL = {int: "whole numbers", float: "numbers", bool: "truths", str: "texts"}
+_SINGULAR_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_PLURAL_NAMES = {int: "whole numbers", float: "numbers", bool: "truths", str: "texts"}
 
 
 @dataclass(frozen=True)
@@ -40,28 +40,28 @@ class Option:
 
     Parameters
     ----------
-    help : what it does, without type and default. Names of other options are in backticks, so that
-        each interface can write them in its own form.
+    help : what the option does, without type and default. Names of other options are in backticks,
+        so that each interface can write them in its own form.
     minimum, maximum : limits of a number, or of each number in a list or mapping.
-    above : the number must be above the minimum.
+    excludes_minimum : True if the number must be above the minimum.
     choices : the allowed texts.
     pattern : a regular expression for the full text, or for each text in a list or mapping.
     expected : a description of allowed values, if type and limits do not suffice.
-    hint : the hint of the error about a wrong value; empty for the help.
-    item : the items of a list or mapping, if their type does not say it.
-    flag : its name on the command line if it differs, as for options that are repeated there.
-    form : the form of a value there, such as ``NAME=NUMBER``.
+    hint : the hint of the error about a wrong value; empty to use the help.
+    item : the plural name of the items of a list or mapping; empty to use that of their type.
+    flag : its name on the command line, if it differs, as for options that are repeated there.
+    form : the form of a value on the command line, such as ``NAME=NUMBER``.
     unit : ``bytes`` for amounts of memory.
-    release : it concerns released data; calls that only build classes do not have it.
-    sql : False if calls in SQL express it in another way.
-    secret : it holds values of columns; the ledger records only how many.
-    see : the page in ``docs/`` with details.
+    concerns_release : True if it concerns released data; calls that only build classes lack it.
+    has_sql_key : False if calls in SQL express it in another way.
+    is_secret : True if it holds values of columns; the ledger records only their number.
+    docs_page : the page in ``docs/`` with details.
     """
 
     help: str
     minimum: float | None = None
     maximum: float | None = None
-    above: bool = False
+    excludes_minimum: bool = False
     choices: tuple[str, ...] = ()
     pattern: str = ""
     expected: str = ""
@@ -70,10 +70,10 @@ class Option:
     flag: str = ""
     form: str = ""
     unit: str = ""
-    release: bool = False
-    sql: bool = True
-    secret: bool = False
-    see: str = ""
+    concerns_release: bool = False
+    has_sql_key: bool = True
+    is_secret: bool = False
+    docs_page: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,94 +100,100 @@ class Parameter:
     @property
     def kind(self) -> Any:
         """The type without None; ``tuple`` for a list, ``Mapping`` for a mapping."""
-        return get_origin(self._inner) or self._inner
+        return get_origin(self._type_without_none) or self._type_without_none
 
     @property
     def item(self) -> Any:
         """The type of the items of a list or mapping; None for other types."""
-        return _item(self._inner) if self.kind in (tuple, Mapping) else None
+        return _item_type(self._type_without_none) if self.kind in (tuple, Mapping) else None
 
     @property
     def help(self) -> str:
-        """The help; other options have their names in Python and SQL."""
-        return self.help_with(lambda name: name)
+        """The help, with the names that other options have in Python and SQL."""
+        return self.format_help(lambda name: name)
 
     @property
     def expected(self) -> str:
         """A description of the allowed values."""
-        return self.option.expected or _words(self._inner, self.option)
+        return self.option.expected or _describe_type(self._type_without_none, self.option)
 
     @property
-    def by_default(self) -> str:
-        """The default as text; empty if there is none, or if it needs no mention."""
+    def default_text(self) -> str:
+        """The default as text; empty if there is none, or if it is an empty text or a structure."""
         if isinstance(self.default, bool):
             return str(self.default).lower()
-        is_worth_showing = isinstance(self.default, (int, float, str)) and self.default != ""
-        return str(self.default) if is_worth_showing else ""
+        has_plain_default = isinstance(self.default, (int, float, str)) and self.default != ""
+        return str(self.default) if has_plain_default else ""
 
-    def help_with(self, write_name: Callable[[str], str]) -> str:
-        """The help; ``write_name`` writes the name of another option."""
+    def format_help(self, write_name: Callable[[str], str]) -> str:
+        """The help; ``write_name`` formats the names of other options in it."""
         return re.sub(r"`(\w+)`", lambda match: write_name(match[1]), self.option.help)
 
-    def check(self, value: Any, called: str = "") -> Any:
+    def check(self, value: Any, display_name: str = "") -> Any:
         """Check and normalize a value: lists to tuples, mappings frozen, numpy scalars to Python.
 
         For a mapping, None means an empty one.
 
+        Parameters
+        ----------
+        display_name : the option's name in messages; empty for its own.
+
         Raises
         ------
-        InvalidParameter : the value has another type or is out of range. ``called`` is the
-            option's name in the message.
+        InvalidParameter : the value has another type or is out of range.
         """
         if value is None and self.nullable:
             return None
         try:
-            return _normalized(
-                self._inner, {} if value is None and self.kind is Mapping else value, self.option
+            return _normalize(
+                self._type_without_none,
+                {} if value is None and self.kind is Mapping else value,
+                self.option,
             )
-        except _WrongError:
-            raise self.refusal(called, value) from None
+        except _NotAllowedError:
+            raise self.refusal_error(display_name, value) from None
 
-    def refusal(self, called: str = "", value: Any = None) -> InvalidParameter:
+    def refusal_error(self, display_name: str = "", value: Any = None) -> InvalidParameter:
         """Build the error for a wrong value; the message omits the value."""
         hint = self.option.hint or self.option.help
         if self.kind is tuple and isinstance(value, (str, bytes)):
-            hint = f'Write `{called or self.name}=["…"]`, also where it is one.'
-        return InvalidParameter(f"{called or self.name} must be {self.expected}.", hint=hint)
+            hint = f'Write `{display_name or self.name}=["…"]`, also where it is one.'
+        return InvalidParameter(f"{display_name or self.name} must be {self.expected}.", hint=hint)
 
     @property
-    def _inner(self) -> Any:
-        parts = [part for part in get_args(self.type) if part is not NoneType]
-        return parts[0] if self.nullable and len(parts) == 1 else self.type
+    def _type_without_none(self) -> Any:
+        """The type, without None if it allows None."""
+        types = [member for member in get_args(self.type) if member is not NoneType]
+        return types[0] if self.nullable and len(types) == 1 else self.type
 
 
-def parameters(described: type[Any]) -> tuple[Parameter, ...]:
-    """The options of a dataclass in field order; fields without an ``Option`` are left out."""
-    key: Any = described
-    return _parameters(key)
+def parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
+    """The options of a dataclass, in the order of its fields; other fields are left out."""
+    hashable: Any = options_class
+    return _parameters(hashable)
 
 
-def all_parameters(described: type[Any]) -> tuple[Parameter, ...]:
+def all_parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
     """As ``parameters``, with the options of nested dataclasses in place of their fields."""
-    key: Any = described
-    return _all_parameters(key)
+    hashable: Any = options_class
+    return _all_parameters(hashable)
 
 
-def in_docstring(options: Iterable[Parameter]) -> str:
-    """A paragraph per option, in the form of a docstring's parameters."""
+def docstring_paragraphs(options: Iterable[Parameter]) -> str:
+    """A paragraph for each option, in the format of parameters in a docstring."""
     from textwrap import fill
 
     paragraphs = []
     for param in options:
         choices = f" One of {', '.join(param.option.choices)}." if param.option.choices else ""
-        default = f" Default: {param.by_default}." if param.by_default else ""
+        default = f" Default: {param.default_text}." if param.default_text else ""
         text = f"{param.name} : {param.help}{choices}{default}"
         paragraphs.append(fill(text, 92, subsequent_indent="    ", break_long_words=False))
     return "\n".join(paragraphs)
 
 
 class _DocWithOptions:
-    """A docstring built on first access, since each server connection loads the class."""
+    """A docstring with options, built on access, since each server connection loads the class."""
 
     def __init__(self, doc: str) -> None:
         self._doc = doc
@@ -195,7 +201,7 @@ class _DocWithOptions:
     def __get__(self, instance: object, owner: type[Any]) -> str:
         from inspect import cleandoc
 
-        options = in_docstring(parameters(owner))
+        options = docstring_paragraphs(parameters(owner))
         return f"{cleandoc(self._doc)}\n\nOptions\n-------\n{options}"
 
 
@@ -207,77 +213,83 @@ class _SignatureOfTypes:
 
     def __get__(self, instance: object, owner: type[Any]) -> Any:
         signature, hints = self._signature.__get__(instance, owner), get_type_hints(owner)
-        typed = [
+        typed_parameters = [
             field.replace(annotation=hints[name]) for name, field in signature.parameters.items()
         ]
-        return signature.replace(parameters=typed)
+        return signature.replace(parameters=typed_parameters)
 
 
-def documents_options(described: type[Described]) -> type[Described]:
+def document_options(options_class: type[OptionsT]) -> type[OptionsT]:
     """Append the options of a dataclass to its docstring, for ``help()``."""
-    described.__doc__ = _DocWithOptions(described.__doc__ or "")  # type: ignore[assignment]
-    signature = vars(described)["__signature__"]
-    described.__signature__ = _SignatureOfTypes(signature)  # type: ignore[attr-defined]
-    return described
+    options_class.__doc__ = _DocWithOptions(options_class.__doc__ or "")  # type: ignore[assignment]
+    signature = vars(options_class)["__signature__"]
+    options_class.__signature__ = _SignatureOfTypes(signature)  # type: ignore[attr-defined]
+    return options_class
 
 
-def make(described: type[Described], arguments: Mapping[str, Any]) -> Described:
+def build_options(options_class: type[OptionsT], arguments: Mapping[str, Any]) -> OptionsT:
     """Build the dataclass from options by name, including those of nested dataclasses.
 
     Raises
     ------
     TypeError : a name is no option, or a required option is missing.
-    InvalidParameter : as ``check``.
+    InvalidParameter : as ``check_options``.
     """
-    key: Any = described
-    hints = _hints(key)
+    hashable: Any = options_class
+    field_types = _field_types(hashable)
     remaining = dict(arguments)
-    for field in fields(described):  # type: ignore[arg-type]
-        kind = hints[field.name]
-        if is_dataclass(kind) and field.name not in remaining:
-            nested_names = [param.name for param in all_parameters(kind)]  # type: ignore[arg-type]
+    for field in fields(options_class):  # type: ignore[arg-type]
+        field_type = field_types[field.name]
+        if is_dataclass(field_type) and field.name not in remaining:
+            nested_names = [param.name for param in all_parameters(field_type)]  # type: ignore[arg-type]
             nested_arguments = {
                 name: remaining.pop(name) for name in nested_names if name in remaining
             }
-            remaining[field.name] = make(kind, nested_arguments)  # type: ignore[arg-type]
+            remaining[field.name] = build_options(field_type, nested_arguments)  # type: ignore[arg-type]
     for name in remaining:
-        if name not in hints:
-            near = nearest_names(name, [param.name for param in all_parameters(described)])
-            raise TypeError(f"There is no option {name!r}. {near or ''}".rstrip())
-    return described(**remaining)
+        if name not in field_types:
+            suggestion = nearest_names(
+                name, [param.name for param in all_parameters(options_class)]
+            )
+            raise TypeError(f"There is no option {name!r}. {suggestion or ''}".rstrip())
+    return options_class(**remaining)
 
 
 @cache
-def _all_parameters(described: Any) -> tuple[Parameter, ...]:
-    hints = _hints(described)
+def _all_parameters(options_class: Any) -> tuple[Parameter, ...]:
+    """``all_parameters``, cached."""
+    field_types = _field_types(options_class)
     params: list[Parameter] = []
-    for field in fields(described):
-        if is_dataclass(hints[field.name]):
-            params += all_parameters(hints[field.name])
+    for field in fields(options_class):
+        if is_dataclass(field_types[field.name]):
+            params += all_parameters(field_types[field.name])
         else:
-            params += [param for param in parameters(described) if param.name == field.name]
+            params += [param for param in parameters(options_class) if param.name == field.name]
     return tuple(params)
 
 
 @cache
-def _hints(described: Any) -> Mapping[str, Any]:
+def _field_types(options_class: Any) -> Mapping[str, Any]:
+    """The types of all fields by name, without ``Annotated``."""
     return {
         name: get_args(hint)[0] if get_origin(hint) is Annotated else hint
-        for name, hint in _annotations(described).items()
+        for name, hint in _annotated_types(options_class).items()
     }
 
 
 @cache
-def _annotations(described: Any) -> Mapping[str, Any]:
-    return get_type_hints(described, include_extras=True)
+def _annotated_types(options_class: Any) -> Mapping[str, Any]:
+    """The types of all fields by name, with ``Annotated``."""
+    return get_type_hints(options_class, include_extras=True)
 
 
 @cache
-def _parameters(described: Any) -> tuple[Parameter, ...]:
-    hints = _annotations(described)
+def _parameters(options_class: Any) -> tuple[Parameter, ...]:
+    """``parameters``, cached."""
+    annotated_types = _annotated_types(options_class)
     params = []
-    for field in fields(described):
-        annotated = hints[field.name]
+    for field in fields(options_class):
+        annotated = annotated_types[field.name]
         for option in get_args(annotated)[1:] if get_origin(annotated) is Annotated else ():
             if isinstance(option, Option):
                 default = field.default
@@ -287,13 +299,13 @@ def _parameters(described: Any) -> tuple[Parameter, ...]:
     return tuple(params)
 
 
-def parameter(described: type[Any], name: str) -> Parameter:
+def find_parameter(options_class: type[Any], name: str) -> Parameter:
     """The option of this name."""
-    [match] = [param for param in parameters(described) if param.name == name]
+    [match] = [param for param in parameters(options_class) if param.name == name]
     return match
 
 
-def check(instance: Any) -> None:
+def check_options(instance: Any) -> None:
     """Check all options of a new frozen dataclass, and store their normalized values.
 
     Raises
@@ -304,39 +316,40 @@ def check(instance: Any) -> None:
         object.__setattr__(instance, param.name, param.check(getattr(instance, param.name)))
 
 
-class _WrongError(Exception):
+class _NotAllowedError(Exception):
     """A value is not allowed."""
 
 
-def _normalized(kind: Any, value: Any, option: Option) -> Any:
-    """The value in plain types; raises _WrongError."""
+def _normalize(kind: Any, value: Any, option: Option) -> Any:
+    """The value in plain types; raises ``_NotAllowedError``."""
     if isinstance(value, np.generic):
         value = value.item()
     origin = get_origin(kind)
     if origin in (tuple, Sequence):
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-            raise _WrongError
-        return tuple(_normalized(_item(kind), part, option) for part in value)
+            raise _NotAllowedError
+        return tuple(_normalize(_item_type(kind), item, option) for item in value)
     if origin is Mapping:
         if not isinstance(value, Mapping):
-            raise _WrongError
-        item = _item(kind)
+            raise _NotAllowedError
+        item_type = _item_type(kind)
         return MappingProxyType(
-            {name: _normalized(item, part, option) for name, part in value.items()}
+            {name: _normalize(item_type, item, option) for name, item in value.items()}
         )
     if kind in (int, float):
-        return _number(kind, value, option)
-    plain = getattr(kind, "plain_types", Mapping)
-    if hasattr(kind, "of_plain") and isinstance(value, plain):
+        return _normalize_number(kind, value, option)
+    plain_types = getattr(kind, "plain_types", Mapping)
+    if hasattr(kind, "of_plain") and isinstance(value, plain_types):
         return kind.of_plain(value)
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
-        raise _WrongError
+        raise _NotAllowedError
     if kind is str and not (is_text(value) and _is_allowed(value, option)):
-        raise _WrongError
+        raise _NotAllowedError
     return value
 
 
 def _is_allowed(value: str, option: Option) -> bool:
+    """Whether a text is one of the choices and matches the pattern, if the option has these."""
     if option.choices and value not in option.choices:
         return False
     return not option.pattern or bool(re.fullmatch(option.pattern, value))
@@ -351,59 +364,66 @@ def is_text(value: str) -> bool:
     return True
 
 
-def _number(kind: type, value: Any, option: Option) -> Any:
+def _normalize_number(kind: type, value: Any, option: Option) -> Any:
+    """A number as this type, within the limits; raises ``_NotAllowedError``."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise _WrongError
+        raise _NotAllowedError
     try:
         number = float(value)
     except OverflowError:
-        raise _WrongError from None
+        raise _NotAllowedError from None
     if not math.isfinite(number):
-        raise _WrongError
+        raise _NotAllowedError
     if kind is int and not isinstance(value, int):
         if not number.is_integer():
-            raise _WrongError
+            raise _NotAllowedError
         value = int(number)
     low, high = option.minimum, option.maximum
-    if low is not None and (value < low or (option.above and value == low)):
-        raise _WrongError
+    if low is not None and (value < low or (option.excludes_minimum and value == low)):
+        raise _NotAllowedError
     if high is not None and value > high:
-        raise _WrongError
+        raise _NotAllowedError
     return value
 
 
-def _item(kind: Any) -> Any:
+def _item_type(kind: Any) -> Any:
     """The type of the items of a list or mapping."""
     type_arguments = get_args(kind)
     return type_arguments[1] if get_origin(kind) is Mapping else type_arguments[0]
 
 
-def _words(kind: Any, option: Option) -> str:
+def _describe_type(kind: Any, option: Option) -> str:
+    """Describe the allowed values in words, such as ``a number above 0``."""
     origin = get_origin(kind)
     if origin is tuple:
-        names = "names" if _item(kind) is str else _plural(_item(kind))
-        return f"a list of {option.item or names}"
+        item_names = "names" if _item_type(kind) is str else _pluralize(_item_type(kind))
+        return f"a list of {option.item or item_names}"
     if origin is Mapping:
-        return f"{option.item or _plural(_item(kind))} by column{_limits(option, ', each ')}"
+        return (
+            f"{option.item or _pluralize(_item_type(kind))} by"
+            f" column{_describe_limits(option, ', each ')}"
+        )
     if option.choices:
         return "one of " + ", ".join(option.choices)
-    return _SINGULAR.get(kind, "a value") + _limits(option)
+    return _SINGULAR_NAMES.get(kind, "a value") + _describe_limits(option)
 
 
-def _plural(kind: Any) -> str:
+def _pluralize(kind: Any) -> str:
+    """The plural name of a type, such as ``whole numbers``."""
     if get_origin(kind) is not None:
-        return f"lists of {_plural(_item(kind))}"
-    if kind in _PLURAL:
-        return _PLURAL[kind]
+        return f"lists of {_pluralize(_item_type(kind))}"
+    if kind in _PLURAL_NAMES:
+        return _PLURAL_NAMES[kind]
     return f"{kind.__name__.lower()}s" if kind is not Any and isinstance(kind, type) else "values"
 
 
-def _limits(option: Option, before: str = " ") -> str:
+def _describe_limits(option: Option, separator: str = " ") -> str:
+    """Describe the limits of a number after a separator; empty if it has none."""
     low, high = option.minimum, option.maximum
     if low is not None and high is not None:
-        return f"{before}from {low:g} to {high:g}"
-    if low is not None and option.above:
-        return f"{before}above {low:g}"
+        return f"{separator}from {low:g} to {high:g}"
+    if low is not None and option.excludes_minimum:
+        return f"{separator}above {low:g}"
     if low is not None:
-        return f"{before if before.strip() else ', '}{low:g} or more"
+        return f"{separator if separator.strip() else ', '}{low:g} or more"
     return ""

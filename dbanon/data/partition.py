@@ -1,4 +1,4 @@
-"""Results of methods: equivalence classes of records, attributes or a table; synthetic rows."""
+"""Results of methods: equivalence classes of records, or of each attribute; synthetic rows."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from dbanon.data.pieces import ParallelMap
 from dbanon.errors import RecountFailed
 
 
-def most_of(share: float, n: int) -> int:
-    """The largest number of records whose share of n is at most this, as 29 of 100 for 0.29.
+def max_count_of_share(share: float, n: int) -> int:
+    """The largest number of records whose share of n is at most this, such as 29 of 100 for 0.29.
 
-    Rounding the product down would not do: 0.29 * 100 is below 29 in floating point.
+    Rounding the product down is not enough: 0.29 * 100 is below 29 in floating point.
     """
-    most = min(int(share * n) + 1, n)
-    while most > 0 and most / n > share:
-        most -= 1
-    return most
+    count = min(int(share * n) + 1, n)
+    while count > 0 and count / n > share:
+        count -= 1
+    return count
 
 
-def share_needed(count: int, n: int) -> str:
-    """The share that ``count`` of n records make up, rounded up, as text; n is above 0."""
+def required_share_text(count: int, n: int) -> str:
+    """The share of n records that ``count`` records are, as text, rounded up; n is at least 1."""
     return f"{-(-count * 10**6 // n) / 10**6:.6f}"
 
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """Synthetic rows: they have no classes and no k, and their order is unrelated to the source.
+    """Synthetic rows: they have no classes and no k, and their order does not depend on the source.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Synthesis:
     @property
     def values(self) -> NDArray[np.float64]:
         """All columns of numbers as a matrix, float64 (n, p)."""
-        return np.column_stack([np.asarray(part, np.float64) for part in self.columns.values()])
+        return np.column_stack([np.asarray(values, np.float64) for values in self.columns.values()])
 
 
 SUPPRESSED = -1
@@ -83,34 +83,35 @@ NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class Partition(NotebookCard):
-    """Every record in one equivalence class, or suppressed.
+    """A partition of records into equivalence classes; records may also be suppressed.
 
     Parameters
     ----------
     labels : int32 (n,), the class of each record from 0 without gaps; -1 if suppressed.
-    method_counts : counts from the method by name; the counts of parts add up.
+    method_counts : counts that the method reports, by name; for joined partitions they add up.
 
     Attributes
     ----------
-    of_rows : True if classes consist of rows, which share the released values of the class.
-    in_blocks : True if parts of a table may be partitioned separately.
-    at_once : True if the method sees all strata in one run, as in ``Method.run``.
+    has_row_classes : True if classes consist of rows, which share all released values.
+    supports_blocks : True if blocks of a table may be partitioned separately.
+    sees_all_strata : True if the method processes all strata in one run, as in ``Method.run``.
     """
 
     labels: NDArray[np.int32]
     method_counts: Mapping[str, int]
 
-    of_rows: ClassVar[bool] = True
-    in_blocks: ClassVar[bool] = True
-    at_once: ClassVar[bool] = False
+    has_row_classes: ClassVar[bool] = True
+    supports_blocks: ClassVar[bool] = True
+    sees_all_strata: ClassVar[bool] = False
 
     def __init__(self, labels: ArrayLike, method_counts: Mapping[str, int] = NO_COUNTS) -> None:
         array = np.array(labels, dtype=np.int32)
         if array.ndim != 1:
             raise ValueError("labels must have one dimension")
-        self._hold(array, method_counts)
+        self._set_fields(array, method_counts)
 
-    def _hold(self, array: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
+    def _set_fields(self, array: NDArray[np.int32], method_counts: Mapping[str, int]) -> None:
+        """Set the fields; raises ValueError if the labels are invalid."""
         array.setflags(write=False)
         object.__setattr__(self, "labels", array)
         object.__setattr__(self, "method_counts", method_counts)
@@ -127,9 +128,9 @@ class Partition(NotebookCard):
     def without_copy(
         cls, labels: NDArray[np.int32], method_counts: Mapping[str, int] = NO_COUNTS
     ) -> Partition:
-        """As the constructor, but without copying: the caller must not change the labels later."""
+        """As the constructor, but without a copy: the caller must not change the labels later."""
         partition = Partition.__new__(Partition)
-        partition._hold(labels, method_counts)
+        partition._set_fields(labels, method_counts)
         return partition
 
     @cached_property
@@ -148,34 +149,35 @@ class Partition(NotebookCard):
         return len(self.labels) - int(self.sizes.sum())
 
     @cached_property
-    def _grouped(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _members_by_class(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """``members`` and ``starts``."""
         return kernels.grouped(self.labels, self.n_classes)
 
     @property
     def members(self) -> NDArray[np.int64]:
         """int64 (n - suppressed,), records by class, in record order within a class."""
-        return self._grouped[0]
+        return self._members_by_class[0]
 
     @property
     def starts(self) -> NDArray[np.int64]:
         """int64 (n_classes,), where each class begins in ``members``."""
-        return self._grouped[1]
+        return self._members_by_class[1]
 
     @property
     def grouping_levels(self) -> Levels | None:
         """The levels that define the classes; None if classes have no levels."""
         return None
 
-    def rows(self) -> tuple[Partition, NDArray[np.int32]]:
-        """Groups of rows with equal released values, and int32 (n_classes, 1), their classes."""
+    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+        """Rows grouped by equal released values, and each group's class, int32 (n_classes, 1)."""
         return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
 
-    def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Pairs of attributes and the classes that release them: here one pair for all."""
+    def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
+        """Pairs of attribute names and the classes that they share: one pair for all attributes."""
         return [(names, self)]
 
     @classmethod
-    def joined(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Partition:
+    def join_results(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Partition:
         """Join the results for disjoint sets of records into one result for n records.
 
         Parameters
@@ -185,7 +187,7 @@ class Partition(NotebookCard):
         return combine(results, n)
 
     def of(self, records: NDArray[np.int64]) -> Partition:
-        """Partition other records as their counterparts in this partition.
+        """Partition other records like their counterparts in this partition.
 
         Parameters
         ----------
@@ -226,9 +228,9 @@ class AttributePartition(NotebookCard):
 
     partitions: tuple[Partition, ...]
 
-    of_rows: ClassVar[bool] = False
-    in_blocks: ClassVar[bool] = False
-    at_once: ClassVar[bool] = False
+    has_row_classes: ClassVar[bool] = False
+    supports_blocks: ClassVar[bool] = False
+    sees_all_strata: ClassVar[bool] = False
 
     @property
     def grouping_levels(self) -> None:
@@ -236,12 +238,17 @@ class AttributePartition(NotebookCard):
         return None
 
     @classmethod
-    def joined(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> AttributePartition:
-        """As ``Partition.joined``, for each attribute."""
+    def join_results(
+        cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int
+    ) -> AttributePartition:
+        """As ``Partition.join_results``, for each attribute."""
         records = [records for records, _ in results]
-        by_attribute = zip(*(result.partitions for _, result in results), strict=True)
+        partitions_by_attribute = zip(*(result.partitions for _, result in results), strict=True)
         return cls(
-            tuple(combine(list(zip(records, parts, strict=True)), n) for parts in by_attribute)
+            tuple(
+                combine(list(zip(records, partitions, strict=True)), n)
+                for partitions in partitions_by_attribute
+            )
         )
 
     def require(self, k: int, max_size: int | None = None) -> AttributePartition:
@@ -250,25 +257,25 @@ class AttributePartition(NotebookCard):
             partition.require(k, max_size)
         return self
 
-    def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Pairs of attributes and the classes that release them: one pair per attribute."""
-        return [([name], part) for name, part in zip(names, self.partitions, strict=True)]
+    def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
+        """Pairs of attribute names and the classes that they share: one pair per attribute."""
+        return [([name], partition) for name, partition in zip(names, self.partitions, strict=True)]
 
-    def rows(self) -> tuple[Partition, NDArray[np.int32]]:
-        """Groups of rows with equal released values: they share their class in every attribute.
+    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
+        """Rows grouped by equal released values: their class is the same in every attribute.
 
-        Returns their partition, and int32 (n_classes, d), the class of each attribute in it.
+        Returns this partition, and int32 (n_classes, d), the class of each attribute in each group.
         """
         labels = np.column_stack([partition.labels for partition in self.partitions])
-        released = (labels >= 0).all(axis=1)
-        classes, number = np.unique(labels[released], axis=0, return_inverse=True)
+        is_released = (labels >= 0).all(axis=1)
+        classes, groups = np.unique(labels[is_released], axis=0, return_inverse=True)
         row_labels = np.full(len(labels), SUPPRESSED, np.int32)
-        row_labels[released] = number.reshape(-1)
+        row_labels[is_released] = groups.reshape(-1)
         return Partition(row_labels), classes
 
     def of(self, records: NDArray[np.int64]) -> AttributePartition:
         """As ``Partition.of``, for each attribute."""
-        return AttributePartition(tuple(part.of(records) for part in self.partitions))
+        return AttributePartition(tuple(partition.of(records) for partition in self.partitions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,15 +285,15 @@ class Levels(Partition):
     Parameters
     ----------
     labels : int32 (n,), the class of each record; -1 if suppressed.
-    levels : by attribute, the number of levels above the leaves or the finest cells.
-    numbers : by numeric attribute, the levels that the method searched.
+    levels : by attribute, the level of generalization; 0 for the leaves or the finest cells.
+    numbers : by numeric attribute without a hierarchy, the levels that the method searched.
     """
 
     levels: Mapping[str, int]
     numbers: Mapping[str, NumberLevels]
 
-    in_blocks: ClassVar[bool] = False
-    at_once: ClassVar[bool] = True
+    supports_blocks: ClassVar[bool] = False
+    sees_all_strata: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -304,18 +311,18 @@ class Levels(Partition):
         return self
 
     @classmethod
-    def joined(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
+    def join_results(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
         """The levels of n records from one result over some of them, possibly in another order."""
         [(records, result)] = results
-        levels: Levels = result.of(places_of(records, n))
+        levels: Levels = result.of(positions_among(records, n))
         return levels
 
     def of(self, records: NDArray[np.int64]) -> Levels:
         """As ``Partition.of``, with the same levels; classes without a record are left out."""
         is_unmatched = records < 0
         labels = np.where(is_unmatched, SUPPRESSED, self.labels[records])
-        released = labels >= 0
-        labels[released] = np.unique(labels[released], return_inverse=True)[1].reshape(-1)
+        is_released = labels >= 0
+        labels[is_released] = np.unique(labels[is_released], return_inverse=True)[1].reshape(-1)
         return Levels(labels, self.levels, self.numbers)
 
 
@@ -325,10 +332,11 @@ class ClusteringResult:
 
     Parameters
     ----------
-    classes : of rows, or of each attribute separately.
-    levels : of full-domain generalization before classes were merged; None for other methods.
-    measures : of the released table; None if it has yet to be measured.
-    method_counts : counts from the method, as in ``Partition``.
+    classes : the classes of rows, or of each attribute separately.
+    levels : the levels of full-domain generalization before classes were merged; None for other
+        methods.
+    measures : of the released table; None if it is not measured yet.
+    method_counts : counts that the method reports, as in ``Partition``.
     """
 
     classes: Partition | AttributePartition
@@ -337,18 +345,18 @@ class ClusteringResult:
     method_counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def positions_among(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """The position of each of n records in ``records``, int64 (n,); -1 if absent."""
-    places = np.full(n, -1, np.int64)
-    places[records] = np.arange(len(records))
-    return places
+    positions = np.full(n, -1, np.int64)
+    positions[records] = np.arange(len(records))
+    return positions
 
 
 MethodResult: TypeAlias = "Partition | AttributePartition"
 
 
 def combine(
-    parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, each: ParallelMap = map
+    parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, parallel_map: ParallelMap = map
 ) -> Partition:
     """Combine partitions of disjoint sets of records into one partition of n records.
 
@@ -356,32 +364,33 @@ def combine(
     ----------
     parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records
         outside all sets are suppressed.
-    each : ``on_all_cores``, or ``map`` for one after the other; the result is the same.
+    parallel_map : ``on_all_cores``, or ``map`` to process one after the other; the result is the
+        same.
     """
     method_counts: dict[str, int] = {}
     for _, partition in parts:
         for name, count in partition.method_counts.items():
             method_counts[name] = method_counts.get(name, 0) + count
-    if len(parts) == 1 and is_all(parts[0][0], n):
+    if len(parts) == 1 and are_all_records(parts[0][0], n):
         return Partition.without_copy(parts[0][1].labels, method_counts)
     labels = np.full(n, SUPPRESSED, np.int32)
-    firsts = np.cumsum([0, *(partition.n_classes for _, partition in parts)]).tolist()
+    first_classes = np.cumsum([0, *(partition.n_classes for _, partition in parts)]).tolist()
 
-    def put(at: int) -> None:
-        records, partition = parts[at]
+    def write_labels(index: int) -> None:
+        records, partition = parts[index]
         part_labels = partition.labels
         if partition.n_suppressed:
             labels[records] = np.where(
-                part_labels >= 0, part_labels + np.int32(firsts[at]), SUPPRESSED
+                part_labels >= 0, part_labels + np.int32(first_classes[index]), SUPPRESSED
             )
         else:
-            labels[records] = part_labels + np.int32(firsts[at])
+            labels[records] = part_labels + np.int32(first_classes[index])
 
-    for _ in each(put, range(len(parts))):
+    for _ in parallel_map(write_labels, range(len(parts))):
         pass
     return Partition.without_copy(labels, method_counts)
 
 
-def is_all(records: NDArray[np.int64], n: int) -> bool:
-    """Whether these are all of n records, in their order."""
+def are_all_records(records: NDArray[np.int64], n: int) -> bool:
+    """Whether these are the indices of all n records, in their order."""
     return len(records) == n and bool((records == np.arange(n)).all())

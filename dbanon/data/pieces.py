@@ -1,6 +1,6 @@
-"""Long arrays in pieces, processed on all cores or memory-mapped from disk.
+"""Process long arrays in pieces on all cores, or store them on disk.
 
-Threads only speed up work that releases the interpreter lock.
+Threads speed up only work that releases the interpreter lock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 # Records per piece; small enough for intermediate results to stay in the processor's cache.
-AT_ONCE = 200_000
+PIECE_RECORDS = 200_000
 
 
 class ParallelMap(Protocol):
@@ -29,9 +29,9 @@ class ParallelMap(Protocol):
     ) -> Iterable[_Result]: ...
 
 
-def pieces(n: int) -> list[slice]:
-    """Split n records into pieces of at most ``AT_ONCE``, in order."""
-    return [slice(start, min(start + AT_ONCE, n)) for start in range(0, n, AT_ONCE)]
+def split_records(n: int) -> list[slice]:
+    """Split n records into pieces of at most ``PIECE_RECORDS``, in order."""
+    return [slice(start, min(start + PIECE_RECORDS, n)) for start in range(0, n, PIECE_RECORDS)]
 
 
 def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) -> list[_Result]:
@@ -50,24 +50,24 @@ def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) ->
             raise
 
 
-def by_column(table: NDArray[Any]) -> ParallelMap:
-    """The way to process the columns of a table, (n, p): in parallel if it is large.
+def choose_column_map(table: NDArray[Any]) -> ParallelMap:
+    """Choose how to process the columns of a table, (n, p): in parallel if it is large.
 
     Columns on disk are processed one after the other, since they do not fit into memory together.
     """
     base: Any = table
     while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
         base = base.base
-    return map if len(table) < AT_ONCE or isinstance(base, np.memmap) else on_all_cores
+    return map if len(table) < PIECE_RECORDS or isinstance(base, np.memmap) else on_all_cores
 
 
 def block_signals() -> None:
-    """Block all signals in a worker thread: server backends handle them in the main thread."""
+    """Block all signals in a worker thread: a server backend handles them in the main thread."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-# Rows to reorder at a time.
-_AT_ONCE = 1 << 18
+# Rows are reordered in blocks of this size.
+_REORDERED_ROWS = 1 << 18
 
 
 class Disk(Protocol):
@@ -80,8 +80,8 @@ class Disk(Protocol):
         """The exception to raise if a file cannot be written."""
 
 
-class Rows:
-    """An array on disk that grows by pieces of rows.
+class DiskArray:
+    """An array on disk that grows by blocks of rows.
 
     Parameters
     ----------
@@ -90,39 +90,39 @@ class Rows:
 
     Raises
     ------
-    DbanonError : the disk is full.
+    DbanonError : the file cannot be written, as if the disk is full.
     """
 
     def __init__(self, disk: Disk, width: int, dtype: Any) -> None:
         self._disk, self._width, self._dtype = disk, width, np.dtype(dtype)
         self._file = disk.file()
-        self._rows = 0
+        self._n_rows = 0
 
-    def add(self, piece: NDArray[Any]) -> None:
+    def add(self, block: NDArray[Any]) -> None:
         """Append rows, (c, width)."""
-        self._rows += len(piece)
+        self._n_rows += len(block)
         try:
-            # Not through a memory map: on a full disk, writing to one kills the process.
-            self._file.write(np.ascontiguousarray(piece, self._dtype).tobytes())
+            # Write to the file, not to a memory map: on a full disk, the latter kills the process.
+            self._file.write(np.ascontiguousarray(block, self._dtype).tobytes())
         except OSError as error:
             raise self._disk.failed(error) from None
 
-    def done(self) -> NDArray[Any]:
+    def to_array(self) -> NDArray[Any]:
         """The array, (n, width), read-only."""
         with self._file as file:
             try:
                 file.flush()
             except OSError as error:
                 raise self._disk.failed(error) from None
-            shape = (self._rows, self._width)
-            if not self._rows or not self._width:
+            shape = (self._n_rows, self._width)
+            if not self._n_rows or not self._width:
                 return np.empty(shape, self._dtype)
             return np.asarray(np.memmap(file, self._dtype, "r", shape=shape))
 
 
-def in_order(disk: Disk, rows: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Reorder rows, (n, width), by positions, int64 (n,), into a new array on disk."""
-    reordered = Rows(disk, rows.shape[1], rows.dtype)
-    for start in range(0, len(order), _AT_ONCE):
-        reordered.add(rows[order[start : start + _AT_ONCE]])
-    return reordered.done()
+def reorder_on_disk(disk: Disk, rows: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """Reorder rows, (n, width), by indices, int64 (n,), into a new array on disk."""
+    reordered = DiskArray(disk, rows.shape[1], rows.dtype)
+    for start in range(0, len(order), _REORDERED_ROWS):
+        reordered.add(rows[order[start : start + _REORDERED_ROWS]])
+    return reordered.to_array()

@@ -1,9 +1,9 @@
 """Scales of numeric columns, and the maps that make columns comparable.
 
 Columns are summed without rounding, in pieces of any size and order. The compiled core adds
-mantissas and their squares as integers, by exponent; Python's unbounded integers continue from
-there. Sums of pieces therefore equal the sum of the column bit by bit, and no result depends on how
-a table was split.
+mantissas and their squares as integers, by exponent, and Python combines them as unbounded
+integers. Sums of pieces therefore equal the sum of the column bit by bit, and no result depends on
+how a table is split.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dbanon.errors import InvalidParameter
 from dbanon.kernels import exact_sums, standardized
 
 # Every float64 is an integer multiple of 2**-1074.
-_UNIT = 1074
+_UNIT_EXPONENT = 1074
 
-# Bits of a square root before rounding to 53; the last one is sticky.
+# Bits of a square root before it is rounded to 53; the last one is set if any later bit is.
 _ROOT_BITS = 2 * 64
 
 
@@ -35,7 +35,7 @@ class Sums:
     count : the number of values.
     least, most : the smallest and the largest value; 0 without values.
     all_integers : True if all values are whole numbers.
-    total : their sum, in units of 2**-1074.
+    total : the sum of the values, in units of 2**-1074.
     squares : the sum of their squares, in units of 2**-2148.
     """
 
@@ -51,16 +51,17 @@ class Sums:
         """The sums of these values, float64 (m,), finite, in any order."""
         if not values.size:
             return cls()
-        least, most, all_integers, parts = exact_sums(values)
-        total = sum(((high << 64) | low) << up for up, high, low, *_ in parts)
+        least, most, all_integers, sums_by_exponent = exact_sums(values)
+        total = sum(((high << 64) | low) << shift for shift, high, low, *_ in sums_by_exponent)
         squares = sum(
-            ((top << 128) | (high << 64) | low) << (2 * up) for up, _, _, top, high, low in parts
+            ((top << 128) | (high << 64) | low) << (2 * shift)
+            for shift, _, _, top, high, low in sums_by_exponent
         )
-        # Adding 0.0 turns -0.0 into 0.0; which of them is the minimum depends on the order.
+        # Adding 0.0 turns -0.0 into 0.0: which of the two is the minimum depends on the order.
         return cls(len(values), least + 0.0, most + 0.0, all_integers, total, squares)
 
     def __add__(self, other: Sums) -> Sums:
-        """The sums of the values of both."""
+        """The sums of the values of both columns."""
         if not (self.count and other.count):
             return self if self.count else other
         return Sums(
@@ -73,35 +74,36 @@ class Sums:
         )
 
     def mean(self, exponent: int) -> float:
-        """The mean times 2**-exponent, correctly rounded; needs a value."""
+        """The mean times 2**-exponent, correctly rounded; requires at least one value."""
         # Python divides long integers without rounding them first.
-        down = _UNIT + exponent
-        up = max(-down, 0)
-        return (self.total << up) / (self.count << max(down, 0))
+        shift = _UNIT_EXPONENT + exponent
+        return (self.total << max(-shift, 0)) / (self.count << max(shift, 0))
 
     def deviation(self, exponent: int) -> float:
-        """The sample standard deviation times 2**-exponent; needs two values.
+        """The sample standard deviation times 2**-exponent; requires at least two values.
 
-        Correctly rounded, unless the result is subnormal.
+        Correctly rounded unless the result is subnormal.
         """
-        above = self.count * self.squares - self.total**2
-        below = self.count * (self.count - 1)
-        if not above:
+        numerator = self.count * self.squares - self.total**2
+        denominator = self.count * (self.count - 1)
+        if not numerator:
             return 0.0
-        shift = _ROOT_BITS - (above.bit_length() - below.bit_length())
+        shift = _ROOT_BITS - (numerator.bit_length() - denominator.bit_length())
         shift += shift % 2
-        square, remainder = divmod(above << max(shift, 0), below << max(-shift, 0))
-        root = isqrt(square)
-        inexact = bool(remainder) or root * root != square
-        return float(np.ldexp(float(2 * root + inexact), -shift // 2 - 1 - _UNIT - exponent))
+        variance, remainder = divmod(numerator << max(shift, 0), denominator << max(-shift, 0))
+        root = isqrt(variance)
+        is_inexact = bool(remainder) or root * root != variance
+        return float(
+            np.ldexp(float(2 * root + is_inexact), -shift // 2 - 1 - _UNIT_EXPONENT - exponent)
+        )
 
 
 MAHALANOBIS = "mahalanobis"
 STANDARDIZATIONS = ("zscore", "range", "none", MAHALANOBIS)
 
-# Smallest share of its standard deviation that an attribute must keep after regression on the
-# others. With less, it is a linear combination of them up to rounding.
-_MIN_RESIDUAL_SHARE = 1e-6
+# Smallest share of its standard deviation that a column must retain after regression on earlier
+# ones. With less, it is a linear combination of them up to rounding.
+_LEAST_RESIDUAL_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -131,21 +133,21 @@ class Scale:
 
     @classmethod
     def of_sums(cls, sums: Sums) -> Scale:
-        """The scale of summed values; it does not depend on the pieces."""
+        """The scale of values with these sums; it does not depend on how a column was split."""
         if not sums.count:
             return cls()
-        ends = cls(sums.count, sums.least, sums.most, is_integral=sums.all_integers)
-        spread = 0.0 if ends.constant else sums.deviation(ends.exponent)
-        return replace(ends, mean=sums.mean(ends.exponent), deviation=spread)
+        scale = cls(sums.count, sums.least, sums.most, is_integral=sums.all_integers)
+        deviation = 0.0 if scale.is_constant else sums.deviation(scale.exponent)
+        return replace(scale, mean=sums.mean(scale.exponent), deviation=deviation)
 
     @property
-    def constant(self) -> bool:
+    def is_constant(self) -> bool:
         """True if all values are equal."""
         return self.least == self.most
 
     @property
     def spread(self) -> float:
-        """The width of the range."""
+        """The width of the range of values."""
         return self.most - self.least
 
     @property
@@ -163,8 +165,8 @@ class Standardization:
 
     Parameters
     ----------
-    exponent : int64 (p,).
-    shift, scale : float64 (p,). A scale of 0 marks a constant column: it maps to 0.
+    exponent, shift, scale : int64 (p,) and float64 (p,) each, by column. A scale of 0 marks a
+        constant column, which maps to 0.
     """
 
     exponent: NDArray[np.int64]
@@ -172,45 +174,46 @@ class Standardization:
     scale: NDArray[np.float64]
 
     @classmethod
-    def of(cls, scales: Sequence[Scale], how: str = "zscore") -> Standardization:
+    def of(cls, scales: Sequence[Scale], method: str = "zscore") -> Standardization:
         """The map that standardizes p columns.
 
         Parameters
         ----------
-        scales : of the p columns.
-        how : ``zscore`` (mean 0, sample standard deviation 1), ``range`` (minimum 0, maximum 1) or
-            ``none`` (only constant columns are set to 0, which changes no distance).
-            ``mahalanobis`` starts from z-scores, which ``whitening`` then makes uncorrelated.
+        scales : the scales of the p columns.
+        method : ``zscore`` (mean 0, sample standard deviation 1), ``range`` (minimum 0, maximum 1)
+            or ``none`` (only constant columns are set to 0, which changes no distance).
+            ``mahalanobis`` starts from z-scores, which ``compute_whitening`` then makes
+            uncorrelated.
 
         Raises
         ------
-        InvalidParameter : no such standardization.
+        InvalidParameter : there is no such standardization.
         """
-        if how not in STANDARDIZATIONS:
+        if method not in STANDARDIZATIONS:
             raise InvalidParameter(
-                f"There is no standardization {how!r}. Known: {', '.join(STANDARDIZATIONS)}."
+                f"There is no standardization {method!r}. Known: {', '.join(STANDARDIZATIONS)}."
             )
         p = len(scales)
         exponent, shift, scale = np.zeros(p, np.int64), np.zeros(p), np.zeros(p)
         for column, column_scale in enumerate(scales):
-            if column_scale.constant:
+            if column_scale.is_constant:
                 continue
-            if how == "none":
+            if method == "none":
                 scale[column] = 1.0
                 continue
             exponent[column] = column_scale.exponent
-            if how in ("zscore", MAHALANOBIS):
+            if method in ("zscore", MAHALANOBIS):
                 shift[column], scale[column] = column_scale.mean, column_scale.deviation
             else:
                 low, high = np.ldexp(
                     [column_scale.least, column_scale.most], -column_scale.exponent
                 )
                 shift[column], scale[column] = low, high - low
-            if scale[column] == 0.0:  # a spread below the smallest number: no distance to measure
+            if scale[column] == 0.0:  # The spread is below the smallest number.
                 shift[column] = 0.0
         return cls(exponent, shift, scale)
 
-    def of_records(
+    def apply_to_records(
         self,
         numbers: NDArray[np.float64],
         records: NDArray[np.int64],
@@ -221,7 +224,7 @@ class Standardization:
         Parameters
         ----------
         numbers : float64 (n, p).
-        records : int64 (m,), positions of rows.
+        records : int64 (m,), indices of rows.
         factors : float64 (p,), 0 or more.
         """
         return standardized(
@@ -237,9 +240,9 @@ class Standardization:
         """The standardized copy of ``numbers``, float64 (m, p)."""
         points = np.ldexp(numbers, -self.exponent)
         points -= self.shift
-        varying = self.scale != 0
-        points /= np.where(varying, self.scale, 1.0)
-        points[:, ~varying] = 0.0
+        is_varying = self.scale != 0
+        points /= np.where(is_varying, self.scale, 1.0)
+        points[:, ~is_varying] = 0.0
         return points
 
 
@@ -247,9 +250,9 @@ class Standardization:
 class Whitening:
     """A linear map after which columns are uncorrelated and have variance 1.
 
-    The part of a column that earlier columns explain is subtracted, and the residual is divided by
-    its standard deviation: forward substitution with the Cholesky factor of the covariance. The
-    Euclidean distance is then the Mahalanobis distance, for any order of columns.
+    What earlier columns explain is subtracted from a column, and the residual is divided by its
+    standard deviation: this is forward substitution with the Cholesky factor of the covariance. The
+    Euclidean distance is then the Mahalanobis distance, whatever the order of columns.
 
     Parameters
     ----------
@@ -261,21 +264,21 @@ class Whitening:
 
     def apply(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """The whitened copy of ``points``, float64 (m, p)."""
-        # Plain sums and products instead of BLAS or LAPACK, whose rounding depends on library and
-        # processor: classes must not depend on these.
-        white = np.zeros(points.shape, np.float64, order="F")
+        # Use plain sums and products: the rounding of BLAS and LAPACK depends on library and
+        # processor, and classes must not depend on these.
+        whitened = np.zeros(points.shape, np.float64, order="F")
         for j, row in enumerate(self.factor):
             if row[j] == 0.0:
                 continue
             column = points[:, j].copy()
             for i in np.flatnonzero(row[:j]):
-                column -= row[i] * white[:, i]
-            white[:, j] = column / row[j]
-        return white
+                column -= row[i] * whitened[:, i]
+            whitened[:, j] = column / row[j]
+        return whitened
 
 
-def whitening(points: NDArray[np.float64]) -> Whitening:
-    """The map that whitens ``points``, float64 (n, p), z-scores.
+def compute_whitening(points: NDArray[np.float64]) -> Whitening:
+    """Compute the map that whitens ``points``, float64 (n, p), which are z-scores.
 
     The factor comes from the modified Gram-Schmidt process on the points, which loses fewer digits
     than the decomposition of a computed covariance.
@@ -286,7 +289,7 @@ def whitening(points: NDArray[np.float64]) -> Whitening:
     degrees = max(n - 1, 1)
     for j in range(p):
         column = residual[:, j]
-        if not n or column.max() == column.min():  # rounding of the mean would look like spread
+        if not n or column.max() == column.min():  # Rounding of the mean would look like spread.
             continue
         column -= column.mean()
         spread = np.sqrt(np.square(column).sum() / degrees)
@@ -295,7 +298,7 @@ def whitening(points: NDArray[np.float64]) -> Whitening:
                 factor[j, i] = (column * residual[:, i]).sum() / degrees
                 column -= factor[j, i] * residual[:, i]
         residual_spread = np.sqrt(np.square(column).sum() / degrees)
-        if residual_spread > _MIN_RESIDUAL_SHARE * spread:
+        if residual_spread > _LEAST_RESIDUAL_SHARE * spread:
             factor[j, j] = residual_spread
             column /= residual_spread
     return Whitening(factor)

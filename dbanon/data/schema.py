@@ -1,4 +1,4 @@
-"""Schemas: roles and kinds of columns, and ordinal text as ranks."""
+"""Schemas: the roles and kinds of columns, and ordinal texts as ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, UnsupportedType, ValueNotInOrder
 
-# How texts of an entity are compared: without surrounding white space, and also without case.
+# How spellings of an entity are unified: TRIM removes surrounding white space, CASEFOLD also
+# ignores case.
 TRIM, CASEFOLD = "trim", "casefold"
 NORMALIZE = (TRIM, CASEFOLD)
 # White space that spreadsheets and forms leave around identifiers.
@@ -20,7 +21,12 @@ WHITE_SPACE = " \t\n\v\f\r"
 
 
 def normalize_spelling(text: str, normalize: str) -> str:
-    """Normalize a text for comparison."""
+    """Normalize a text for comparison.
+
+    Parameters
+    ----------
+    normalize : one of ``NORMALIZE``; empty to leave the text unchanged.
+    """
     trimmed = text.strip(WHITE_SPACE) if normalize else text
     return trimmed.casefold() if normalize == CASEFOLD else trimmed
 
@@ -32,8 +38,8 @@ NOMINAL, NUMERIC = "nominal", "numeric"
 class Role(str, Enum):
     """The role of a column in a release.
 
-    ``IDENTIFIER`` and columns without a role are never copied. ``INSENSITIVE`` columns are copied
-    at the caller's request.
+    Columns that are ``IDENTIFIER`` or have no role are never copied. ``INSENSITIVE`` columns are
+    copied if the caller requests it.
     """
 
     IDENTIFIER = "identifier"
@@ -58,15 +64,15 @@ class Kind(str, Enum):
     @property
     def is_numeric(self) -> bool:
         """True if values are numbers or ranks."""
-        return self in _NUMBERS or self is Kind.ORDINAL
+        return self in _NUMBER_KINDS or self is Kind.ORDINAL
 
     @property
     def is_coded(self) -> bool:
         """True if stores read values as codes of a dictionary, not as numbers."""
-        return self not in _NUMBERS
+        return self not in _NUMBER_KINDS
 
 
-_NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP})
+_NUMBER_KINDS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP})
 
 
 @dataclass(frozen=True)
@@ -82,12 +88,13 @@ class Attribute:
     bits : width of an INTEGER (16, 32, 64) or FLOAT (32, 64).
     precision : for DECIMAL, the number of digits; 0 if the type sets no limit.
     scale : for DECIMAL, the digits after the point; for TIMESTAMP, the digits of a second.
-    has_time_zone : True for a TIMESTAMP with time zone, which is an instant.
+    has_time_zone : True for a TIMESTAMP with time zone, whose values are instants.
     nullable : False if the database guarantees that no value is NULL.
     order : the values from the lowest to the highest, if the type or the caller states them.
     enum_type : the enumerated type of released values, if text must not be cast to it.
-    by_output : True to convert by the type's output function, since any role may define a cast.
-    foreign_type : a type of another role that the column's type is based on; empty if none.
+    uses_output_function : True to convert values to text by the type's output function instead of a
+        cast, which any role may define.
+    foreign_type : a type owned by another role that the column's type is based on; empty if none.
     nominal : True for a number that is treated as a category with its text as value.
     normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
     """
@@ -103,7 +110,7 @@ class Attribute:
     nullable: bool = True
     order: tuple[str, ...] = ()
     enum_type: str = ""
-    by_output: bool = False
+    uses_output_function: bool = False
     foreign_type: str = ""
     nominal: bool = False
     normalize: str = ""
@@ -126,7 +133,7 @@ class Schema:
 
 
 def require_lists(**lists: object) -> None:
-    """Check that each value is a list and not a string, whose letters would pass for names.
+    """Check that each argument is a list and not a string, whose letters would be taken for names.
 
     Raises
     ------
@@ -140,8 +147,12 @@ def require_lists(**lists: object) -> None:
             )
 
 
-def with_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tuple[Attribute, ...]:
-    """Copy the quasi-identifiers, and turn nominal ones into categories with text values.
+def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tuple[Attribute, ...]:
+    """Copy the quasi-identifiers, and turn nominal ones into categories with texts as values.
+
+    Parameters
+    ----------
+    kinds : ``NOMINAL`` or ``NUMERIC``, by column.
 
     Raises
     ------
@@ -170,12 +181,15 @@ def with_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tup
     )
 
 
-def with_orders(
+def apply_orders(
     attributes: Sequence[Attribute], orders: Mapping[str, Sequence[str]]
 ) -> tuple[Attribute, ...]:
     """Copy the quasi-identifiers, and turn those with an order into ordinal ones.
 
-    An order in ``orders`` overrides that of the column's type; an empty one removes it.
+    Parameters
+    ----------
+    orders : by column, all values in order; overrides the order of the column's type. An empty
+        order removes it.
 
     Raises
     ------
@@ -189,14 +203,21 @@ def with_orders(
                 hint="State `orders` of quasi-identifiers only.",
             )
     return tuple(
-        _ordinal(attribute, tuple(orders.get(attribute.name, attribute.order)))
+        _as_ordinal(attribute, tuple(orders.get(attribute.name, attribute.order)))
         if attribute.name in orders or attribute.order
         else attribute
         for attribute in attributes
     )
 
 
-def _ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
+def _as_ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
+    """The attribute as an ordinal one; unchanged for an empty order.
+
+    Raises
+    ------
+    UnsupportedType : it is not text.
+    InvalidParameter : the order contains a value twice.
+    """
     if attribute.kind is not Kind.CATEGORY:
         raise UnsupportedType(
             f'An order was stated for column "{attribute.name}" of type {attribute.sql_type},'
@@ -208,7 +229,7 @@ def _ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
     return replace(attribute, kind=Kind.ORDINAL, order=order) if order else attribute
 
 
-def ranked(
+def move_ordinals_to_numbers(
     attributes: tuple[Attribute, ...],
     numbers: NDArray[np.float64],
     codes: NDArray[np.int32],
@@ -219,50 +240,66 @@ def ranked(
     Parameters
     ----------
     numbers : float64 (n, p), the attributes that were read as numbers, in order.
-    codes, categories : int32 (n, q) and the dictionaries of the others; -1 for NULL.
+    codes : int32 (n, q), the other attributes in order, as positions in ``categories``; -1 for
+        NULL.
+    categories : the dictionary of each of the q other attributes.
 
     Raises
     ------
     ValueNotInOrder : an ordinal attribute has a value that is missing from its order.
     """
-    coded = [attribute for attribute in attributes if attribute.kind.is_coded]
+    coded_attributes = [attribute for attribute in attributes if attribute.kind.is_coded]
     number_columns = iter(numbers.T)
     columns = [
-        _ranks(attribute, codes[:, coded.index(attribute)], categories[coded.index(attribute)])
+        _ranks(
+            attribute,
+            codes[:, coded_attributes.index(attribute)],
+            categories[coded_attributes.index(attribute)],
+        )
         if attribute.kind is Kind.ORDINAL
         else next(number_columns)
         for attribute in attributes
         if attribute.kind.is_numeric
     ]
-    other_columns = [i for i, attribute in enumerate(coded) if attribute.kind is not Kind.ORDINAL]
+    other_columns = [
+        i for i, attribute in enumerate(coded_attributes) if attribute.kind is not Kind.ORDINAL
+    ]
     return np.column_stack(columns), codes[:, other_columns], [categories[i] for i in other_columns]
 
 
 def _ranks(
     attribute: Attribute, codes: NDArray[np.int32], values: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Positions in the attribute's order, float64 (n,); 0 for NULL."""
+    """The rank of each value in the attribute's order, float64 (n,); 0 for NULL.
+
+    Raises
+    ------
+    ValueNotInOrder : a value is missing from the order.
+    """
     rank_of = {value: rank for rank, value in enumerate(attribute.order)}
     # The last entry is for NULL, whose code is -1.
     ranks = np.array([*(rank_of.get(value, -1) for value in values), 0], np.float64)[codes]
-    unknown = int((ranks < 0).sum())
-    if unknown:
-        count = sum(value not in rank_of for value in values)
-        raise not_in_order(attribute, (count, len(values)), (unknown, len(ranks)))
+    n_unknown_rows = int((ranks < 0).sum())
+    if n_unknown_rows:
+        n_unknown = sum(value not in rank_of for value in values)
+        raise not_in_order_error(
+            attribute, values=(n_unknown, len(values)), rows=(n_unknown_rows, len(ranks))
+        )
     return ranks
 
 
-def not_in_order(
+def not_in_order_error(
     attribute: Attribute, values: tuple[int, int], rows: tuple[int, int]
 ) -> ValueNotInOrder:
     """Build the error for a column with values that are missing from its order.
 
     Parameters
     ----------
-    values, rows : pairs: the number of affected ones, and the total.
+    values, rows : the number of affected distinct values and of all values; the same for rows.
     """
+    (n_values, total_values), (n_rows, total_rows) = values, rows
     return ValueNotInOrder(
         f'Column "{attribute.name}" holds values that are not in its order:'
-        f" {values[0]} of {values[1]} values, in {rows[0]} of {rows[1]} rows.",
+        f" {n_values} of {total_values} values, in {n_rows} of {total_rows} rows.",
         hint="State all values of the column (`orders`), from the lowest to the highest.",
     )

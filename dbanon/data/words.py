@@ -9,29 +9,29 @@ from typing import Any
 from dbanon.data.notebook import NotebookCard
 
 # Characters that change the direction of text; escaped like control characters.
-_DIRECTIONS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-_WRITTEN_OUT = {
-    number: f"\\u{number:04x}" for number in (*range(32), *range(0x7F, 0xA0), *_DIRECTIONS)
+_DIRECTION_MARKS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_ESCAPES = {
+    number: f"\\u{number:04x}" for number in (*range(32), *range(0x7F, 0xA0), *_DIRECTION_MARKS)
 }
-_OF_LINES = {k: v for k, v in _WRITTEN_OUT.items() if chr(k) not in "\n\t"}
-_OF_PAGES = {k: v for k, v in _OF_LINES.items() if k not in _DIRECTIONS}
+_ESCAPES_IN_LINES = {k: v for k, v in _ESCAPES.items() if chr(k) not in "\n\t"}
+_ESCAPES_ON_PAGES = {k: v for k, v in _ESCAPES_IN_LINES.items() if k not in _DIRECTION_MARKS}
 
 
-def printable(text: str, *, lines: bool = False) -> str:
+def escape_control_characters(text: str, *, lines: bool = False) -> str:
     """Escape control characters and direction marks.
 
-    A terminal would act on them, and anyone may have written a ledger entry.
+    A terminal would interpret them, and anyone may have written a ledger entry.
 
     Parameters
     ----------
-    lines : True for text of several lines, to keep tabs and line breaks.
+    lines : True to keep tabs and line breaks.
     """
-    return text.translate(_OF_LINES if lines else _WRITTEN_OUT)
+    return text.translate(_ESCAPES_IN_LINES if lines else _ESCAPES)
 
 
-def printable_on_page(text: str) -> str:
+def escape_for_page(text: str) -> str:
     """Escape control characters, for a page that isolates text directions."""
-    return text.translate(_OF_PAGES)
+    return text.translate(_ESCAPES_ON_PAGES)
 
 
 def json_text(value: Any, **options: Any) -> str:
@@ -47,15 +47,15 @@ def json_text(value: Any, **options: Any) -> str:
 
 
 class LabelledText:
-    """A result shown as pairs of label and text: as lines, and as a table in a notebook."""
+    """A result displayed as pairs of label and text: as lines, or in a notebook as a table."""
 
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs in order."""
         raise NotImplementedError
 
     @property
-    def warned(self) -> tuple[str, ...]:
-        """Warnings to print on stderr, each after "Warning: "; empty by default."""
+    def warning_texts(self) -> tuple[str, ...]:
+        """Warnings to print on stderr, each after ``Warning:``; empty by default."""
         return ()
 
     def __str__(self) -> str:
@@ -68,21 +68,21 @@ class LabelledText:
         from html import escape
 
         rows = (
-            f"<tr><th style='text-align: left'>{escape(printable(label))}</th>"
-            f"<td style='text-align: left'>{escape(printable(text))}</td></tr>"
+            f"<tr><th style='text-align: left'>{escape(escape_control_characters(label))}</th>"
+            f"<td style='text-align: left'>{escape(escape_control_characters(text))}</td></tr>"
             for label, text in self.pairs()
         )
         return f"<table>{''.join(rows)}</table>"
 
 
-class WithCard(NotebookCard, LabelledText):
-    """A labelled text that notebooks show as a card if a drawing module is registered."""
+class LabelledTextWithCard(NotebookCard, LabelledText):
+    """A labelled text that notebooks display as a card, if a drawing module is registered."""
 
     def _repr_html_(self) -> str:
         return NotebookCard._repr_html_(self) or LabelledText._repr_html_(self)
 
 
-# Unclear keys of versions before 0.3.0, by their present name: JSON has both until 1.0.
+# JSON keys of versions before 0.3.0, by their present name; JSON has both until 1.0.
 FORMER_KEYS = {
     "disclosive_columns": "telling",
     "loss_shares": "lost",
@@ -97,8 +97,8 @@ FORMER_KEYS = {
 }
 
 
-def both_keys(key: str, value: Any) -> dict[str, Any]:
-    """A value under its key and under the former key."""
+def with_former_key(key: str, value: Any) -> dict[str, Any]:
+    """A value under its key and under the key of earlier versions."""
     return {key: value, FORMER_KEYS[key]: value}
 
 
@@ -109,6 +109,8 @@ def read_renamed(values: Mapping[str, Any], key: str, default: Any = None) -> An
 
 def format_pairs(pairs: Sequence[tuple[str, str]]) -> str:
     """Format pairs as aligned lines without trailing spaces."""
-    pairs = [(printable(label), printable(text)) for label, text in pairs]
+    pairs = [
+        (escape_control_characters(label), escape_control_characters(text)) for label, text in pairs
+    ]
     width = max((len(label) for label, _ in pairs), default=0)
     return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)

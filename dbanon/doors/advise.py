@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dbanon.advice.request import KS, AdviceRequest
 from dbanon.advice.request import SECONDS as DEFAULT_MAX_SECONDS
 from dbanon.bounds.certificate import Certificate
-from dbanon.data.option import make, parameter, parameters
+from dbanon.data.option import build_options, find_parameter, parameters
 from dbanon.doors.arrays import microdata_of
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
@@ -109,14 +109,14 @@ def advise(
         )
     request_options = {option.name: arguments[option.name] for option in parameters(AdviceRequest)}
     request_options["hierarchies"] = parse_all(hierarchies, files=True)
-    read_options = make(Reading, reading)
+    read_options = build_options(Reading, reading)
     if is_in_memory:
         read_options.require_none()
         return _advise_frame(data, request_options, progress)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    request = make(AdviceRequest, request_options)
+    request = build_options(AdviceRequest, request_options)
     store = open_store(data, on_sql, reading=read_options, table=table, memory=memory_limit)
     with progress_callback(progress) as callback, store.planning(staging=True) as session:
         advice = run_advise(request, SqlSource(session), callback)
@@ -132,7 +132,7 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
     from dbanon.stores.ports import PLACE_OF_FRAMES
 
     frame, _ = frame_of(data)
-    request = make(AdviceRequest, {**options, "table": NAME})
+    request = build_options(AdviceRequest, {**options, "table": NAME})
     with progress_callback(progress) as report_progress, hints_without_views(PLACE_OF_FRAMES):
         advice = run_advise(request, FrameSource(frame), report_progress)
     start = {name: value for name, value in advice.start.items() if name not in _TABLE_OPTIONS}
@@ -202,7 +202,7 @@ def certificate(
     ------
     DbanonError : as ``lower_bound``, or the table cannot be read.
     """
-    class_size = int(parameter(Policy, "k").check(k))
+    class_size = int(find_parameter(Policy, "k").check(k))
     seconds_value: Any = seconds
     if (
         isinstance(seconds_value, bool)
@@ -212,7 +212,7 @@ def certificate(
         raise InvalidParameter("seconds must be a number above 0.")
     report_progress = progress or (lambda fraction: None)
     if table is None:
-        make(Reading, reading).require_none()
+        build_options(Reading, reading).require_none()
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
                 "Quasi-identifiers and keys can only be named for a table.",
@@ -220,7 +220,7 @@ def certificate(
                 " frame are quasi-identifiers.",
             )
         return bound(microdata_of(data, orders), class_size, seconds, report_progress)
-    job = make(
+    job = build_options(
         Job,
         {
             "table": table,

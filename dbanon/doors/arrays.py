@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.option import make, parameter, parameters
-from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, places_of
-from dbanon.data.pieces import AT_ONCE, on_all_cores, pieces
+from dbanon.data.option import build_options, find_parameter, parameters
+from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, positions_among
+from dbanon.data.pieces import PIECE_RECORDS, on_all_cores, split_records
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import list_options
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 # Options of a policy that concern how classes are found; the others concern releases.
-_CLASS_OPTIONS = tuple(field for field in parameters(Policy) if not field.option.release)
+_CLASS_OPTIONS = tuple(field for field in parameters(Policy) if not field.option.concerns_release)
 
 
 @overload
@@ -96,12 +96,12 @@ def partition(
     """
     policy_names = {option.name for option in _CLASS_OPTIONS} - {"options"}
     policy_options = {name: options.pop(name) for name in policy_names & set(options)}
-    policy = make(Policy, {"k": k, "options": options, **policy_options})
+    policy = build_options(Policy, {"k": k, "options": options, **policy_options})
     data = as_table(data)
     candidates, candidate_index = _select_candidates(data, policy.nulls)
     microdata = microdata_of(candidates, policy.orders, policy.kinds)
     if candidate_index is not None:
-        microdata = replace(microdata, withheld=len(candidate_index) - microdata.n_records)
+        microdata = replace(microdata, n_withheld=len(candidate_index) - microdata.n_records)
     microdata = merge_nulls(microdata, policy)
     tree_sources = parse_all(hierarchies, files=True)
 
@@ -210,7 +210,7 @@ def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | 
     if complete_records is data:
         return data, None
     row_numbers = np.flatnonzero(data.notna().all(axis=1).to_numpy())
-    return complete_records, places_of(row_numbers, len(data))
+    return complete_records, positions_among(row_numbers, len(data))
 
 
 def is_frame(data: Any) -> bool:
@@ -244,7 +244,7 @@ def microdata_of(
         return microdata_from_frame(
             data,
             list(data.columns),
-            orders=parameter(Policy, "orders").check(orders),
+            orders=find_parameter(Policy, "orders").check(orders),
             kinds=kinds,
         )
     if orders or kinds:
@@ -288,14 +288,14 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
 
 def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
     """Copy numbers to float64 in C order, large arrays on all cores."""
-    if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= AT_ONCE:
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= PIECE_RECORDS:
         return np.array(array, dtype=np.float64, order="C")
     numbers = np.empty(array.shape, np.float64)
 
     def copy_rows(rows: slice) -> None:
         numbers[rows] = array[rows]
 
-    on_all_cores(copy_rows, pieces(len(array)))
+    on_all_cores(copy_rows, split_records(len(array)))
     return numbers
 
 

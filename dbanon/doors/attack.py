@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dbanon.data.option import parameter
+from dbanon.data.option import find_parameter
 from dbanon.data.partition import Synthesis
 from dbanon.doors.evaluate import ReleasedValues, as_frames, is_all_stars, select_columns_to_compare
 from dbanon.errors import InvalidParameter, TooFewRecords
@@ -88,7 +88,7 @@ def attack(
     if releases % 2:
         raise InvalidParameter("releases must be an even number.")
     table = _AttackedTable.of(original, released, control, quasi_identifiers)
-    table.orders = parameter(Policy, "orders").check(orders)
+    table.orders = find_parameter(Policy, "orders").check(orders)
     table.trees = parse_all(hierarchies, files=True)
     table.linked = _check_linked(linked, table.names)
     attack_data = replace(table.attack_data(table.released), guesses=guesses, seed=seed)

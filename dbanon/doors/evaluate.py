@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.option import parameter
+from dbanon.data.option import find_parameter
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.arrays import as_partition, as_table, is_frame
@@ -113,7 +113,7 @@ def evaluate(
     from dbanon.stores.frame.microdata import microdata_from_frame, with_groups
 
     microdata = microdata_from_frame(
-        original_frame, names, orders=parameter(Policy, "orders").check(orders)
+        original_frame, names, orders=find_parameter(Policy, "orders").check(orders)
     )
     if not microdata.n_records:
         raise TooFewRecords("There are no records.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from dbanon.data.option import make, parameters
+from dbanon.data.option import build_options, parameters
 from dbanon.doors.frame_report import FrameReport
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
@@ -150,7 +150,7 @@ def anonymize_frame(
     roles = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep, "by": by}
     _require_text_names(roles)
     trees = parse_all(hierarchies, files=True)
-    policy = make(Policy, {"k": k, **options})
+    policy = build_options(Policy, {"k": k, **options})
     _check_row_order(rows, policy)
     identifier_options = {
         "pseudonyms": pseudonyms,
@@ -159,7 +159,7 @@ def anonymize_frame(
         "entity_normalize": entity_normalize,
         "persons": persons,
     }
-    job = make(
+    job = build_options(
         Job, {"policy": policy, "hierarchies": trees, **_TABLE_NAMES, **identifier_options, **roles}
     )
     target = FrameTarget(rows)

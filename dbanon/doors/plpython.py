@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.backend_limit import apply_backend_limits
@@ -139,7 +139,9 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
             "hierarchies": parse_all(trees, files=False),
             "memory_limit": apply_backend_limits(plpy, call_options),
         }
-        advice = run_advise(make(AdviceRequest, request_options), StableSource(session), progress)
+        advice = run_advise(
+            build_options(AdviceRequest, request_options), StableSource(session), progress
+        )
         progress.restore()
         rows = list(advice.table_rows())
         if advice.start:
@@ -333,7 +335,7 @@ def _build_job(plpy: Any, call_options: dict[str, Any], **further_options: Any) 
     hierarchies = parse_all(call_options.pop("hierarchies", {}), files=False)
     memory_bytes = apply_backend_limits(plpy, call_options)
     call_options.pop("memory_limit", None)
-    return make(
+    return build_options(
         Job,
         {
             **call_options,

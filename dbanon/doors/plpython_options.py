@@ -48,7 +48,7 @@ SHORT_FORMS = tuple(
             f"The level of {SHORT_MODELS.get(kind, kind)}, or an object with level and the model's"
             " own keys.",
             expected="levels by column",
-            release=True,
+            concerns_release=True,
         ),
     )
     for kind in (*SHORT_MODELS, *model_kinds())
@@ -85,13 +85,13 @@ def allowed_keys(
     candidates = [
         parameter
         for parameter in all_parameters(job)
-        if parameter.option.sql and parameter.name not in arguments
+        if parameter.option.has_sql_key and parameter.name not in arguments
     ]
     candidates = [*candidates, *SHORT_FORMS, PROGRESS, *find_method(method).options]
     return {
         parameter.name: parameter
         for parameter in candidates
-        if writes or not parameter.option.release
+        if writes or not parameter.option.concerns_release
     }
 
 
@@ -102,7 +102,7 @@ def check_private_options(
     allowed_options = {
         parameter.name: parameter
         for parameter in all_parameters(PrivateJob)
-        if parameter.option.sql and parameter.name not in arguments
+        if parameter.option.has_sql_key and parameter.name not in arguments
     }
     for name in call_options:
         if name not in allowed_options and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
@@ -114,7 +114,9 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     """Return the keys of ``options`` that advice takes."""
     from dbanon.advice.request import AdviceRequest
 
-    request_options = [parameter for parameter in parameters(AdviceRequest) if parameter.option.sql]
+    request_options = [
+        parameter for parameter in parameters(AdviceRequest) if parameter.option.has_sql_key
+    ]
     return {
         parameter.name: parameter
         for parameter in (*request_options, PROGRESS)
@@ -129,7 +131,7 @@ def check_advice_options(call_options: Any) -> dict[str, Any]:
 
 def describe_option(parameter: Parameter) -> str:
     """Describe a key: the form of its value, its default and its effect."""
-    default = f" ({parameter.by_default} by default)" if parameter.by_default else ""
+    default = f" ({parameter.default_text} by default)" if parameter.default_text else ""
     model_help = _MODEL_HELP if parameter.item is Model else ""
     return f"{parameter.expected}{default}. {parameter.help}{model_help}"
 
@@ -246,7 +248,7 @@ def _check_value(parameter: Parameter, value: Any) -> Any:
     """Check a value and convert it to the option's type."""
     # NULL often comes from a wrong expression, so it is accepted only if it is the default.
     if value is None and parameter.default is not None:
-        raise parameter.refusal()
+        raise parameter.refusal_error()
     if parameter.item is Model and isinstance(value, list):
         value = [_build_model(model) for model in value]
     return parameter.check(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from dbanon.data.option import all_parameters, make, parameter
+from dbanon.data.option import all_parameters, build_options, find_parameter
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
 from dbanon.hierarchy.spec import HierarchySource, parse_all
@@ -144,7 +144,7 @@ def anonymize(
             return _run_private_job(arguments)
         require_other(options.get("method"), options)
         if k is None:
-            raise parameter(Policy, "k").refusal()
+            raise find_parameter(Policy, "k").refusal_error()
         job, source, target_store = _job_and_stores(arguments)
         from dbanon.doors.dispatch import run_anonymization
 
@@ -247,4 +247,6 @@ def job_of(arguments: Mapping[str, Any]) -> Job:
     options["declared"] = BY_RULES if options.get("declared") else None
     if isinstance(options.get("exports"), (list, tuple)):
         options["exports"] = [Export.from_path(export) for export in options["exports"]]
-    return make(Job, options | {"hierarchies": parse_all(options["hierarchies"], files=True)})
+    return build_options(
+        Job, options | {"hierarchies": parse_all(options["hierarchies"], files=True)}
+    )

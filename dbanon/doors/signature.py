@@ -8,7 +8,7 @@ from inspect import Parameter as Argument
 from inspect import cleandoc, signature
 from typing import Any, TypeVar
 
-from dbanon.data.option import REQUIRED, Parameter, in_docstring
+from dbanon.data.option import REQUIRED, Parameter, docstring_paragraphs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -48,7 +48,9 @@ def _with_options(doc: str, options: Iterable[Parameter]) -> str:
     parameter_lists = re.findall(r"^(\w+(?:, \w+)*) : ", doc, re.MULTILINE)
     described_names = {name for names in parameter_lists for name in names.split(", ")}
     description, *later_sections = re.split(r"(\n\n(?:Raises|Returns)\n)", doc, maxsplit=1)
-    option_lines = in_docstring(option for option in options if option.name not in described_names)
+    option_lines = docstring_paragraphs(
+        option for option in options if option.name not in described_names
+    )
     return "\n".join((description, option_lines)) + "".join(later_sections)
 
 

@@ -187,6 +187,6 @@ def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
         entities=None if microdata.entities is None else microdata.entities[records],
         layers=None if microdata.layers is None else microdata.layers[records],
         suppressed=None if microdata.suppressed is None else microdata.suppressed[records],
-        unmerged=None,
+        before_suppression=None,
         sensitive={name: column.take(records) for name, column in microdata.sensitive.items()},
     )

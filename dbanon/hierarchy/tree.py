@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.files import opened
+from dbanon.data.files import open_regular_file
 from dbanon.hierarchy.edges import (
     Edge,
     HierarchyProblem,
@@ -389,7 +389,7 @@ class Hierarchy:
         ForeignFile : the path goes through another account's link.
         """
         path = Path(os.path.expanduser(path))
-        with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig") as lines:
+        with open_regular_file(path) as file, io.TextIOWrapper(file, "utf-8-sig") as lines:
             text = lines.read()
         if path.suffix.lower() != ".json":
             return cls.from_csv(text)

@@ -12,7 +12,7 @@ from dataclasses import field, fields, replace
 from typing import Annotated, Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check, make, parameters
+from dbanon.data.option import Option, build_options, check_options, parameters
 from dbanon.errors import InvalidParameter
 from dbanon.job.pseudonym import is_key_location
 
@@ -95,7 +95,7 @@ class Chain:
         return replace(self, key=f"{kind}:{path(location) if kind == 'file' else text(location)}")
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         for name in ("outputs", "kept"):
             # Jobs are pickled for other processes, and a frozen mapping cannot be.
             object.__setattr__(self, name, dict(getattr(self, name)))
@@ -209,7 +209,7 @@ class ChainRules:
     ] = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if self.new_chain_from is not None:
             require_chain_name(self.new_chain_from)
         if self.tables and self.max_rows_per_person is None:
@@ -226,7 +226,7 @@ class ChainRules:
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> ChainRules:
         """Rebuild rules from ``to_plain``; rules of version 0.2.0 admit all newcomers at once."""
-        return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(plain))
+        return build_options(cls, {"min_newcomers": 0, "max_wait": 0} | dict(plain))
 
     def to_plain(self) -> dict[str, Any]:
         """The rules as plain values."""

@@ -13,13 +13,13 @@ KINDS = Option(
     item=f"{NOMINAL} or {NUMERIC}",
     flag="kind",
     form="NAME=KIND",
-    see="methods.md#codes",
+    docs_page="methods.md#codes",
 )
 ORDERS = Option(
     "The values of a text column from the lowest to the highest. The column is then treated as"
     " ranks.",
     flag="order",
     form="NAME=A,B,C",
-    secret=True,
-    see="methods.md#ordinal-attributes",
+    is_secret=True,
+    docs_page="methods.md#ordinal-attributes",
 )

@@ -28,7 +28,9 @@ _SLACK = 1 + 1e-9
 def delta_option(help_text: str, **settings: Any) -> Option:
     """The option of a delta, with the bounds that every delta has."""
     expected = "a number above 0, at most 1e-5"
-    return Option(help_text, minimum=0, above=True, maximum=1e-5, expected=expected, **settings)
+    return Option(
+        help_text, minimum=0, excludes_minimum=True, maximum=1e-5, expected=expected, **settings
+    )
 
 
 def delta_of(rho: float, epsilon: float) -> float:

@@ -136,7 +136,7 @@ class Guarantee:
         ------
         InvalidParameter : it groups each attribute separately, so rows would not be k-anonymous.
         """
-        if not method.result_type.of_rows:
+        if not method.result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {method.name} gives {method.sentence}: such a release would fail the"
                 " recount of its rows.",
@@ -160,7 +160,11 @@ class Guarantee:
         shared = tuple(dict.fromkeys([*columns, *self.by]))
         also = tuple(column_set.columns for column_set in self.also)
         return CountRequests(
-            shared, persons=self.persons, sensitive=sensitive, leaves=leaves, also=also
+            shared,
+            persons=self.persons,
+            sensitive=sensitive,
+            leaf_columns=leaves,
+            further_sets=also,
         )
 
     def sentence(self, columns: Collection[str]) -> str:
@@ -214,7 +218,7 @@ class Guarantee:
         return sizes
 
     def _set_sizes(self, counts: Counts) -> tuple[int, ...]:
-        return tuple(recount.smallest for recount in counts.also)
+        return tuple(recount.smallest for recount in counts.further_sets)
 
     def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         return levels_reached(self.models, expected.sensitive, counts)
@@ -292,9 +296,9 @@ class PersonGuarantee(Guarantee):
         return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
 
     def _set_sizes(self, counts: Counts) -> tuple[int, ...]:
-        persons = counts.persons[self.entity].also if counts.persons else ()
+        persons = counts.persons[self.entity].further_sets if counts.persons else ()
         if persons and [recount.histogram for recount in persons] != [
-            recount.histogram for recount in counts.also
+            recount.histogram for recount in counts.further_sets
         ]:
             raise RecountFailed(
                 "The combinations of a set of columns in the written table differ from those of"
@@ -302,7 +306,7 @@ class PersonGuarantee(Guarantee):
                 hint=REPORT_IT,
             )
         # A recount of a published release has no counts of persons.
-        return tuple(recount.smallest for recount in persons or counts.also)
+        return tuple(recount.smallest for recount in persons or counts.further_sets)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on the counts of rows and persons, with the levels of the models."""

@@ -50,7 +50,7 @@ class PerAttribute(Guarantee):
         ------
         InvalidParameter : this is not the case.
         """
-        if method.result_type.of_rows:
+        if method.result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {method.name} groups rows, so that they are k-anonymous.",
                 hint="Leave out `guarantee`.",

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Annotated, Protocol
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check
+from dbanon.data.option import Option, check_options
 from dbanon.data.schema import NORMALIZE
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, refuse_labels_with_values
@@ -51,7 +51,7 @@ HIERARCHIES = Option(
     expected="an object: a hierarchy by column",
     flag="hierarchy",
     form="NAME=HIERARCHY",
-    see="generalization.md#hierarchies",
+    docs_page="generalization.md#hierarchies",
 )
 MEMORY_LIMIT = Option(
     "Bytes that reading and clustering may use, and DuckDB for loading files. On the command line"
@@ -131,22 +131,26 @@ class Job:
     run_id : a UUID of the run, for the ledger.
     """
 
-    table: Annotated[str, Option("The table or view to read, as in app.people.", sql=False)]
-    output: Annotated[str, Option("The table or view to make, as in release.people.", release=True)]
+    table: Annotated[str, Option("The table or view to read, as in app.people.", has_sql_key=False)]
+    output: Annotated[
+        str, Option("The table or view to make, as in release.people.", concerns_release=True)
+    ]
     quasi_identifiers: Annotated[
         tuple[str, ...], Option("Columns that together could re-identify a person.")
     ]
     sensitive: Annotated[
         tuple[str, ...],
-        Option("Columns copied as they are, and counted as sensitive.", release=True),
+        Option("Columns copied as they are, and counted as sensitive.", concerns_release=True),
     ] = ()
-    keep: Annotated[tuple[str, ...], Option("Other columns copied as they are.", release=True)] = ()
+    keep: Annotated[
+        tuple[str, ...], Option("Other columns copied as they are.", concerns_release=True)
+    ] = ()
     by: Annotated[
         tuple[str, ...],
         Option(
             "Columns whose values divide the table into strata. They are released as they are, and"
             " each stratum is anonymized separately.",
-            release=True,
+            concerns_release=True,
         ),
     ] = ()
     entity: Annotated[
@@ -155,7 +159,7 @@ class Job:
             "The column that identifies persons. k counts its distinct values. It is not released.",
             expected="the name of one column",
             form="NAME",
-            see="guarantees.md#persons",
+            docs_page="guarantees.md#persons",
         ),
     ] = None
     entity_normalize: Annotated[
@@ -164,7 +168,7 @@ class Job:
             "How texts of `entity` are compared: ignoring white space around them (trim), and"
             " ignoring case (casefold).",
             choices=NORMALIZE,
-            see="guarantees.md#spellings-of-one-person",
+            docs_page="guarantees.md#spellings-of-one-person",
         ),
     ] = None
     persons: Annotated[
@@ -174,8 +178,8 @@ class Job:
             " k persons each. This loses less, but someone who knows several rows of a person can"
             " join their classes. Needs `entity`.",
             choices=PERSON_ROWS,
-            release=True,
-            see="guarantees.md#rows-of-one-person",
+            concerns_release=True,
+            docs_page="guarantees.md#rows-of-one-person",
         ),
     ] = WHOLE_PERSONS
     chain: Annotated[
@@ -185,9 +189,9 @@ class Job:
             expected="a chain: its name, and where its key is",
             flag="chain",
             form="NAME",
-            release=True,
-            sql=False,
-            see="guarantees.md#chains",
+            concerns_release=True,
+            has_sql_key=False,
+            docs_page="guarantees.md#chains",
         ),
     ] = None
     releases: Annotated[str | None, RELEASES] = None
@@ -198,8 +202,8 @@ class Job:
             "Use only rows that meet this SQL condition; the ledger keeps it.",
             expected="a condition of SQL, as text",
             form="SQL",
-            sql=False,
-            see="jobs.md#conditions",
+            has_sql_key=False,
+            docs_page="jobs.md#conditions",
         ),
     ] = None
     reading: Reading = USUAL
@@ -214,15 +218,15 @@ class Job:
             "view: release a table behind a view with a stable name. Grants on the view"
             " survive the next release.",
             choices=OUTPUT_KINDS,
-            release=True,
+            concerns_release=True,
         ),
     ] = "table"
     if_exists: Annotated[
         str,
-        Option("replace only replaces what dbanon made.", choices=IF_EXISTS, release=True),
+        Option("replace only replaces what dbanon made.", choices=IF_EXISTS, concerns_release=True),
     ] = "error"
     chunk_rows: Annotated[
-        int, Option("Rows read at a time; never changes the result.", minimum=1, sql=False)
+        int, Option("Rows read at a time; never changes the result.", minimum=1, has_sql_key=False)
     ] = DEFAULT_CHUNK_ROWS
     kept_columns: Annotated[
         str,
@@ -232,9 +236,9 @@ class Job:
             " databases that dbanon does not know, all named columns do. server: they stay in the"
             " database.",
             choices=KEPT_COLUMNS,
-            release=True,
-            sql=False,
-            see="rights.md#kept-columns-through-the-client",
+            concerns_release=True,
+            has_sql_key=False,
+            docs_page="rights.md#kept-columns-through-the-client",
         ),
     ] = SERVER
     memory_limit: Annotated[int | None, MEMORY_LIMIT] = None
@@ -245,8 +249,8 @@ class Job:
             " memory are spilled; for jobs in blocks.",
             expected="the name of a directory",
             form="DIR",
-            sql=False,
-            see="methods.md#tables-beyond-memory",
+            has_sql_key=False,
+            docs_page="methods.md#tables-beyond-memory",
         ),
     ] = None
     exports: Annotated[
@@ -256,9 +260,9 @@ class Job:
             item="exports",
             flag="export",
             form="FILE",
-            release=True,
-            sql=False,
-            see="jobs.md#exports",
+            concerns_release=True,
+            has_sql_key=False,
+            docs_page="jobs.md#exports",
         ),
     ] = ()
     time_limit: Annotated[
@@ -266,8 +270,8 @@ class Job:
         Option(
             "Longest time for the run, in seconds. A longer run is rolled back.",
             minimum=0,
-            above=True,
-            sql=False,
+            excludes_minimum=True,
+            has_sql_key=False,
         ),
     ] = None
     source_digest: Annotated[
@@ -275,8 +279,8 @@ class Job:
         Option(
             "Also record a slow hash of the rows that were read. A list of releases with exact"
             " uses it to detect later changes.",
-            release=True,
-            see="rules.md#exactly",
+            concerns_release=True,
+            docs_page="rules.md#exactly",
         ),
     ] = False
     swap_timeout: Annotated[
@@ -285,8 +289,8 @@ class Job:
             "MariaDB only: seconds to wait, in short attempts, for readers of the release that is"
             " replaced.",
             minimum=0,
-            above=True,
-            sql=False,
+            excludes_minimum=True,
+            has_sql_key=False,
         ),
     ] = 60.0
     roles: tuple[str, ...] | None = None
@@ -301,7 +305,7 @@ class Job:
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         check_door(self.door)
         if not _UUID.fullmatch(str(self.run_id)):
             raise InvalidParameter("run_id must be a UUID, in lower case.")

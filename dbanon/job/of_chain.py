@@ -114,8 +114,8 @@ class ChainGuarantee(Guarantee):
         assert histories is not None
         if not histories.persons:
             raise TooFewRecords(
-                f"No one would be in this release of chain {self.chain}: {histories.waiting}"
-                " persons wait, fewer than a class needs.",
+                f"No one would be in this release of chain {self.chain}:"
+                f" {histories.waiting_persons} persons wait, fewer than a class needs.",
                 hint="Run it again when more persons are there.",
             )
         rows = histories.persons if histories.rows is None else histories.rows
@@ -131,31 +131,39 @@ class ChainGuarantee(Guarantee):
         TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : as ``check``.
         """
         for n_wrong, description in (
-            (histories.misplaced, "classes have other rows than their persons"),
-            (histories.rewritten, "held classes have other rows than were shown"),
-            (histories.uneven, "combinations have other rows than their classes"),
-            (histories.apart, "combinations of joined tables are shared by fewer persons than k"),
+            (histories.mismatched_cells, "classes have other rows than their persons"),
+            (histories.rewritten_rows, "held classes have other rows than were shown"),
+            (histories.mismatched_combinations, "combinations have other rows than their classes"),
+            (
+                histories.joined_combinations_below_k,
+                "combinations of joined tables are shared by fewer persons than k",
+            ),
         ):
             if n_wrong:
                 raise RecountFailed(
                     f"{n_wrong} {description}; nothing was published.", hint=REPORT_IT
                 )
         if self.only_measured:
-            self.require_few(histories.exposed, histories.known)
+            self.require_few(histories.exposed_persons, histories.persons_so_far)
         elif (
-            min(histories.smallest, self.k if histories.fewest is None else histories.fewest)
+            min(
+                histories.rarest_history_persons,
+                self.k
+                if histories.rarest_combination_persons is None
+                else histories.rarest_combination_persons,
+            )
             < self.k
         ):
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
-                f" {counted(histories.smallest, 'person')}, fewer than k = {self.k}; nothing was"
-                " published.",
+                f" {counted(histories.rarest_history_persons, 'person')}, fewer than k = {self.k};"
+                " nothing was published.",
                 hint=REPORT_IT,
             )
-        if histories.failing:
+        if histories.failing_cells:
             raise ChainModelBroken(
-                f"{histories.failing} classes of chain {self.chain} would violate a privacy model;"
-                " nothing was published.",
+                f"{histories.failing_cells} classes of chain {self.chain} would violate a privacy"
+                " model; nothing was published.",
                 hint=REPORT_IT,
             )
 
@@ -197,7 +205,11 @@ class ChainGuarantee(Guarantee):
         """The verdict on the counted rows, of which each is a person, or on the counted persons."""
         histories = counts.histories
         assert histories is not None
-        least = counts.rows.smallest if histories.fewest is None else histories.fewest
+        least = (
+            counts.rows.smallest
+            if histories.rarest_combination_persons is None
+            else histories.rarest_combination_persons
+        )
         return Verdict(
             least,
             least,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check, documents_options, parameter, parameters
+from dbanon.data.option import Option, check_options, document_options, find_parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
@@ -28,7 +28,7 @@ from dbanon.spaces.numeric import check_weights
 REFINEMENTS = ("pass", "fast", "thorough")
 
 
-@documents_options
+@document_options
 @dataclass(frozen=True)
 class Policy:
     """A guarantee and how to reach it.
@@ -52,8 +52,8 @@ class Policy:
         Option(
             "The method; dbanon methods lists them.",
             form="|".join(METHODS),
-            sql=False,
-            see="methods.md",
+            has_sql_key=False,
+            docs_page="methods.md",
         ),
     ] = "mdav"
     options: Annotated[
@@ -63,8 +63,8 @@ class Policy:
             expected="values by name",
             flag="option",
             form="NAME=VALUE",
-            sql=False,
-            see="methods.md",
+            has_sql_key=False,
+            docs_page="methods.md",
         ),
     ] = field(default_factory=dict)
     standardize: Annotated[
@@ -73,7 +73,7 @@ class Policy:
             "How columns are scaled to make them comparable. Default: zscore, but range for dcm"
             " and for the recoding representative.",
             choices=STANDARDIZATIONS,
-            see="methods.md#distances",
+            docs_page="methods.md#distances",
         ),
     ] = None
     weights: Annotated[
@@ -91,7 +91,7 @@ class Policy:
             "suppress: leave out records with a NULL. category: build classes within each pattern"
             " of NULLs. merge: the same, and rare patterns join larger ones.",
             choices=NULL_POLICIES,
-            see="guarantees.md",
+            docs_page="guarantees.md",
         ),
     ] = ERROR
     max_suppression: Annotated[
@@ -101,7 +101,7 @@ class Policy:
             minimum=0,
             maximum=1,
             expected="a share from 0 to 1",
-            see="guarantees.md#withheld-records",
+            docs_page="guarantees.md#withheld-records",
         ),
     ] = 0.0
     recoding: Annotated[
@@ -109,7 +109,7 @@ class Policy:
         Option(
             "How a class is turned into released values. Default: the method's own recoding.",
             choices=tuple(RECODINGS),
-            see="methods.md#recodings",
+            docs_page="methods.md#recodings",
         ),
     ] = None
     seed: Annotated[
@@ -121,7 +121,7 @@ class Policy:
             "Search for classes with less loss after the method has run.",
             choices=REFINEMENTS,
             hint="Choose fast (takes moments), thorough (loses less) or pass (a single search).",
-            see="methods.md#refinement",
+            docs_page="methods.md#refinement",
         ),
     ] = None
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
@@ -130,15 +130,15 @@ class Policy:
         Option(
             "How generalization writes ranges of numbers.",
             choices=INTERVALS,
-            release=True,
-            see="generalization.md",
+            concerns_release=True,
+            docs_page="generalization.md",
         ),
     ] = "text"
     local_range: Annotated[
         bool,
         Option(
             "Release each class's own range. Its bounds are values of members of the class.",
-            release=True,
+            concerns_release=True,
         ),
     ] = False
     steps: Annotated[
@@ -146,10 +146,10 @@ class Policy:
         Option(
             "Width of the grid of ranges; by default several steps, from the column's range.",
             minimum=0,
-            above=True,
+            excludes_minimum=True,
             flag="step",
             form="NAME=NUMBER",
-            release=True,
+            concerns_release=True,
         ),
     ] = field(default_factory=dict)
     refine_iterations: Annotated[
@@ -157,7 +157,7 @@ class Policy:
         Option(
             "Number of rebuilt pools. Default: depends on `refine`.",
             minimum=0,
-            see="methods.md#refinement",
+            docs_page="methods.md#refinement",
         ),
     ] = None
     refine_seconds: Annotated[
@@ -166,7 +166,7 @@ class Policy:
             "Time limit for each stratum, in seconds. The result then depends on the speed of"
             " the machine.",
             minimum=0,
-            above=True,
+            excludes_minimum=True,
         ),
     ] = None
     block_size: Annotated[
@@ -176,7 +176,7 @@ class Policy:
             " separately: faster, on all cores, with slightly more loss.",
             minimum=4,
             expected="a whole number, 2k or more",
-            see="methods.md#blocks",
+            docs_page="methods.md#blocks",
         ),
     ] = None
     models: Annotated[
@@ -185,8 +185,8 @@ class Policy:
             "Privacy model that every class must satisfy for a sensitive column.",
             flag="model",
             form="NAME=KIND:LEVEL",
-            release=True,
-            see="generalization.md#privacy-models",
+            concerns_release=True,
+            docs_page="generalization.md#privacy-models",
         ),
     ] = ()
     also_k: Annotated[
@@ -197,8 +197,8 @@ class Policy:
             item="sets of columns",
             flag="also_k",
             form="A,B=K",
-            release=True,
-            see="guarantees.md#sets-of-columns",
+            concerns_release=True,
+            docs_page="guarantees.md#sets-of-columns",
         ),
     ] = ()
     withhold_failing: Annotated[
@@ -206,8 +206,8 @@ class Policy:
         Option(
             "Withhold a class that fails a model if merging it would lose more. Limited by"
             " `max_suppression`.",
-            release=True,
-            see="generalization.md#privacy-models",
+            concerns_release=True,
+            docs_page="generalization.md#privacy-models",
         ),
     ] = False
     guarantee: Annotated[
@@ -216,8 +216,8 @@ class Policy:
             "per_attribute: allow the release of individual_ranking, whose rows are not"
             " k-anonymous.",
             choices=GUARANTEES,
-            release=True,
-            see="guarantees.md#per-attribute",
+            concerns_release=True,
+            docs_page="guarantees.md#per-attribute",
         ),
     ] = "rows"
     strict: Annotated[
@@ -225,8 +225,8 @@ class Policy:
         Option(
             "Refuse instead of warning: copied columns that look like identifiers, are nearly"
             " unique or determine a quasi-identifier, too few persons, a missing output schema.",
-            release=True,
-            see="guarantees.md#columns-copied-as-they-are",
+            concerns_release=True,
+            docs_page="guarantees.md#columns-copied-as-they-are",
         ),
     ] = False
     evaluate: Annotated[
@@ -234,13 +234,17 @@ class Policy:
         Option(
             "Measure the loss and the remaining risk of the release, for the ledger and the"
             " report.",
-            release=True,
-            see="evaluation.md#when-a-release-is-made",
+            concerns_release=True,
+            docs_page="evaluation.md#when-a-release-is-made",
         ),
     ] = False
     attacks: Annotated[
         bool,
-        Option("Attack a release of half the records.", release=True, see="evaluation.md#attacks"),
+        Option(
+            "Attack a release of half the records.",
+            concerns_release=True,
+            docs_page="evaluation.md#attacks",
+        ),
     ] = False
     certificate: Annotated[
         float | None,
@@ -248,17 +252,17 @@ class Policy:
             "Seconds to search for the least possible loss. The report shows it next to the loss"
             " of the release.",
             minimum=0,
-            above=True,
-            release=True,
+            excludes_minimum=True,
+            concerns_release=True,
             form="SECONDS",
-            see="bounds.md#in-the-report",
+            docs_page="bounds.md#in-the-report",
         ),
     ] = None
     orders: Annotated[Mapping[str, Sequence[str]], ORDERS] = field(default_factory=dict)
     kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
                 f"Method {self.method} makes synthetic rows, not classes.",
@@ -275,18 +279,18 @@ class Policy:
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(str(self.standardize), self.weights)
-        if self.standardize == MAHALANOBIS and not method.result_type.of_rows:
+        if self.standardize == MAHALANOBIS and not method.result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
                 hint="Leave out `standardize`.",
             )
         if self.block_size is not None and self.block_size < 2 * self.k:
-            raise parameter(Policy, "block_size").refusal()
-        if self.block_size is not None and not method.result_type.in_blocks:
+            raise find_parameter(Policy, "block_size").refusal_error()
+        if self.block_size is not None and not method.result_type.supports_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
-        bounded = recoding.measure == "sse" and method.result_type.of_rows
+        bounded = recoding.measure == "sse" and method.result_type.has_row_classes
         if self.certificate is not None and not bounded:
             raise InvalidParameter(
                 "A certificate bounds the SSE/SST of classes of rows, and this release has no"
@@ -344,7 +348,7 @@ class Policy:
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
-        secret = [option.name for option in parameters(type(self)) if option.option.secret]
+        secret = [option.name for option in parameters(type(self)) if option.option.is_secret]
         names = [option.name for option in fields(self)]
         return {name: _plain_value(getattr(self, name), name in secret) for name in names}
 

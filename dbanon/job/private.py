@@ -15,9 +15,9 @@ from dbanon.data.option import (
     Option,
     Parameter,
     all_parameters,
-    check,
-    make,
-    parameter,
+    build_options,
+    check_options,
+    find_parameter,
     parameters,
 )
 from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
@@ -41,16 +41,18 @@ class NewBudget:
     """
 
     name: str
-    source: Annotated[str, Option("The table that its releases read, as in app.people.", see=_SEE)]
+    source: Annotated[
+        str, Option("The table that its releases read, as in app.people.", docs_page=_SEE)
+    ]
     epsilon: Annotated[
         float,
         Option(
             "The total for all releases of the source together.",
             minimum=0,
-            above=True,
+            excludes_minimum=True,
             maximum=1_000_000,
             expected="a number above 0, at most 1000000",
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ]
     delta: Annotated[
@@ -58,16 +60,18 @@ class NewBudget:
         delta_option(
             "The delta that belongs to epsilon. The budget then counts rho, as releases with"
             " Gaussian noise require.",
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ] = None
     unit: Annotated[
-        str, Option("The unit of protection: a row or a person.", choices=UNITS, see=_SEE)
+        str, Option("The unit of protection: a row or a person.", choices=UNITS, docs_page=_SEE)
     ] = ROW
     entity: Annotated[
         str | None,
         Option(
-            "With the unit person: the column that identifies persons.", form="COLUMN", see=_SEE
+            "With the unit person: the column that identifies persons.",
+            form="COLUMN",
+            docs_page=_SEE,
         ),
     ] = None
     raises: Annotated[
@@ -76,12 +80,12 @@ class NewBudget:
             "The open budget that this one replaces with a larger total. The amount spent"
             " carries over.",
             form="NAME",
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if not _NAME.fullmatch(str(self.name)):
             raise InvalidParameter(
                 "The name of a budget must be 1 to 63 letters, digits, dots, hyphens and"
@@ -110,8 +114,8 @@ _BUDGET = Option(
     "The privacy budget of the source. It is charged before any noise is drawn. See dbanon budget.",
     expected="the name of a budget",
     form="NAME",
-    release=True,
-    see="differential-privacy.md#budgets",
+    concerns_release=True,
+    docs_page="differential-privacy.md#budgets",
 )
 
 # Options of other methods, and why the private methods refuse them.
@@ -162,16 +166,16 @@ class PrivateJob:
     InvalidParameter : an option is out of range, or a column is named twice.
     """
 
-    table: Annotated[str, parameter(Job, "table").option]
-    output: Annotated[str, parameter(Job, "output").option]
-    quasi_identifiers: Annotated[tuple[str, ...], parameter(Job, "quasi_identifiers").option]
+    table: Annotated[str, find_parameter(Job, "table").option]
+    output: Annotated[str, find_parameter(Job, "output").option]
+    quasi_identifiers: Annotated[tuple[str, ...], find_parameter(Job, "quasi_identifiers").option]
     private_options: Private
     budget: Annotated[str, _BUDGET]
-    output_kind: Annotated[str, parameter(Job, "output_kind").option] = "table"
-    if_exists: Annotated[str, parameter(Job, "if_exists").option] = "error"
-    chunk_rows: Annotated[int, parameter(Job, "chunk_rows").option] = DEFAULT_CHUNK_ROWS
-    memory_limit: Annotated[int | None, parameter(Job, "memory_limit").option] = None
-    time_limit: Annotated[float | None, parameter(Job, "time_limit").option] = None
+    output_kind: Annotated[str, find_parameter(Job, "output_kind").option] = "table"
+    if_exists: Annotated[str, find_parameter(Job, "if_exists").option] = "error"
+    chunk_rows: Annotated[int, find_parameter(Job, "chunk_rows").option] = DEFAULT_CHUNK_ROWS
+    memory_limit: Annotated[int | None, find_parameter(Job, "memory_limit").option] = None
+    time_limit: Annotated[float | None, find_parameter(Job, "time_limit").option] = None
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
     declared: str | None = None
@@ -182,7 +186,7 @@ class PrivateJob:
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         check_door(self.door)
         self.private_options.require_of(self.method)
         if not self.quasi_identifiers:
@@ -287,7 +291,7 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
             and not param.nullable
         ):
             del accepted[param.name]
-    return make(PrivateJob, accepted)
+    return build_options(PrivateJob, accepted)
 
 
 def refused(option: str, method: str = DP_RANKS) -> InvalidParameter:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check
+from dbanon.data.option import Option, check_options
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedType, broken_text
 from dbanon.job.verdict import Caution
@@ -56,9 +56,9 @@ class Pseudonymized:
             " same key, a value always has the same pseudonym.",
             flag="pseudonym",
             form="NAME",
-            release=True,
-            sql=False,
-            see=_SEE,
+            concerns_release=True,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = ()
     pseudonym_key: Annotated[
@@ -67,14 +67,14 @@ class Pseudonymized:
             "Where the key for pseudonyms is. Never give the key itself.",
             expected=_KEY_FORM,
             form="file:PATH|env:NAME",
-            release=True,
-            sql=False,
-            see=_SEE,
+            concerns_release=True,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if self.pseudonym_key is not None and not is_key_location(self.pseudonym_key):
             raise InvalidParameter(
                 f"pseudonym_key must be {_KEY_FORM}: where the key is, never the key itself.",

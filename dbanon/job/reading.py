@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from dbanon.data.files import FOREIGN_FILES, REFUSE
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check, parameters
+from dbanon.data.option import Option, check_options, parameters
 from dbanon.errors import InvalidParameter
 
 DMY, MDY, YMD = "dmy", "mdy", "ymd"
@@ -68,8 +68,8 @@ class Reading:
             " 2025/12/31, or a pattern such as %d.%m.%y. 2025-12-31 is always read as a date.",
             pattern=rf"{DMY}|{MDY}|{YMD}|{_DATE_FORMAT}",
             expected="dmy, mdy, ymd or a pattern such as %d.%m.%y",
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = None
     decimal: Annotated[
@@ -77,8 +77,8 @@ class Reading:
         Option(
             "The decimal mark of numbers in a CSV file.",
             choices=(POINT, COMMA),
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = None
     thousands: Annotated[
@@ -86,13 +86,15 @@ class Reading:
         Option(
             "The thousands separator of numbers in a CSV file: , . ' or a space.",
             choices=(COMMA, POINT, APOSTROPHE, SPACE),
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = None
     trim: Annotated[
         bool,
-        Option("Remove blanks around unquoted fields of a CSV file.", sql=False, see=_SEE),
+        Option(
+            "Remove blanks around unquoted fields of a CSV file.", has_sql_key=False, docs_page=_SEE
+        ),
     ] = True
     types: Annotated[
         Mapping[str, str],
@@ -105,8 +107,8 @@ class Reading:
             " pattern of dates such as %d/%m/%Y",
             flag="type",
             form="NAME=TYPE",
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = field(default_factory=dict)
     header: Annotated[
@@ -114,20 +116,22 @@ class Reading:
         Option(
             "Whether the first line of a CSV file names its columns. Without a header they are"
             " column0, column1, and so on.",
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = None
     skip_lines: Annotated[
         int,
-        Option("Lines before the header of a CSV file.", minimum=0, sql=False, see=_SEE),
+        Option(
+            "Lines before the header of a CSV file.", minimum=0, has_sql_key=False, docs_page=_SEE
+        ),
     ] = 0
     sheet: Annotated[
         str | None,
         Option(
             "The sheet of an .xlsx file. Needed if more than one sheet has rows.",
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = None
     duplicate_columns: Annotated[
@@ -136,21 +140,26 @@ class Reading:
             "What to do with duplicate column names in a CSV file: refuse them, or rename the"
             " later ones, as in age_2.",
             choices=(REFUSE_NAMES, RENAME),
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = REFUSE_NAMES
     encoding: Annotated[
         str,
-        Option("The character encoding of a CSV file.", choices=ENCODINGS, sql=False, see=_SEE),
+        Option(
+            "The character encoding of a CSV file.",
+            choices=ENCODINGS,
+            has_sql_key=False,
+            docs_page=_SEE,
+        ),
     ] = UTF_8
     null_words: Annotated[
         tuple[str, ...],
         Option(
             "Texts that mean NULL in a CSV file, such as k.A. An empty field always means NULL.",
             item="texts",
-            sql=False,
-            see=_SEE,
+            has_sql_key=False,
+            docs_page=_SEE,
         ),
     ] = ()
     foreign_files: Annotated[
@@ -159,13 +168,13 @@ class Reading:
             "What to do with files in a folder that belong to other accounts, and with links:"
             " refuse both, allow files of other accounts, or follow links, too.",
             choices=FOREIGN_FILES,
-            sql=False,
-            see="jobs.md#files-of-others",
+            has_sql_key=False,
+            docs_page="jobs.md#files-of-others",
         ),
     ] = REFUSE
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if self.decimal is not None and self.decimal == self.thousands:
             raise InvalidParameter(
                 "decimal and thousands are the same mark.",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dbanon.data.option import all_parameters, make, parameters
+from dbanon.data.option import all_parameters, build_options, parameters
 from dbanon.hierarchy.spec import HierarchySpec, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.export import Export
@@ -53,7 +53,7 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         value = getattr(holder, name)
         if value is None or value == param.default or value in ({}, ()):
             continue
-        if param.option.secret:
+        if param.option.is_secret:
             missing.append(name)
             continue
         try:
@@ -91,7 +91,7 @@ def job_of_request(request: Mapping[str, Any], **overrides: Any) -> Job:
         options |= {"declared": BY_RULES, "quasi_identifiers": ()}
     if "roles" in request:
         options |= {"roles": tuple(request["roles"]), "on_new_column": request["on_new_column"]}
-    return make(Job, {**options, "if_exists": "replace", **overrides})
+    return build_options(Job, {**options, "if_exists": "replace", **overrides})
 
 
 class _UnstorableError(Exception):

@@ -22,8 +22,8 @@ RELEASES = Option(
     " chain. Otherwise such a release is refused, because readers can intersect the classes of"
     " both.",
     choices=(INDEPENDENT,),
-    release=True,
-    see="chains.md#a-second-release",
+    concerns_release=True,
+    docs_page="chains.md#a-second-release",
 )
 
 

@@ -7,7 +7,14 @@ from dataclasses import field
 from typing import Annotated, Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import REQUIRED, Option, check, make, parameter, parameters
+from dbanon.data.option import (
+    REQUIRED,
+    Option,
+    build_options,
+    check_options,
+    find_parameter,
+    parameters,
+)
 from dbanon.errors import InvalidParameter, UnknownMethod, UnknownOption, nearest_names
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
@@ -35,17 +42,27 @@ class AsPublished:
     InvalidParameter : an option is out of range, or ``guarantee`` is not ``as_published``.
     """
 
-    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, see=_SEE)]
+    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, docs_page=_SEE)]
     epsilon: Annotated[
-        float, Option("The source's; no privacy holds for it.", minimum=0, above=True, see=_SEE)
+        float,
+        Option(
+            "The source's; no privacy holds for it.",
+            minimum=0,
+            excludes_minimum=True,
+            docs_page=_SEE,
+        ),
     ]
     guarantee: Annotated[
         str | None,
-        Option("as_published: noise that guarantees nothing.", choices=(AS_PUBLISHED,), see=_SEE),
+        Option(
+            "as_published: noise that guarantees nothing.", choices=(AS_PUBLISHED,), docs_page=_SEE
+        ),
     ] = None
     radius: Annotated[
         float,
-        Option("How far a neighbour may be, in columns from 0 to 1.", minimum=0, above=True),
+        Option(
+            "How far a neighbour may be, in columns from 0 to 1.", minimum=0, excludes_minimum=True
+        ),
     ] = 0.2
     reading: Annotated[
         str,
@@ -53,13 +70,13 @@ class AsPublished:
             "Which noise: of the source's algorithm, range / (k epsilon), or of its section 4,"
             " n range / (k^2 epsilon).",
             choices=READINGS,
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ] = ALGORITHM
     seed: Annotated[int, Option("For the noise: the same seed gives the same rows.", minimum=0)] = 0
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if self.guarantee != AS_PUBLISHED:
             raise InvalidParameter(
                 "Method dcmdp adds noise as published: it is not differentially private, and its"
@@ -82,10 +99,10 @@ class Private:
         Option(
             "The privacy loss of one row or person. Above 10 the guarantee is weak.",
             minimum=0,
-            above=True,
+            excludes_minimum=True,
             maximum=100,
             expected="a number above 0, at most 100",
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ]
     bounds: Annotated[
@@ -96,8 +113,8 @@ class Private:
             item="a low and a high",
             flag="bounds",
             form="NAME=LOW:HIGH",
-            release=True,
-            see=_SEE,
+            concerns_release=True,
+            docs_page=_SEE,
         ),
     ] = field(default_factory=dict)
     orders: Annotated[
@@ -107,7 +124,7 @@ class Private:
             " next to each other.",
             flag="order",
             form="NAME=A,B,C",
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ] = field(default_factory=dict)
     hierarchies: Annotated[
@@ -117,7 +134,7 @@ class Private:
             item="a hierarchy",
             flag="hierarchy",
             form="NAME=HIERARCHY",
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ] = field(default_factory=dict)
     scale: Annotated[
@@ -128,8 +145,8 @@ class Private:
             item="log",
             flag="scale",
             form="NAME=log",
-            release=True,
-            see=_SEE,
+            concerns_release=True,
+            docs_page=_SEE,
         ),
     ] = field(default_factory=dict)
     margins: Annotated[
@@ -138,8 +155,8 @@ class Private:
             "For dp_ranks: release a column of numbers by sums of its ranks, or by counts between"
             " its quantiles, which answers ranges better and large values worse.",
             choices=MARGINS,
-            release=True,
-            see=_SEE,
+            concerns_release=True,
+            docs_page=_SEE,
         ),
     ] = RANKS
     accounting: Annotated[
@@ -149,8 +166,8 @@ class Private:
             " with"
             " Gaussian noise and a delta.",
             choices=ACCOUNTINGS,
-            release=True,
-            see=_SEE,
+            concerns_release=True,
+            docs_page=_SEE,
         ),
     ] = PURE
     delta: Annotated[
@@ -158,8 +175,8 @@ class Private:
         delta_option(
             "For zcdp: the delta of (epsilon, delta)-differential privacy. Choose it far"
             " below 1 divided by the number of rows.",
-            release=True,
-            see=_SEE,
+            concerns_release=True,
+            docs_page=_SEE,
         ),
     ] = None
     null_as: Annotated[
@@ -169,22 +186,22 @@ class Private:
             item="values",
             flag="null-as",
             form="NAME=VALUE",
-            release=True,
-            see=_SEE,
+            concerns_release=True,
+            docs_page=_SEE,
         ),
     ] = field(default_factory=dict)
     entity: Annotated[
         str | None,
         Option(
             "Column of whole numbers that identifies persons: one person is protected then.",
-            see=_SEE,
+            docs_page=_SEE,
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check_options(self)
         if set(self.scale.values()) - {LOG}:
-            raise parameter(Private, "scale").refusal()
+            raise find_parameter(Private, "scale").refusal_error()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
             raise InvalidParameter(
                 "Gaussian noise needs an epsilon and a delta; other noise has no delta.",
@@ -202,7 +219,7 @@ class Private:
         other, foreign_option = (
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
         )
-        if getattr(self, foreign_option) != parameter(Private, foreign_option).default:
+        if getattr(self, foreign_option) != find_parameter(Private, foreign_option).default:
             raise InvalidParameter(
                 f"{foreign_option} is of method {other}.", hint=f"Leave out `{foreign_option}`."
             )
@@ -240,7 +257,7 @@ def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
     for param in accepted.values():
         if param.default is REQUIRED and param.name not in options:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
-    parsed = make(SYNTHESIS_OPTIONS[method], options)
+    parsed = build_options(SYNTHESIS_OPTIONS[method], options)
     if isinstance(parsed, Private):
         parsed.require_of(method)
     return parsed

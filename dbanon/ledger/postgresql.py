@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.errors import InvalidName
 from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
 from dbanon.sessions.names import literal
@@ -269,7 +269,7 @@ def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     InvalidName : a value contains a control character.
     """
     # The sentence contains column names.
-    row = {**row, "guarantee": printable(row["guarantee"])}
+    row = {**row, "guarantee": escape_control_characters(row["guarantee"])}
     for name, value in row.items():
         if isinstance(value, str) and _CONTROLS.search(value):
             raise InvalidName(

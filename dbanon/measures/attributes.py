@@ -234,7 +234,7 @@ class Intervals(_NumericPair):
     @cached_property
     def width(self) -> Floats:
         """float64 (m,), the width of each interval as a share of the column's range: 0 to 1."""
-        if self.scale.constant:
+        if self.scale.is_constant:
             return np.zeros(len(self.low))
         scaled = [np.ldexp(ends, -self.scale.exponent) for ends in (self.low, self.high)]
         spread = np.ldexp(self.scale.most, -self.scale.exponent) - np.ldexp(

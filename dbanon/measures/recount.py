@@ -74,7 +74,7 @@ def levels_reached(
     ------
     RecountFailed : a class violates a model, or the counts do not cover all rows.
     """
-    counts_by_column, sizes = {}, None if persons is None else persons.in_class
+    counts_by_column, sizes = {}, None if persons is None else persons.persons_per_class
     for name, cells in counts.cells.items():
         rows = _row_counts(cells, attributes[name], models)
         if int(rows.sum()) != counts.rows.rows:
@@ -182,7 +182,7 @@ def _table_shares(
 ) -> NDArray[np.float64]:
     """The share of each value over all classes, float64 (s,)."""
     size = None if persons is None else int(persons.sum())
-    return ValueFrequencies(counts.sum(axis=0), size=size).shares
+    return ValueFrequencies(counts.sum(axis=0), share_base=size).shares
 
 
 def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:

@@ -15,7 +15,7 @@ def sse_loss(task: EvaluationTask) -> Figure:
     pairs = task.pairs
     if not pairs.ranked:
         return Figure(None, note=NO_NUMBERS)
-    if all(column.scale.constant for column in pairs.ranked):
+    if all(column.scale.is_constant for column in pairs.ranked):
         return Figure(None, note=NO_VARIATION)
     points, released = pairs.points if pairs.numbers == pairs.ranked else pairs.scores(pairs.ranked)
     loss = released_loss(points, pairs.partition, released, pairs.cells(pairs.ranked))

@@ -89,7 +89,11 @@ METHOD = Method(
             "radius",
             float,
             0.2,
-            Option("How far a neighbour may be, after standardization.", minimum=0.0, above=True),
+            Option(
+                "How far a neighbour may be, after standardization.",
+                minimum=0.0,
+                excludes_minimum=True,
+            ),
         ),
     ),
 )

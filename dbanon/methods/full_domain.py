@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
-from dbanon.data.partition import SUPPRESSED, Levels, most_of
+from dbanon.data.partition import SUPPRESSED, Levels, max_count_of_share
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
@@ -63,7 +63,7 @@ def full_domain(
     if n < k:
         raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
     apart = np.zeros(n, np.int64) if strata is None else strata
-    limit = most_of(suppression, n)
+    limit = max_count_of_share(suppression, n)
     shape = tuple(height + 1 for height in space.heights())
     if prod(shape) > _MOST_COMBINATIONS:
         raise InvalidParameter(

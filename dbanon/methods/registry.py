@@ -103,7 +103,9 @@ class Method:
     @property
     def takes_points(self) -> bool:
         """True when an attribute may be several coordinates, as text is."""
-        return self.takes_categories or (self.result_type.of_rows and self.max_attributes is None)
+        return self.takes_categories or (
+            self.result_type.has_row_classes and self.max_attributes is None
+        )
 
     def checked_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All options of the method: checked values, or defaults for the others.

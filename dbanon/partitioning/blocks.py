@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.memory import worker_threads
 from dbanon.data.partition import Partition, combine
-from dbanon.data.pieces import AT_ONCE, block_signals, on_all_cores, pieces
+from dbanon.data.pieces import PIECE_RECORDS, block_signals, on_all_cores, split_records
 from dbanon.job.policy import Policy
 from dbanon.kernels import grouped
 from dbanon.methods.registry import Tick
@@ -119,7 +119,9 @@ class Blocks:
             numbers[piece] = block_numbers
             return np.bincount(block_numbers, minlength=cuts.n_blocks)
 
-        counts = sum(on_all_cores(assign, pieces(len(keys))), np.zeros(cuts.n_blocks, np.int64))
+        counts = sum(
+            on_all_cores(assign, split_records(len(keys))), np.zeros(cuts.n_blocks, np.int64)
+        )
         return _groups(numbers, cuts.join_small(counts, self.least))
 
     def cut_classes(
@@ -154,7 +156,7 @@ class Blocks:
         cuts = Cuts.fit(class_means[sample], parts, direction, class_keys[sample])
         number_parts = on_all_cores(
             lambda piece: cuts.assign(class_means[piece], class_keys[piece]),
-            pieces(len(class_keys)),
+            split_records(len(class_keys)),
         )
         numbers = np.concatenate(number_parts)
         rows = np.bincount(numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
@@ -190,7 +192,7 @@ def means_of_classes(space: DivisibleSpace, partition: Partition) -> NDArray[np.
     parts: list[tuple[int, int]] = []
     first = 0
     while first < len(sizes):
-        last = max(int(np.searchsorted(ends, starts[first] + AT_ONCE, "right")), first + 1)
+        last = max(int(np.searchsorted(ends, starts[first] + PIECE_RECORDS, "right")), first + 1)
         parts.append((first, last))
         first = last
 
@@ -226,7 +228,7 @@ def _groups(
     def look_up(piece: slice) -> None:
         block_of_record[piece] = blocks_with_none[part_of_record[piece]]
 
-    on_all_cores(look_up, pieces(len(part_of_record)))
+    on_all_cores(look_up, split_records(len(part_of_record)))
     members, starts = grouped(block_of_record, int(block_of_part.max(initial=-1)) + 1)
     return [block for block in np.split(members, starts[1:]) if len(block)]
 

@@ -15,9 +15,9 @@ from dbanon.data.partition import (
     AttributePartition,
     MethodResult,
     Partition,
-    most_of,
-    places_of,
-    share_needed,
+    max_count_of_share,
+    positions_among,
+    required_share_text,
 )
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
@@ -69,14 +69,14 @@ def find_classes(
         units = units_of(microdata, policy.hierarchies)
         clustered = units.microdata
         strata = strata_of(clustered, policy)
-        if find_method(policy.method).result_type.at_once:
+        if find_method(policy.method).result_type.sees_all_strata:
             # Cells of levels are released, so compute them from records rather than units.
             level_measures = measures or Measures.of(microdata)
     partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
     if units is not None:
         partition = partition.of(units.of_record)
-    require_budget(policy, partition.n_suppressed + microdata.withheld, microdata.n_read)
+    require_budget(policy, partition.n_suppressed + microdata.n_withheld, microdata.n_read)
     if partition.n_suppressed:
         return _find_levels_again(microdata, partition, policy, tick, trees)
     return partition
@@ -91,12 +91,12 @@ def _find_levels_again(
 ) -> Partition:
     """Determine the levels again from the records that were not withheld, withholding no others."""
     records = np.flatnonzero(partition.labels >= 0)
-    remaining = replace(take_records(microdata, records), withheld=0)
+    remaining = replace(take_records(microdata, records), n_withheld=0)
     options = {**policy.options, "suppression": 0.0}
     hierarchies = policy.hierarchies if trees is None else trees(remaining)
     policy = replace(policy, options=options, hierarchies=hierarchies)
     again = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
-    return again.of(places_of(records, microdata.n_records))
+    return again.of(positions_among(records, microdata.n_records))
 
 
 def find_attribute_classes(
@@ -125,7 +125,7 @@ def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.in
     """The strata, after a check that the method takes the attributes and each stratum has k."""
     require_kinds(policy, microdata.attributes)
     strata = strata_of(microdata, policy)
-    require_budget(policy, microdata.withheld, microdata.n_read)
+    require_budget(policy, microdata.n_withheld, microdata.n_read)
     for records in strata:
         if count_of(microdata, records) < policy.k:
             raise too_few(microdata, policy, records, len(strata))
@@ -150,20 +150,20 @@ def _run_strata(
         measures = Measures.of(
             microdata,
             covariance=policy.standardize == MAHALANOBIS,
-            each=map if policy.block_size is None else on_all_cores,
+            parallel_map=map if policy.block_size is None else on_all_cores,
         )
     space = space_of(microdata, measures, policy, level_measures)
     rng = _random_generator(method, policy.seed)
     tick = tick or _silent
     keys = microdata.ordered_keys
-    if method.result_type.at_once:
+    if method.result_type.sees_all_strata:
         # One level for the whole table, whatever its strata are.
         records = np.concatenate(strata)
         stratum_of_record = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
         result = _run(
             method, space(records), keys[records], policy, tick, rng, strata=stratum_of_record
         )
-        return method.result_type.joined([(records, result)], n)
+        return method.result_type.join_results([(records, result)], n)
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
     done = 0
@@ -186,7 +186,7 @@ def _run_strata(
             strata[i] = records = np.empty(0, np.int64)
         result = _run(method, stratum_space, stratum_keys, policy, advance, rng)
         parts.append((np.arange(n) if is_all else records, result))
-    return method.result_type.joined(parts, n)
+    return method.result_type.join_results(parts, n)
 
 
 def space_of(
@@ -209,7 +209,7 @@ def space_of(
     more: dict[str, Any] = {}
     if method.refine == "generalized":
         more = {"label_steps": policy.label_steps}
-    elif method.result_type.at_once:
+    elif method.result_type.sees_all_strata:
         more = {"level_steps": policy.steps, "level_measures": level_measures}
     return method.space(
         microdata,
@@ -323,8 +323,10 @@ def require_budget(policy: Policy, withheld: int, n: int) -> None:
     ------
     SuppressionOverBudget : it is larger.
     """
-    if policy.max_suppression is not None and withheld > most_of(policy.max_suppression, n):
-        needed = share_needed(withheld, n)
+    if policy.max_suppression is not None and withheld > max_count_of_share(
+        policy.max_suppression, n
+    ):
+        needed = required_share_text(withheld, n)
         raise SuppressionOverBudget(
             f"{withheld} of {n} records would be suppressed, more than the allowed share"
             f" {policy.max_suppression:g}.",

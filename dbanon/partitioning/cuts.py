@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.pieces import on_all_cores, pieces
+from dbanon.data.pieces import on_all_cores, split_records
 from dbanon.kernels import block_of
 from dbanon.partitioning.mixed_cuts import MixedCuts, along
 from dbanon.spaces.mixed import Axis
@@ -66,7 +66,9 @@ def sample_positions(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     # Hashes are uniform, so the smallest ones are almost surely below this bound.
     share = (n_sampled + _SPARE_DEVIATIONS * n_sampled**0.5) / len(keys)
     for bound in (min(int(share * _MOST_HASH), _MOST_HASH), _MOST_HASH):
-        below = on_all_cores(partial(_hashed_below, keys, np.uint64(bound)), pieces(len(keys)))
+        below = on_all_cores(
+            partial(_hashed_below, keys, np.uint64(bound)), split_records(len(keys))
+        )
         places, hashes = (np.concatenate(parts) for parts in zip(*below, strict=True))
         if len(places) >= n_sampled:
             break

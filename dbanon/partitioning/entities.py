@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import Microdata, first_of_each, most_frequent
+from dbanon.data.microdata import Microdata, first_record_mask, most_frequent_codes
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import UnsupportedType
@@ -55,7 +55,9 @@ class Persons:
         units = microdata.units
         if units is None:
             return cls(None, {})
-        return cls(units, {name: first_of_each(units, column) for name, column in codes.items()})
+        return cls(
+            units, {name: first_record_mask(units, column) for name, column in codes.items()}
+        )
 
     def of_records(self, records: NDArray[np.bool_]) -> NDArray[np.int64] | None:
         """The units of some records, bool (n,)."""
@@ -75,13 +77,13 @@ class Persons:
         """
         if self.units is None:
             return []
-        return [np.where(first_of_each(self.units), 0, -1).astype(np.int32)]
+        return [np.where(first_record_mask(self.units), 0, -1).astype(np.int32)]
 
     def persons_per_class(self, partition: Partition) -> NDArray[np.int64] | None:
         """The number of persons per class, int64 (n_classes,); None if each record is a person."""
         if self.units is None:
             return None
-        labels = partition.labels[first_of_each(self.units)]
+        labels = partition.labels[first_record_mask(self.units)]
         return np.bincount(labels[labels >= 0], minlength=partition.n_classes).astype(np.int64)
 
 
@@ -125,12 +127,12 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
         values = microdata.numbers[:, column]
         if attribute.name in as_categories:
             distinct_values, places = np.unique(values, return_inverse=True)
-            numbers[:, column] = distinct_values[most_frequent(places.reshape(-1), of_record)]
+            numbers[:, column] = distinct_values[most_frequent_codes(places.reshape(-1), of_record)]
         else:
             numbers[:, column] = _means(values, of_record, first)
     codes = np.empty((len(first), microdata.codes.shape[1]), np.int32)
     for column in range(codes.shape[1]):
-        codes[:, column] = most_frequent(microdata.codes[:, column], of_record)
+        codes[:, column] = most_frequent_codes(microdata.codes[:, column], of_record)
     stand_ins = replace(
         microdata,
         keys=microdata.keys[first],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.partition import share_needed
+from dbanon.data.partition import required_share_text
 from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model
 
@@ -83,7 +83,8 @@ def _by_withholding(
         return ""
     withheld = n - int(sizes[is_kept].sum())
     return (
-        f"use `withhold_failing=true` with `max_suppression={share_needed(withheld, n)}` or more, "
+        f"use `withhold_failing=true` with `max_suppression={required_share_text(withheld, n)}` or"
+        " more, "
     )
 
 

@@ -139,7 +139,8 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     """Microdata whose rare patterns of NULLs are merged, where the policy says ``nulls="merge"``.
 
     Records of patterns that are withheld stay as they are: they are of a stratum below k.
-    Suppressed cells keep their values in ``unmerged`` if the policy asks for an evaluation.
+    Suppressed cells keep their values in ``before_suppression`` if the policy asks for an
+    evaluation.
     """
     if policy.nulls != MERGE or microdata.valid is None:
         return microdata
@@ -171,4 +172,4 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     codes[suppressed[:, np.logical_not(numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
     with_trees = take_records(merged, np.arange(n))
-    return replace(with_trees, unmerged=microdata) if policy.evaluate else with_trees
+    return replace(with_trees, before_suppression=microdata) if policy.evaluate else with_trees

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, places_of
+from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, positions_among
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
@@ -63,7 +63,7 @@ def partition_for(
     n = microdata.n_records
     rare = rare_records(microdata, policy)
     if rare is not None:
-        require_budget(policy, microdata.withheld + len(rare), microdata.n_read)
+        require_budget(policy, microdata.n_withheld + len(rare), microdata.n_read)
         records = np.setdiff1d(np.arange(n), rare, assume_unique=True)
         remaining, policy = _without_others(microdata, policy, records, trees)
         return _expand_to_table(
@@ -91,7 +91,7 @@ def _without_others(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: TreeBuilder | None
 ) -> tuple[Microdata, Policy]:
     """A subset of the records, int64 (m,), as a separate table, and the policy for it."""
-    selected = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
+    selected = replace(take_records(microdata, records), n_withheld=microdata.n_read - len(records))
     return selected, policy if trees is None else replace(policy, hierarchies=trees(selected))
 
 
@@ -99,7 +99,7 @@ def _expand_to_table(
     clustering: ClusteringResult, records: NDArray[np.int64], n: int
 ) -> ClusteringResult:
     """Extend classes of a subset, int64 (m,), to all n records; the others are withheld."""
-    places = places_of(records, n)
+    places = positions_among(records, n)
     levels = None if clustering.levels is None else clustering.levels.of(places)
     return replace(clustering, classes=clustering.classes.of(places), levels=levels, measures=None)
 
@@ -119,9 +119,9 @@ def _partition_for(
         measures = Measures.of(
             microdata,
             covariance=policy.standardize == MAHALANOBIS,
-            each=map if policy.block_size is None else on_all_cores,
+            parallel_map=map if policy.block_size is None else on_all_cores,
         )
-    if not find_method(policy.method).result_type.of_rows:
+    if not find_method(policy.method).result_type.has_row_classes:
         return ClusteringResult(
             find_attribute_classes(microdata, policy, tick, measures), measures=measures
         )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition, combine, most_of
+from dbanon.data.partition import Partition, combine, max_count_of_share
 from dbanon.errors import ModelInfeasible
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
@@ -132,7 +132,9 @@ def _protect(
             break
         withheld = (before.labels >= 0) & (partition.labels < 0)
         units = persons.of_records(withheld)
-        table = {name: table[name].without(codes[name][withheld], units) for name in counted}
+        table = {
+            name: table[name].after_withholding(codes[name][withheld], units) for name in counted
+        }
     if not search or not _can_refine(microdata, policy):
         return partition
     k, better = int(policy.k), []
@@ -267,23 +269,23 @@ def _as_recounted(
     A recount covers all leaves of a hierarchy. For other columns it covers only released values, or
     all values of another table.
     """
-    if table.fixed:
+    if table.is_fixed:
         return codes, table.shares
     if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
         shares = table.shares
         leaves = width_of(models, name, codes)
         return codes, np.pad(shares, (0, max(leaves - len(shares), 0)))
     places = np.zeros_like(codes)
-    places[released] = table.places[codes[released]]
-    return places, table.occurring().shares
+    places[released] = table.occurring_positions[codes[released]]
+    return places, table.occurring_values().shares
 
 
 def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
     """The number of further records that may be withheld to satisfy the models."""
     if not policy.withhold_failing or policy.max_suppression is None:
         return 0
-    allowed = most_of(policy.max_suppression, microdata.n_read)
-    return max(allowed - microdata.withheld - partition.n_suppressed, 0)
+    allowed = max_count_of_share(policy.max_suppression, microdata.n_read)
+    return max(allowed - microdata.n_withheld - partition.n_suppressed, 0)
 
 
 def _can_refine(microdata: Microdata, policy: Policy) -> bool:

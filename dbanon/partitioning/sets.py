@@ -20,14 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Microdata, first_of_each
+from dbanon.data.microdata import Microdata, first_record_mask
 from dbanon.data.partition import (
     NO_COUNTS,
     SUPPRESSED,
     ClusteringResult,
     Partition,
-    most_of,
-    share_needed,
+    max_count_of_share,
+    required_share_text,
 )
 from dbanon.errors import SuppressionOverBudget
 from dbanon.job.policy import Policy
@@ -77,7 +77,7 @@ class CoarserColumns(Partition):
         """Classes of rows with the same release; int32 (n_classes, w), their class per grouping."""
         return Partition(self.labels, self.method_counts), np.column_stack(self._grouped_alike())
 
-    def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
+    def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
         """Pairs of attributes and the classes that release them; attributes may be empty."""
         groupings = self._grouped_alike()
         names_by_grouping: list[list[str]] = [[] for _ in groupings]
@@ -129,7 +129,7 @@ def feasible_records(
             group = group.reshape(-1)
             counts = np.ones(len(records), np.bool_)
             if units is not None:
-                counts = first_of_each(units[records], group)
+                counts = first_record_mask(units[records], group)
             failing |= (np.bincount(group, weights=counts) < k)[group]
         if units is not None:
             failing = np.isin(units[records], units[records][failing])
@@ -148,7 +148,7 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
     """
     n = microdata.n_read
     withheld, allowed = n - n_records, policy.max_suppression
-    if n_records and (allowed is None or withheld <= most_of(allowed, n)):
+    if n_records and (allowed is None or withheld <= max_count_of_share(allowed, n)):
         return
     sets = "; ".join(f"({', '.join(column_set.columns)})" for column_set in policy.also_k)
     raise SuppressionOverBudget(
@@ -157,7 +157,8 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
         hint="Name fewer columns or a smaller k in `also_k`, or group rare values of copied columns"
         " in a view"
         + (
-            f". It would be feasible with `max_suppression={share_needed(withheld, n)}` or more."
+            f". It would be feasible with `max_suppression={required_share_text(withheld, n)}` or"
+            " more."
             if n_records
             else "."
         ),
@@ -239,7 +240,7 @@ def _merge_for_set(
     tick: Tick,
 ) -> Partition:
     """Merge classes until each has every combination of copied values in 0 or at least k rows."""
-    seen = microdata.of_attributes(column_set.columns)
+    seen = microdata.select_attributes(column_set.columns)
     weights = {
         name: weight for name, weight in policy.weights.items() if name in column_set.columns
     }
@@ -307,8 +308,8 @@ def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -
     widths = [width]
     if units is not None:
         columns = [
-            np.where(first_of_each(units, places), places, np.int32(-1)),
-            np.where(first_of_each(units), np.int32(0), np.int32(-1)),
+            np.where(first_record_mask(units, places), places, np.int32(-1)),
+            np.where(first_record_mask(units), np.int32(0), np.int32(-1)),
         ]
         widths.append(1)
     models = Models(np.array(widths, np.int32), units is not None)

@@ -127,7 +127,7 @@ def too_few(
         count_of(microdata, records),
         "records" if microdata.entities is None else "persons",
         n_strata,
-        withheld=microdata.withheld,
+        withheld=microdata.n_withheld,
         absent=absent,
         by_values=microdata.strata is not None,
         merged=policy.nulls == MERGE,
@@ -213,12 +213,12 @@ def released_places(
         table = measures.sensitive[name]
         null = len(table.values)
         codes = np.append(_codes_in(table, column), null)[column.codes].astype(np.int32)
-        table = table.without(codes[~released], withheld_units)
+        table = table.after_withholding(codes[~released], withheld_units)
         position_of = positions_of_codes(table, attributes[name], models)
         positions[name] = np.where(released, position_of[codes], np.int32(0))
         counts = np.zeros(int(position_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of, table.counts)
-        tables[name] = ValueFrequencies(counts, size=table.size)
+        tables[name] = ValueFrequencies(counts, share_base=table.share_base)
         width = width_of(models, name, positions[name])
         require_memory(8, partition.n_classes, width, f'"{name}"', "values", memory_limit)
     return positions, tables

@@ -257,10 +257,10 @@ def recode_attributes(
     exact_totals : returns exact sums for each such set of rows; they are added up by class.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    row_sets, class_of_row = classes.rows()
+    row_sets, class_of_row = classes.row_classes()
     columns: list[ReleasedColumn] = []
     for (column_names, partition), row_classes in zip(
-        classes.by_columns(names), class_of_row.T, strict=True
+        classes.classes_by_columns(names), class_of_row.T, strict=True
     ):
         if not column_names:
             continue
@@ -277,7 +277,9 @@ def recode_attributes(
             return sums
 
         subset = (
-            microdata if len(column_names) == len(names) else microdata.of_attributes(column_names)
+            microdata
+            if len(column_names) == len(names)
+            else microdata.select_attributes(column_names)
         )
         columns += [
             _expand_to_rows(column, partition, row_sets, row_classes)

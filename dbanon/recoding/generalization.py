@@ -227,11 +227,11 @@ def _level_ranges(
     low, high = _class_ranges(numbers, partition)
     if is_wide:
         low, high = widen_to_unrounded(low, high, levels.attribute)
-    class_levels = levels.climb(low, high, level)
+    class_levels = levels.lowest_common_level(low, high, level)
     for class_level in np.unique(class_levels).tolist():
         classes = np.flatnonzero(class_levels == class_level)
         if not local_range:
-            low[classes], high[classes] = levels.around(low[classes], class_level)
+            low[classes], high[classes] = levels.cell_borders(low[classes], class_level)
             continue
         values = np.sort(numbers[released])
         cells = levels.cells_of(values, class_level)

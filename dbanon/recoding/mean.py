@@ -17,7 +17,7 @@ from dbanon import kernels
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.pieces import by_column
+from dbanon.data.pieces import choose_column_map
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import (
@@ -101,7 +101,7 @@ def mean(
 
     # Compute the cached members before threads share them.
     _ = partition.members
-    return tuple(by_column(microdata.numbers)(released, enumerate(microdata.numeric)))
+    return tuple(choose_column_map(microdata.numbers)(released, enumerate(microdata.numeric)))
 
 
 def _release_column(

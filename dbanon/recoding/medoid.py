@@ -44,7 +44,7 @@ def medoid(
     for attribute, values in zip(microdata.numeric, microdata.numbers.T, strict=True):
         valid = microdata.valid_column(attribute.name)
         scale = measures.numbers[attribute.name]
-        if scale.constant:
+        if scale.is_constant:
             continue
         gap = values[members] - class_means(values, partition)[labels]
         gap /= table_deviation(scale)

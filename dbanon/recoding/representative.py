@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Microdata, most_frequent
+from dbanon.data.microdata import Microdata, most_frequent_codes
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.hierarchy.leaves import leaf_codes
@@ -55,7 +55,7 @@ def representative(
         numbers that float64 cannot hold exactly.
     """
     trees = settings.hierarchies
-    without_trees = microdata.of_attributes(
+    without_trees = microdata.select_attributes(
         [a.name for a in microdata.numeric if a.name not in trees]
     )
     columns = {
@@ -70,7 +70,7 @@ def representative(
             codes = microdata.codes[:, microdata.categorical.index(attribute)]
             members = partition.members
             records = _first_records_with(
-                partition, codes, most_frequent(codes[members], partition.labels[members])
+                partition, codes, most_frequent_codes(codes[members], partition.labels[members])
             )
             columns[attribute.name] = _values_of_records(microdata, partition, attribute, records)
     return tuple(columns[attribute.name] for attribute in microdata.attributes)
@@ -122,7 +122,7 @@ def _values_of_records(
 ) -> ReleasedColumn:
     """A column with the values of these records, int64 (n_classes,), one per class."""
     if attribute.kind.is_numeric:
-        refuse_wide(microdata.of_attributes([attribute.name]), "representative")
+        refuse_wide(microdata.select_attributes([attribute.name]), "representative")
         position = microdata.numeric.index(attribute)
         return column_of_members(
             microdata, partition, position, microdata.numbers[records, position]

@@ -110,7 +110,7 @@ def _secure_column(
 ) -> ReleasedColumn:
     numbers = microdata.numbers[:, position]
     scale = measures.numbers[column.attribute.name]
-    if scale.constant or epsilon == 0.0:
+    if scale.is_constant or epsilon == 0.0:
         return column
     distance = epsilon * table_deviation(scale)
     step = _smallest_difference(column.attribute)

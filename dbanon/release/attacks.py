@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.words import WithCard, both_keys
+from dbanon.data.words import LabelledTextWithCard, with_former_key
 from dbanon.hierarchy.leaves import Hierarchies, trees_of
 from dbanon.measures.attacks import run_attacks
 from dbanon.measures.attacks.rates import AttackResult
@@ -27,7 +27,7 @@ from dbanon.release.words import attack_text
 
 
 @dataclass(frozen=True, repr=False)
-class Attacks(WithCard):
+class Attacks(LabelledTextWithCard):
     """The results of attacks on released rows.
 
     Parameters
@@ -60,7 +60,7 @@ class Attacks(WithCard):
             "controls": self.controls,
             "released": self.released,
             "linked": [list(part) for part in self.linked],
-            **both_keys(
+            **with_former_key(
                 "results", {name: attack.to_dict() for name, attack in self.results.items()}
             ),
         }

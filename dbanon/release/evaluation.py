@@ -21,7 +21,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.words import WithCard
+from dbanon.data.words import LabelledTextWithCard
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import (
     ANY,
@@ -57,7 +57,7 @@ _EM4ADOM = {
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(WithCard):
+class Evaluation(LabelledTextWithCard):
     """Figures of a release as a whole, without arrays of records.
 
     Parameters
@@ -191,7 +191,7 @@ def pairs_of(
         raise InvalidParameter(
             f"The partition has {len(partition.labels)} records, the data {microdata.n_records}."
         )
-    suppressed = partition.n_suppressed + microdata.withheld
+    suppressed = partition.n_suppressed + microdata.n_withheld
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)
         microdata, partition = take_records(microdata, records), partition.of(records)

@@ -431,6 +431,6 @@ def public_scale(original: Floats, released: Floats) -> Scale:
         of_release.least,
         of_release.most,
         of_release.mean,
-        0.0 if of_release.constant else float(np.ldexp(of_original.deviation, power)),
+        0.0 if of_release.is_constant else float(np.ldexp(of_original.deviation, power)),
         of_release.is_integral,
     )

@@ -12,7 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
-from dbanon.data.pieces import by_column
+from dbanon.data.pieces import choose_column_map
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
 from dbanon.hierarchy.leaves import ANY, TreeBuilder, leaf_codes, take_records, trees_of
@@ -69,7 +69,7 @@ def recode(
         )
 
     classes, measures = clustering.classes, clustering.measures
-    by_rows, _ = classes.rows()
+    by_rows, _ = classes.row_classes()
     if by_rows.n_suppressed:
         records = np.flatnonzero(by_rows.labels >= 0)
         microdata, classes = take_records(microdata, records), classes.of(records)
@@ -83,10 +83,10 @@ def recode(
     measures = measures or Measures.of(microdata)
     # Exact totals use the classes of all records read, as stores have them.
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(by_rows, wide))
-    released, _ = classes.rows()
+    released, _ = classes.row_classes()
     before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
     names = [attribute.name for attribute in microdata.attributes]
-    separate_classes = len(classes.by_columns(names)) > 1
+    separate_classes = len(classes.classes_by_columns(names)) > 1
     recoded = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured = [
@@ -150,7 +150,7 @@ def _sse(
         values = microdata.numbers[:, index]
         return scaled_sums(values, partition, released, transform, present, is_partial=is_partial)
 
-    loss_sums = list(by_column(microdata.numbers)(sums, range(len(scales))))
+    loss_sums = list(choose_column_map(microdata.numbers)(sums, range(len(scales))))
     before, after = [exact for exact, _ in loss_sums], [rounded for _, rounded in loss_sums]
     return loss_of(before), loss_of(after)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import WithCard, read_renamed
+from dbanon.data.words import LabelledTextWithCard, read_renamed
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
@@ -135,7 +135,7 @@ class _ReportField(Generic[T]):
 
 
 @dataclass(frozen=True, repr=False)
-class Report(WithCard):
+class Report(LabelledTextWithCard):
     """What a release is, its information loss, and how it was made.
 
     Contains no source values, except values that the caller wrote into the arguments, such as
@@ -247,7 +247,7 @@ class Report(WithCard):
         return (*self.counts.verdict.cautions, *link_cautions)
 
     @property
-    def warned(self) -> tuple[str, ...]:
+    def warning_texts(self) -> tuple[str, ...]:
         """Texts of all warnings: cautions, findings on columns, and lost columns."""
         return (
             *(f"{caution.what}; {caution.why}" for caution in self.cautions),

@@ -203,7 +203,7 @@ def recount_models(
     questions = CountRequests(
         tuple(names),
         sensitive=of_models,
-        leaves=frozenset(trees_of_models(counted_models)),
+        leaf_columns=frozenset(trees_of_models(counted_models)),
     )
     try:
         cells = cells_of(session, relation_read, relation, questions)

@@ -13,7 +13,7 @@ from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
-from dbanon.data.words import both_keys
+from dbanon.data.words import with_former_key
 from dbanon.errors import (
     ColumnLost,
     DaysAsNumbers,
@@ -321,7 +321,7 @@ def findings_of(counted: RecountResult) -> dict[str, Any]:
         counted.few_persons[0], PersonSpellings
     )
     findings = {
-        **both_keys("disclosive_columns", counted.disclosive_columns),
+        **with_former_key("disclosive_columns", counted.disclosive_columns),
         "entity_spellings" if has_spellings else "few_persons": counted.few_persons,
         "linking": counted.linking,
         "kept_identifiers": counted.identifiers,

@@ -77,7 +77,7 @@ def _records_with_suppressed(
     A hierarchy that was built of the released values may lack a suppressed one. The suppressed
     cells of such a column stay NULL.
     """
-    full = microdata.unmerged
+    full = microdata.before_suppression
     if full is None:
         return microdata, release.measures
     released = take_records(full, np.flatnonzero(release.partition.labels >= 0))

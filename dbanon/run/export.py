@@ -380,13 +380,13 @@ def _require_same(
     """Count a file again, as another reader reads it, and compare with the relation's counts."""
     # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
     # their own ways, so leave out columns with a hierarchy.
-    texts = tuple(name for name in questions.sensitive if name not in questions.leaves)
+    texts = tuple(name for name in questions.sensitive if name not in questions.leaf_columns)
     file_counts, sensitive = counted_file(
         path, export, attributes, replace(questions, persons=(), sensitive=texts)
     )
     comparable_models = [model for model in models if model.attribute in texts]
     differing = [] if file_counts.rows == counts.rows else ["rows or class sizes"]
-    if file_counts.also != counts.also:
+    if file_counts.further_sets != counts.further_sets:
         differing.append("combinations of sets of columns")
     released = {attribute.name: attribute for attribute in attributes}
     if not all(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.ledger.entry_checks import MISSHAPEN
@@ -139,7 +139,7 @@ def _read_before(request: str | None) -> tuple[Job, Mapping[str, Any]]:
         raise ValueError
     options = {name: job_options[name] for name in ("table", "where", "key") if name in job_options}
     names = read["columns"]
-    job = make(Job, {**options, "output": "none", "quasi_identifiers": names, "k": 2})
+    job = build_options(Job, {**options, "output": "none", "quasi_identifiers": names, "k": 2})
     if not job.quasi_identifiers:
         raise ValueError
     return job, {"way": algorithm, "salt": salt, "hash": hashed}

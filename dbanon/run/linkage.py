@@ -97,7 +97,7 @@ class RetainedColumns:
         self._originals, self._counts, self._rows = originals, counts, counts.n_rows
         self._columns = planned.questions(released).columns
 
-    def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    def dependence_strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """How far each column and each quasi-identifier follow from one another."""
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
@@ -117,7 +117,7 @@ class RetainedColumns:
                 strengths[name][quasi_identifier] = max(strengths[name][quasi_identifier], strength)
         return strengths
 
-    def coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
+    def find_coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
         strongest = max(strengths, key=lambda quasi_identifier: strengths[quasi_identifier])
         if not is_coding(strengths[strongest]):
@@ -129,7 +129,7 @@ class RetainedColumns:
             return None
         return LinkingColumn(name, strongest, share)
 
-    def group_number(self, name: str) -> LinkingColumn | None:
+    def find_group_number(self, name: str) -> LinkingColumn | None:
         """The finding on a column that numbers groups of rows."""
         if not may_be_group_number(self.job, self._relation, name):
             return None
@@ -156,13 +156,13 @@ class CountedColumns(Protocol):
     def bounds_rows(self) -> bool:
         """Whether there are classes that such a column could undo."""
 
-    def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    def dependence_strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """How far each column and each quasi-identifier follow from one another."""
 
-    def coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
+    def find_coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
 
-    def group_number(self, name: str) -> LinkingColumn | None:
+    def find_group_number(self, name: str) -> LinkingColumn | None:
         """The finding on a column that numbers groups of rows."""
 
 
@@ -187,8 +187,8 @@ def linking_columns(
     if not names or not columns.bounds_rows:
         return ()
     findings = []
-    for name, strengths in columns.strengths(names).items():
-        finding = columns.coding(name, strengths) or columns.group_number(name)
+    for name, strengths in columns.dependence_strengths(names).items():
+        finding = columns.find_coding(name, strengths) or columns.find_group_number(name)
         if finding is not None:
             findings.append(finding)
     k = int(job.policy.k)

@@ -41,7 +41,7 @@ def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
             every = np.arange(remaining.n_records)
             records = every if rare is None else np.setdiff1d(every, rare, assume_unique=True)
         remaining = replace(
-            take_records(remaining, records), withheld=microdata.n_read - len(records)
+            take_records(remaining, records), n_withheld=microdata.n_read - len(records)
         )
     smallest = _smallest(remaining)
     if smallest >= k:
@@ -70,7 +70,7 @@ def _smallest(microdata: Microdata) -> int:
 
 def share_withheld(microdata: Microdata) -> float:
     """The share of withheld records, rounded up to hundredths to hide their exact number."""
-    return math.ceil(100 * microdata.withheld / max(microdata.n_read, 1)) / 100
+    return math.ceil(100 * microdata.n_withheld / max(microdata.n_read, 1)) / 100
 
 
 def choose_nulls(
@@ -144,7 +144,7 @@ def sample_records(microdata: Microdata, size: int, seed: int, k: int) -> Microd
         return microdata
     sample = take_records(microdata, _draw_records(microdata, size, seed, k))
     # Scale the withheld records to the sample.
-    return replace(sample, withheld=microdata.withheld * sample.n_records // total)
+    return replace(sample, n_withheld=microdata.n_withheld * sample.n_records // total)
 
 
 def _draw_records(microdata: Microdata, size: int, seed: int, k: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from dbanon.data.chunks import bytes_per_record, require_memory
-from dbanon.data.words import both_keys
+from dbanon.data.words import with_former_key
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import WHOLE_PERSONS
@@ -157,7 +157,7 @@ class Outlook:
         """The outlook as plain values, for JSON."""
         values = asdict(self)
         for column in values["file_columns"]:
-            column |= both_keys("text_format", column["text_format"])
+            column |= with_former_key("text_format", column["text_format"])
         return values
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -274,7 +274,7 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
         classes=release.partition.n_classes,
         smallest_class=int(sizes.min(initial=sizes.max(initial=0))),
         largest_class=int(sizes.max(initial=0)),
-        suppressed=microdata.withheld + release.partition.n_suppressed,
+        suppressed=microdata.n_withheld + release.partition.n_suppressed,
         information_loss=published_loss(release.public, release.measure).total,
         loss_measure=release.measure,
         levels=None if result.levels is None else dict(result.levels.levels),

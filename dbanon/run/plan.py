@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
-from dbanon.data.schema import Attribute, Kind, with_kinds, with_orders
+from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.tree import Hierarchy
@@ -172,7 +172,7 @@ class Plan:
         """The counts to take on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         guarantee = replace(self.guarantee, also=self.column_sets(released))
-        return guarantee.questions(released, sensitive, self.roles.leaves)
+        return guarantee.questions(released, sensitive, self.roles.leaf_columns)
 
     def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """The sets of columns by the names that a release with these quasi-identifiers has."""
@@ -278,7 +278,7 @@ def plan(
         # Compare these by the text of their values, whatever their types are.
         by=_as_texts(relation, job.by),
         sensitive=_as_texts(relation, sensitive),
-        leaves=frozenset(trees),
+        leaf_columns=frozenset(trees),
         persons=persons,
         passthrough=passthrough,
     )
@@ -346,7 +346,7 @@ def _key_of(
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """The quasi-identifiers, with their kinds and orders."""
     named = [relation.attribute(name) for name in job.quasi_identifiers]
-    return with_orders(with_kinds(named, job.policy.kinds), job.policy.orders)
+    return apply_orders(apply_kinds(named, job.policy.kinds), job.policy.orders)
 
 
 def require_roles(job: SourceRequest, relation: Relation) -> None:

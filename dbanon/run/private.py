@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Synthesis
-from dbanon.data.words import both_keys
+from dbanon.data.words import with_former_key
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.concentrated import Cost
 from dbanon.job.private import PrivateJob
@@ -192,7 +192,7 @@ def _report(
                 for column in planned.columns
                 if isinstance(column, ListedColumn)
             },
-            **both_keys("method_notes", list(rows.method_notes)),
+            **with_former_key("method_notes", list(rows.method_notes)),
         },
         quasi_identifiers=job.quasi_identifiers,
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),

@@ -12,7 +12,7 @@ from typing import Any
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
-from dbanon.data.words import both_keys
+from dbanon.data.words import with_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import PARTED
 from dbanon.job.job import Job
@@ -118,7 +118,7 @@ def run(
         joint.update(joint_histories(job, planned.history, target, written))
         return RecountResult(
             rows_in=microdata.n_read,
-            suppressed=microdata.withheld + release.partition.n_suppressed,
+            suppressed=microdata.n_withheld + release.partition.n_suppressed,
             rows=counts.rows,
             verdict=verdict,
             disclosive_columns=telling,
@@ -352,7 +352,7 @@ def report_of(
     if averaged := averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
         more["averaged_codes"] = averaged
     if clustering.method_counts:
-        more |= both_keys("method_counts", dict(clustering.method_counts))
+        more |= with_former_key("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy
     completely = find_lost_columns(release.columns, policy.hierarchies)
     public, exact = losses_of(release, levels, completely)

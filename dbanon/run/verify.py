@@ -321,7 +321,7 @@ def recount_sets(
     ------
     RecountFailed : a combination is shared by fewer than its k.
     """
-    counts = Counts(recount, also=count_sets(session, relation, guarantee.questions(names)))
+    counts = Counts(recount, further_sets=count_sets(session, relation, guarantee.questions(names)))
     counted = guarantee.require_sets(counts, AGAIN)
     return tuple(
         SetCount(column_set.columns, int(column_set.k or guarantee.k), now)

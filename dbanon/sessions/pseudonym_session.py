@@ -23,78 +23,79 @@ from dbanon.sessions.names import RelationName, quote
 # of the key for tags.
 SECRET = "dbanon_secret"
 # Every person in the source or the chain, with the tag; only on PostgreSQL.
-TAGGED = "dbanon_tagged"
+TAGGED_PERSONS = "dbanon_tagged"
 # Persons in the source, with their tags, and with their cells if they are members.
-PRESENT = "dbanon_present"
+PRESENT_PERSONS = "dbanon_present"
 # Members who are not in the source.
-MISSING = "dbanon_missing"
+ABSENT_MEMBERS = "dbanon_missing"
 # Persons in the source who are not members yet.
 NEWCOMERS = "dbanon_newcomers"
 # Newcomers who are not admitted, with the start of their wait.
-WAITING = "dbanon_waiting"
+WAITING_NEWCOMERS = "dbanon_waiting"
 # Per displayed cell, the number of members in the source, and whether their rows changed.
-COUNTED = "dbanon_counted"
+CELL_COUNTS = "dbanon_counted"
 # Row keys, tags and cells of persons that the client loaded.
-MATCHED = "dbanon_matched"
+LOADED_PERSONS = "dbanon_matched"
 # The next state of every cell.
-VERDICT = "dbanon_verdict"
+NEXT_CELL_STATES = "dbanon_verdict"
 # The rows that the release writes anew.
-CURRENT = "dbanon_current"
+NEW_ROWS = "dbanon_current"
 # Per cell, the number of rows that differ from the last release.
-DIFFERING = "dbanon_differing"
+CHANGED_CELLS = "dbanon_differing"
 # Cells with returned persons whose rows differ from the displayed ones.
-RETURNED = "dbanon_returned"
+CELLS_WITH_RETURNED = "dbanon_returned"
 # Cells whose rows in the source would violate a privacy model.
-UNFIT = "dbanon_unfit"
-# The history of every person, including this release, for chains that only measure.
-TRACES = "dbanon_traces"
+FAILING_CELLS = "dbanon_unfit"
+# Tags of persons: of those to withdraw, or, in chains that only measure, of all persons with their
+# histories.
+PERSON_TAGS = "dbanon_traces"
 # The random secret that determines the row order.
 SHUFFLE = "dbanon_shuffle"
 # For the recount of a release: cells that display persons who are not in the source,
-ABSENT = "dbanon_absent"
+CELLS_WITH_ABSENT = "dbanon_absent"
 # the rows that these cells displayed before,
-SHOWN = "dbanon_shown"
+EARLIER_ROWS = "dbanon_shown"
 # and the number of persons who share each history.
-HISTORIES = "dbanon_histories"
+HISTORY_SIZES = "dbanon_histories"
 # Members of the preceding chain, with their cells there.
-BEFORE = "dbanon_before"
+PREDECESSOR_MEMBERS = "dbanon_before"
 # For persons with several rows: these rows from the source,
-ENTRIES = "dbanon_entries"
+SOURCE_ROWS = "dbanon_entries"
 # the rows that may be displayed of persons who exceed the row limit,
-CHOSEN = "dbanon_chosen"
+LIMITED_ROWS = "dbanon_chosen"
 # the persons who are not members yet, one row each, with the values that classes use,
-PERSONS = "dbanon_persons"
+NEWCOMER_RECORDS = "dbanon_persons"
 # the displayed persons, one row each, with a digest of their displayed rows,
-DISPLAYED = "dbanon_displayed"
+DISPLAYED_PERSONS = "dbanon_displayed"
 # and the persons whose rows the release writes anew, with their numbers in it.
-RENEWED = "dbanon_renewed"
-NUMBERED = "dbanon_numbered"
+RENEWED_PERSONS = "dbanon_renewed"
+NUMBERED_PERSONS = "dbanon_numbered"
 STAGING = (
     SECRET,
-    TAGGED,
-    PRESENT,
-    MISSING,
+    TAGGED_PERSONS,
+    PRESENT_PERSONS,
+    ABSENT_MEMBERS,
     NEWCOMERS,
-    WAITING,
-    VERDICT,
-    CURRENT,
-    DIFFERING,
-    RETURNED,
-    UNFIT,
-    TRACES,
+    WAITING_NEWCOMERS,
+    NEXT_CELL_STATES,
+    NEW_ROWS,
+    CHANGED_CELLS,
+    CELLS_WITH_RETURNED,
+    FAILING_CELLS,
+    PERSON_TAGS,
     SHUFFLE,
-    ABSENT,
-    SHOWN,
-    HISTORIES,
-    BEFORE,
-    ENTRIES,
-    CHOSEN,
-    PERSONS,
-    DISPLAYED,
-    RENEWED,
-    NUMBERED,
-    COUNTED,
-    MATCHED,
+    CELLS_WITH_ABSENT,
+    EARLIER_ROWS,
+    HISTORY_SIZES,
+    PREDECESSOR_MEMBERS,
+    SOURCE_ROWS,
+    LIMITED_ROWS,
+    NEWCOMER_RECORDS,
+    DISPLAYED_PERSONS,
+    RENEWED_PERSONS,
+    NUMBERED_PERSONS,
+    CELL_COUNTS,
+    LOADED_PERSONS,
 )
 
 # A fetched column: int64 (n,), or 16 bytes as two halves, uint64 (n, 2).
@@ -169,15 +170,16 @@ class KeyedSession(SessionInterface):
         return [
             (
                 "TABLE",
-                PRESENT,
+                PRESENT_PERSONS,
                 f"SELECT {person_columns}, m.cell, m.left_at FROM ({persons}) AS t"
                 f" LEFT JOIN ({members}) AS m ON m.tag = t.tag",
             ),
             (
                 "TABLE",
-                MISSING,
+                ABSENT_MEMBERS,
                 f"SELECT m.tag FROM ({members}) AS m WHERE m.left_at IS NULL"
-                f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)",
+                f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT_PERSONS)} AS p"
+                " WHERE p.tag = m.tag)",
             ),
         ]
 

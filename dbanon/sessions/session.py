@@ -99,7 +99,7 @@ class PersonsSession(SessionInterface):
         in_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
         for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
             in_class[int(number) - 1] = int(persons)
-        return replace(entity_count, in_class=in_class)
+        return replace(entity_count, persons_per_class=in_class)
 
     def stage_release_persons(
         self, keys: Sequence[tuple[str, ...]], values: str, hashed: str
@@ -310,7 +310,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
             memory_limit=memory_limit,
             disk=disk,
         )
-        return replace(microdata, withheld=self.count_withheld(source))
+        return replace(microdata, n_withheld=self.count_withheld(source))
 
     def count_withheld(self, source: Relation) -> int:
         """Count the rows that are not read because a required column is NULL."""
@@ -414,7 +414,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
 
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         """FROM clause for the released rows of a source, with the alias s."""
-        if not (partition.n_suppressed or microdata.withheld):
+        if not (partition.n_suppressed or microdata.n_withheld):
             return f"{source.relation.quoted} AS s"
         self.stage_labels(microdata, partition, source.required_locator.types)
         return statements.released_rows(source.from_clause, source.required_locator.expressions)

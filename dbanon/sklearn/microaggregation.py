@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
 
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.doors.arrays import partition
 from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
@@ -72,7 +72,9 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ValueError : ``X`` has fewer than k records or a non-finite value (raised by scikit-learn).
         InvalidParameter, UnknownMethod : a parameter is invalid.
         """
-        policy = make(Policy, {"k": self.k, "method": self._method(), "refine": self.refine})
+        policy = build_options(
+            Policy, {"k": self.k, "method": self._method(), "refine": self.refine}
+        )
         points = validate_data(self, X, dtype=np.float64, ensure_min_samples=policy.k)
         classes = partition(points, policy.k, method=self.method, refine=self.refine)
         self.labels_: NDArray[np.int32] = np.array(classes.labels)
@@ -82,7 +84,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _method(self) -> str:
         """Return the method; raises InvalidParameter if it groups each column separately."""
-        if not find_method(self.method).result_type.of_rows:
+        if not find_method(self.method).result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {self.method} groups each attribute by itself, so a row has no class.",
                 hint='Choose a method that makes classes of rows: `method="mdav"`.',

@@ -32,7 +32,7 @@ class LevelSpace:
 
     def heights(self) -> tuple[int, ...]:
         """The highest level of each attribute."""
-        tops = (None if levels is None else levels.top for levels in self.numbers)
+        tops = (None if levels is None else levels.top_level for levels in self.numbers)
         return tuple(
             tree.height if tree is not None else int(top or 0)
             for tree, top in zip(self.mixed.trees, tops, strict=True)
@@ -62,7 +62,7 @@ class LevelSpace:
         )
         representatives = values[valid][first_in_cell]
         groups, losses = [], []
-        for level in range(levels.top + 1):
+        for level in range(levels.top_level + 1):
             _, cell_group = np.unique(levels.cells_of(representatives, level), return_inverse=True)
             group = np.zeros(len(values), np.int64)
             # NULLs are in separate strata and lose nothing.

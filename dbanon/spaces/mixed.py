@@ -35,7 +35,7 @@ def number_codes(
 
     Numbers outside the range are clipped to it.
     """
-    if scale.constant:
+    if scale.is_constant:
         return np.zeros(len(values), np.int32)
     low, high = scale.least, scale.most
     with np.errstate(invalid="ignore", over="ignore"):
@@ -100,7 +100,7 @@ def label_costs(
         scale = None if tree is not None else measures.numbers[attribute.name]
         step = steps.get(attribute.name)
         invalid = step is not None and not (np.isfinite(step) and step > 0)
-        if scale is None or scale.constant or not unit or invalid:
+        if scale is None or scale.is_constant or not unit or invalid:
             tables.append((np.empty(0, np.int32), np.empty(0, np.int32)))
         else:
             tables.append(_number_costs(attribute, scale, grid_for(attribute, scale, step), unit))

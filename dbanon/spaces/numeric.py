@@ -82,7 +82,7 @@ def _occurring_leaves(
     """The positions of leaves that occur in the table, ascending; all leaves for numbers."""
     if attribute.name not in measures.categories:
         return np.arange(tree.n_leaves)
-    values = measures.categories[attribute.name].occurring().values
+    values = measures.categories[attribute.name].occurring_values().values
     return np.sort(tree.encode(values, attribute.name)).astype(np.int64)
 
 
@@ -184,7 +184,7 @@ def _points(
     factors = weight_vector(names, weights)
 
     def space(records: NDArray[np.int64]) -> Space:
-        points = transform.of_records(microdata.numbers, records, factors)
+        points = transform.apply_to_records(microdata.numbers, records, factors)
         present = np.ones(len(names), np.bool_)
         if valid is not None and len(records):
             points[~valid[records]] = 0.0
@@ -258,7 +258,9 @@ def _mixed_points(
 
     @cache
     def numbers() -> Callable[[NDArray[np.int64]], Space]:
-        return _points(microdata.of_attributes(number_names), measures, standardize, number_weights)
+        return _points(
+            microdata.select_attributes(number_names), measures, standardize, number_weights
+        )
 
     def space(records: NDArray[np.int64]) -> Space:
         # An embedding has a row per leaf, too.

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.option import make
-from dbanon.data.pieces import AT_ONCE
+from dbanon.data.option import build_options
+from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.errors import hints_without_views
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
@@ -100,8 +100,8 @@ def anonymize(
     """
     check_method(options)
     options.setdefault("block_size", BLOCK_SIZE)
-    policy = make(Policy, {"k": k, **options})
-    job = make(
+    policy = build_options(Policy, {"k": k, **options})
+    job = build_options(
         Job,
         {
             "policy": policy,
@@ -224,7 +224,7 @@ def _gather(
         sample_limit(planned.policy, source_rows.rows.count()) if source_rows.is_countable else None
     )
     work = GatherFacts(layout, frozenset(hierarchies), built_trees, limit)
-    at_once = None if layout.persons else AT_ONCE
+    at_once = None if layout.persons else PIECE_RECORDS
     packets = disks.keep(mapped(source_rows.rows, work, PACKETS, at_once))
     facts, sample = Facts(), []
     for fact in collect_facts(packets):

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
 
-from dbanon.data.chunks import duplicate_keys
-from dbanon.data.pieces import AT_ONCE
+from dbanon.data.chunks import duplicate_keys_error
+from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema
 from dbanon.errors import (
     ColumnNotFound,
@@ -285,7 +285,7 @@ def _require_key(rows: DataFrame, key: Sequence[str]) -> None:
     if n_null_keys:
         raise _no_key(n_null_keys, count)
     if distinct != count:
-        raise duplicate_keys()
+        raise duplicate_keys_error()
 
 
 def require_key(packets: DataFrame, facts: Facts) -> None:
@@ -302,10 +302,10 @@ def require_key(packets: DataFrame, facts: Facts) -> None:
     if facts.no_key:
         raise _no_key(facts.no_key, facts.rows)
     if facts.keys.has_duplicates:
-        raise duplicate_keys()
+        raise duplicate_keys_error()
     if facts.keys.is_sparse:
         keys = types.StructType([types.StructField(KEY, types.LongType())])
-        _require_key(mapped(packets, _keys, keys, AT_ONCE, ROWS), [KEY])
+        _require_key(mapped(packets, _keys, keys, PIECE_RECORDS, ROWS), [KEY])
 
 
 def _keys(rows: pa.Table) -> Iterator[pa.Table]:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dbanon.data.counts import Counts
-from dbanon.data.pieces import AT_ONCE
+from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.job.job import Job
 from dbanon.job.verdict import Verdict
 from dbanon.release.attribute_disclosure import (
@@ -122,7 +122,11 @@ class ReleasedRows:
         columns += [*layout.kept_columns, *layout.entity]
         rows = self.source_rows.select(KEY, *columns)
         unpacked = mapped(
-            self.packets, SelectColumns(to_arrow_schema(rows.schema)), rows.schema, AT_ONCE, ROWS
+            self.packets,
+            SelectColumns(to_arrow_schema(rows.schema)),
+            rows.schema,
+            PIECE_RECORDS,
+            ROWS,
         )
         hashes = [_hash(unpacked, name).alias(name) for name in [KEY, *columns]]
         return disks.keep(unpacked.select(*hashes))

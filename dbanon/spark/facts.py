@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures, ValueFrequencies
-from dbanon.data.microdata import Microdata, first_of_each
+from dbanon.data.microdata import Microdata, first_record_mask
 from dbanon.data.scales import Scale, Sums
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
@@ -262,7 +262,7 @@ def _sums_of(microdata: Microdata) -> TableSums:
         counts = ValueFrequencies.of_column(column, units).counts.tolist()
         sums.sensitive[name] = Counter(dict(zip((*column.values, None), counts, strict=True)))
     if units is not None:
-        sums.persons = int(first_of_each(units).sum())
+        sums.persons = int(first_record_mask(units).sum())
     return sums
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.data.chunks import non_finite
-from dbanon.data.microdata import Microdata, null_in_entity
+from dbanon.data.chunks import non_finite_error
+from dbanon.data.microdata import Microdata, null_in_entity_error
 from dbanon.data.scales import MAHALANOBIS
-from dbanon.data.schema import NOMINAL, Kind, not_in_order
+from dbanon.data.schema import NOMINAL, Kind, not_in_order_error
 from dbanon.errors import (
     InvalidParameter,
     ModelInfeasible,
@@ -135,13 +135,13 @@ def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:
     attributes = planned.roles.quasi_identifiers
     if facts.no_entity:
         [name] = planned.job.guarantee.persons
-        raise null_in_entity(name, facts.no_entity, facts.rows)
+        raise null_in_entity_error(name, facts.no_entity, facts.rows)
     for attribute in attributes:
         if unknown_values := facts.unknown.get(attribute.name):
             values = (len(unknown_values), len(unknown_values) + len(attribute.order))
-            raise not_in_order(attribute, values, (sum(unknown_values.values()), facts.rows))
+            raise not_in_order_error(attribute, values, (sum(unknown_values.values()), facts.rows))
         if count := facts.not_finite[attribute.name]:
-            raise non_finite(attribute, count, facts.rows)
+            raise non_finite_error(attribute, count, facts.rows)
     if policy.nulls != "category" and any(facts.nulls.values()):
         raise null_error({a.name: facts.nulls[a.name] for a in attributes})
     require_budget(policy, withheld, facts.rows + withheld)
@@ -166,7 +166,7 @@ def _records(
         valid=np.tile(np.array(pattern), (size, 1)) if planned.policy.nulls == "category" else None,
         strata=np.zeros(size, np.int32) if planned.job.by else None,
         entities=np.arange(size, dtype=np.int32) if of_persons else None,
-        withheld=withheld,
+        n_withheld=withheld,
     )
 
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from dbanon.data.chunks import encode
+from dbanon.data.chunks import encode_texts
 from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Recount
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
-from dbanon.data.words import both_keys
+from dbanon.data.words import with_former_key
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
@@ -113,7 +113,7 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
         return Counts(recount, persons)
     cells, in_class = _cells(rows, [*released, *strata], planned, layout)
     for person_column, count in persons.items():
-        persons[person_column] = replace(count, cells=cells, in_class=in_class)
+        persons[person_column] = replace(count, cells=cells, persons_per_class=in_class)
     return Counts(recount, persons, cells)
 
 
@@ -144,7 +144,7 @@ def _cells(
         parts = [row[0] for row in class_cells.orderBy(*classes).select("cells").collect()]
         numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         cells = [cell for part in parts for cell in part]
-        codes, texts = encode(cell["value"] for cell in cells)
+        codes, texts = encode_texts(cell["value"] for cell in cells)
         cells_by_column[name] = ClassValueCounts(
             numbers,
             _in_order(codes, texts, planned.sensitive[name]),
@@ -225,7 +225,7 @@ def report_of(
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
-        further_arguments |= both_keys("method_counts", method_counts)
+        further_arguments |= with_former_key("method_counts", method_counts)
     return Report(
         planned.request(
             context.policy,

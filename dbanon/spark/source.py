@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL
 
-from dbanon.data.files import REFUSE, opened
+from dbanon.data.files import REFUSE, open_regular_file
 from dbanon.data.schema import Attribute
 from dbanon.errors import (
     DatabaseFailure,
@@ -344,6 +344,6 @@ def list_files(
         # Workers open files by name; if one is replaced later, the next check detects that.
         local_root = Path(str(system.getFileStatus(path).getPath().toUri().getPath()))
         for local_file in local:
-            with opened(local_file, local_root, policy):
+            with open_regular_file(local_file, local_root, policy):
                 pass
     return dict(sorted(file_states.items()))

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from dbanon.data.pieces import AT_ONCE
+from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.partitioning.blocks import Blocks as Sizes
@@ -142,7 +142,7 @@ class ClusterStages:
     @property
     def _at_once(self) -> int | None:
         """With persons, all records of a person must be processed together."""
-        return None if self.layout.persons else AT_ONCE
+        return None if self.layout.persons else PIECE_RECORDS
 
     def _finish_forest(
         self,
@@ -249,7 +249,7 @@ class ClusterStages:
         limits = {
             n: hash_limit(sample_size(n_blocks), classes[n]) for n, n_blocks in n_parts.items()
         }
-        samples = collect_from(class_rows, SampleClasses(forest, limits), AT_ONCE, CLASSES)
+        samples = collect_from(class_rows, SampleClasses(forest, limits), PIECE_RECORDS, CLASSES)
         trees = [Tree() for _ in forest.trees]
         direction = turn.direction if isinstance(turn, RefinementStep) else 0
         for number, n_blocks in n_parts.items():
@@ -266,7 +266,7 @@ class ClusterStages:
                 )
             )
         bare = replace(forest, trees=tuple(trees))
-        leaf_counts = collect_from(class_rows, CountClasses(forest, bare), AT_ONCE, CLASSES)
+        leaf_counts = collect_from(class_rows, CountClasses(forest, bare), PIECE_RECORDS, CLASSES)
         values = None
         if turn == GUARDS:
             values = dict[tuple[int, int], NDArray[np.int64]]()

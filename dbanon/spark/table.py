@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.errors import InvalidParameter, SourceChanged
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
@@ -94,7 +94,7 @@ def anonymize_table(
                 f"{option} names a table of a database. Use it for databases, and only for them.",
                 hint="Name table and output where source and target are URLs of PostgreSQL.",
             )
-    job = make(
+    job = build_options(
         Job,
         {
             **options,

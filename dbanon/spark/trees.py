@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.pieces import AT_ONCE
+from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import space_of
 from dbanon.partitioning.cuts import Cuts, hash_keys
@@ -134,9 +134,11 @@ def leaves_of(
         leaves = np.zeros(len(records), np.int64)
         if cuts is not None:
             space = space or space_of(microdata, context.clustered, context.policy)
-            for start in range(0, len(records), AT_ONCE):
-                chunk = records[start : start + AT_ONCE]
-                leaves[start : start + AT_ONCE] = cuts.assign(space(chunk).coordinates, keys[chunk])
+            for start in range(0, len(records), PIECE_RECORDS):
+                chunk = records[start : start + PIECE_RECORDS]
+                leaves[start : start + PIECE_RECORDS] = cuts.assign(
+                    space(chunk).coordinates, keys[chunk]
+                )
         groups.append((number, records, leaves))
     return groups
 

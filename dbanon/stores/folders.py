@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeAlias
 from urllib.parse import unquote
 
-from dbanon.data.files import LINKS, REFUSE, is_link_refused, opened
+from dbanon.data.files import LINKS, REFUSE, is_link_refused, open_regular_file
 from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     DatabaseNotFound,
@@ -263,7 +263,7 @@ def _raise(error: OSError) -> None:
 @contextmanager
 def _opened(path: Path, root: FileLocation | None, policy: str) -> Iterator[BinaryIO]:
     assert root is None or isinstance(root, Path)
-    with opened(path, root, policy) as file:
+    with open_regular_file(path, root, policy) as file:
         yield file
 
 

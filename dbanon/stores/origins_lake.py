@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from dbanon.data.files import REFUSE, opened
+from dbanon.data.files import REFUSE, open_regular_file
 from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import parse_relation
@@ -85,7 +85,7 @@ class DeltaOrigin:
             path = Path(uri.removeprefix("file://"))
             # The log may percent-encode folder names.
             path = path if path.exists() else Path(unquote(str(path)))
-            with opened(path, Path(os.path.abspath(self._location)), self._policy):
+            with open_regular_file(path, Path(os.path.abspath(self._location)), self._policy):
                 pass
 
 

@@ -24,7 +24,7 @@ from dbanon.advice.persons import (
 from dbanon.advice.profile import ColumnProfile
 from dbanon.advice.roles import identifying
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
+from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity_error
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
 from dbanon.job.nulls import MERGE, RELEASED_NULLS
@@ -257,7 +257,7 @@ def require_feasible(
     nulls = _count_nulls(session, relation, (*roles.quasi_identifiers, *roles.persons))
     for person in roles.persons:
         if nulls[person.name]:
-            raise null_in_entity(person.name, nulls[person.name], rows - withheld)
+            raise null_in_entity_error(person.name, nulls[person.name], rows - withheld)
     holes = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
     if any(holes.values()) and policy.nulls not in RELEASED_NULLS:
         raise null_error(holes)

@@ -94,7 +94,7 @@ def count_classes(session: Session, counted: RelationName, questions: CountReque
         return recount
 
     rows = rows_of(session, counted)
-    return questions.recounted(recounted)
+    return questions.recount_classes(recounted)
 
 
 def count_sets(
@@ -106,7 +106,7 @@ def count_sets(
     ------
     RecountFailed : the counts do not add up to the rows.
     """
-    recounts = tuple(session.recount(counted, columns) for columns in questions.also)
+    recounts = tuple(session.recount(counted, columns) for columns in questions.further_sets)
     rows = rows_of(session, counted) if recounts else 0
     for recount in recounts:
         _require_all(recount.rows, rows, f"combinations of columns of {counted}")
@@ -147,7 +147,7 @@ def cells_of(
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
         cells = session.rows(recount_statements.recount_values(counted, keys, text))
-        ranked = None if name in questions.leaves else attribute
+        ranked = None if name in questions.leaf_columns else attribute
         cells_by_name[name] = cells_of_rows(session, counted, ranked, cells)
         rows = rows_of(session, counted) if rows is None else rows
         _require_all(int(cells_by_name[name].sizes.sum()), rows, f'values of "{name}" in {counted}')

@@ -50,7 +50,7 @@ def persons_of(
     shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
     columns = {name: (kind, value) for name, kind, value in written.columns}
     shared_names = [n for n, _, _ in written.columns if n in questions.columns]
-    of_sets = {name for columns in questions.also for name in columns}
+    of_sets = {name for columns in questions.further_sets for name in columns}
     others = [n for n in columns if n in of_sets - {*shared_names, *questions.sensitive}]
     staged_names = [*shared_names, *questions.sensitive, *others]
     more = [columns[name] for name in (*questions.sensitive, *others)]
@@ -76,10 +76,10 @@ def persons_of(
     count = session.recount_entities(shared, source, person, joins, more, reads, keys=of_class)
     also = tuple(
         session.recount_staged_entities([key_of[name] for name in names])
-        for names in questions.also
+        for names in questions.further_sets
     )
     cells = _cells_of_persons(session, written, questions, of_class)
-    return replace(count, cells=cells, also=also)
+    return replace(count, cells=cells, further_sets=also)
 
 
 def stage_release_persons(
@@ -113,6 +113,6 @@ def _cells_of_persons(
         # Compare numbers, not their texts, so that a person counts once for each number.
         same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
         cells = session.rows(recount_statements.persons_with_values(of_class, text, same))
-        ranked = None if name in questions.leaves else staged
+        ranked = None if name in questions.leaf_columns else staged
         cells_by_name[name] = cells_of_rows(session, staging, ranked, cells)
     return cells_by_name

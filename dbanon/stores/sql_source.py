@@ -257,7 +257,7 @@ class SqlSource:
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
         """Read the columns that have a role; raises as ``microdata_from_chunks``."""
-        microdata = roles.by_role(
+        microdata = roles.assign_roles(
             self.session.read(
                 relation,
                 roles.columns,
@@ -273,7 +273,7 @@ class SqlSource:
                 self.session, relation.relation, relation.attribute(name), column
             )
             for name, column in microdata.sensitive.items()
-            if name not in roles.leaves
+            if name not in roles.leaf_columns
         }
         return replace(microdata, sensitive={**microdata.sensitive, **ranked})
 

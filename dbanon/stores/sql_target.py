@@ -235,7 +235,7 @@ class SqlTarget:
             rows or count_classes(session, relation, questions),
             persons,
             cells_of(session, written.draft.relation, relation, questions),
-            also=count_sets(session, relation, questions),
+            further_sets=count_sets(session, relation, questions),
         )
 
     def require_pseudonyms(self, source: Source) -> None:

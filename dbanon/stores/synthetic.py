@@ -212,7 +212,7 @@ def require_entity(entity: Attribute) -> None:
     ------
     UnsupportedType : it may hold NULL, or the equality of its values is not well-defined.
     """
-    if entity.kind not in _OF_PERSONS or entity.by_output or entity.foreign_type:
+    if entity.kind not in _OF_PERSONS or entity.uses_output_function or entity.foreign_type:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
             hint="Anonymize a copy of the table in which the column is text and NOT NULL.",

@@ -22,7 +22,7 @@ from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import Shares, require_columns, shares
 
-_EPSILON = Parameter("epsilon", float, 0.0, Option("The total.", minimum=0, above=True))
+_EPSILON = Parameter("epsilon", float, 0.0, Option("The total.", minimum=0, excludes_minimum=True))
 _DELTA = Parameter("delta", float, 0.0, delta_option("The delta of all releases together."))
 _NAME = Parameter("name", str, "", Option("The name in reports."))
 

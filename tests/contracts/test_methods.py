@@ -237,8 +237,10 @@ def test_contract_of_mixed_data(name, table, seed, refine):
 @pytest.mark.parametrize("name", [name for name in NUMERIC if name not in POINTS])
 def test_methods_of_one_line_refuse_text(name):
     data = mixed_microdata(np.zeros((9, 1)), np.zeros((9, 3), np.int32), None)
-    data = data.of_attributes(["text"])
-    per_attribute = {"guarantee": "per_attribute"} if not METHODS[name].result_type.of_rows else {}
+    data = data.select_attributes(["text"])
+    per_attribute = (
+        {"guarantee": "per_attribute"} if not METHODS[name].result_type.has_row_classes else {}
+    )
     policy = Policy(k=3, method=name, **per_attribute)
     find = find_attribute_classes if per_attribute else find_classes
     with pytest.raises(UnsupportedType, match="mdav"):
@@ -248,6 +250,6 @@ def test_methods_of_one_line_refuse_text(name):
 @pytest.mark.parametrize("name", POINTS)
 def test_text_is_not_taken_without_a_recoding_for_it(name):
     data = mixed_microdata(np.zeros((9, 1)), np.zeros((9, 3), np.int32), None)
-    data = data.of_attributes(["size", "text"])
+    data = data.select_attributes(["size", "text"])
     with pytest.raises(UnsupportedType, match='recoding="representative"'):
         find_classes(data, Policy(k=3, method=name))

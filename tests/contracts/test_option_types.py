@@ -78,6 +78,6 @@ def test_the_types_of_classes_are_the_options_of_partition() -> None:
     }
     named = {"data", "k", "hierarchies", "method", "options"}
     assert set(get_type_hints(ClassOptions)) == {*listed} - named | option_names
-    by_rows = {name for name, method in METHODS.items() if method.result_type.of_rows}
+    by_rows = {name for name, method in METHODS.items() if method.result_type.has_row_classes}
     assert words_of(RowMethod) == by_rows
     assert words_of(AttributeMethod) == {*METHODS} - by_rows

@@ -20,8 +20,8 @@ from dbanon.data.option import (
     Option,
     Parameter,
     all_parameters,
-    make,
-    parameter,
+    build_options,
+    find_parameter,
     parameters,
 )
 from dbanon.doors import frame as frames
@@ -83,7 +83,7 @@ def wrong(parameter: Parameter) -> Iterator[Any]:
         yield from ("1", True, [1], np.inf, np.nan, 10**400)
         yield from ([1.5] if parameter.kind is int else [])
         yield from ([low - 1] if low is not None else [])
-        yield from ([low] if parameter.option.above else [])
+        yield from ([low] if parameter.option.excludes_minimum else [])
         yield from ([high + 0.5] if high is not None else [])
     elif parameter.kind is bool:
         yield from ("true", 1, [])
@@ -100,7 +100,7 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(parameter: Para
     tried = 0
     for value in wrong(parameter):
         calls = [
-            lambda value=value: make(Job, {**JOB, parameter.name: value}),
+            lambda value=value: build_options(Job, {**JOB, parameter.name: value}),
             lambda value=value: dbanon.anonymize(NOWHERE, **{**JOB, parameter.name: value}),
             lambda value=value: dbanon.plan(NOWHERE, **{**JOB, parameter.name: value}),
         ]
@@ -112,14 +112,14 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(parameter: Para
             )
         if (
             parameter in parameters(Policy)
-            and not parameter.option.release
+            and not parameter.option.concerns_release
             and parameter.name != "options"
         ):
             calls.append(
                 lambda value=value: dbanon.partition(FRAME, **{"k": 3, parameter.name: value})
             )
         of_rules = value is None and parameter.name == "quasi_identifiers"
-        if parameter.option.sql and parameter.item is not Model and not of_rules:
+        if parameter.option.has_sql_key and parameter.item is not Model and not of_rules:
             calls.append(
                 lambda value=value: parse_call_options(
                     sql_call(**{parameter.name: value}), writes=True
@@ -207,7 +207,7 @@ def test_the_default_is_the_same_at_all_doors(parameter: Parameter, door: str) -
     assert (
         not default if empty or parameter.default in (None, False) else default == parameter.default
     )
-    job = make(Job, JOB)
+    job = build_options(Job, JOB)
     at_rest = next(
         getattr(part, parameter.name)
         for part in (job.policy, job.reading, job.pseudonymized, job)
@@ -260,7 +260,7 @@ def test_fields_without_a_description_are_no_options() -> None:
 
 
 def test_every_key_of_a_call_is_an_argument_or_a_key() -> None:
-    sql_names = {parameter.name for parameter in OPTIONS if parameter.option.sql}
+    sql_names = {parameter.name for parameter in OPTIONS if parameter.option.has_sql_key}
     assert sql_names <= set(method_arguments()) | set(
         allowed_keys("mdav", method_arguments(), writes=True)
     )
@@ -270,7 +270,7 @@ def test_every_key_of_a_call_is_an_argument_or_a_key() -> None:
     assert {
         parameter.name
         for parameter in OPTIONS
-        if parameter.option.sql and not parameter.option.release
+        if parameter.option.has_sql_key and not parameter.option.concerns_release
     } == {
         *(set(reading) - {"progress"}),
         *("quasi_identifiers", "k"),
@@ -314,7 +314,7 @@ def test_values_are_kept_in_plain_types() -> None:
         "max_suppression": None,
         "steps": None,
     }
-    job = make(Job, {**JOB, **options})
+    job = build_options(Job, {**JOB, **options})
     assert (job.policy.k, job.policy.seed, job.by) == (3, 4, ("sex",))
     assert [type(job.policy.k), type(job.policy.seed)] == [int, int]
     assert job.policy.orders == {"age": ("a", "b")}
@@ -340,11 +340,11 @@ def test_the_rows_in_docs_are_those_of_the_fields(page: str) -> None:
 
 @pytest.mark.parametrize(
     "parameter",
-    [parameter for parameter in OPTIONS if parameter.option.see],
+    [parameter for parameter in OPTIONS if parameter.option.docs_page],
     ids=lambda parameter: parameter.name,
 )
 def test_the_page_named_by_an_option_exists(parameter: Parameter) -> None:
-    page, _, anchor = parameter.option.see.partition("#")
+    page, _, anchor = parameter.option.docs_page.partition("#")
     text = (pages.DOCS / page).read_text(encoding="utf-8")
     headings = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
     assert not anchor or anchor in [heading.lower().replace(" ", "-") for heading in headings]
@@ -375,7 +375,7 @@ def test_a_new_field_is_a_flag() -> None:
     line = ["--table", "people", "--output", "o.people", "--k", "3", "--fuzz", "5"]
     done = CliRunner().invoke(command, line)
     assert done.exit_code == 0, done.output
-    job = make(_FuzzyJob, read[0] | {"quasi_identifiers": ["age"]})
+    job = build_options(_FuzzyJob, read[0] | {"quasi_identifiers": ["age"]})
     assert job.policy.fuzz == 5
     assert "Much fuzz, drawn by --seed." in CliRunner().invoke(command, ["--help"]).output
     assert CliRunner().invoke(command, [*line[:-1], "much"]).exit_code == 2
@@ -403,7 +403,7 @@ def test_a_new_field_is_listed_checked_and_recorded() -> None:
     assert policy.arguments() == Policy(k=3).arguments() | {"fuzz": 5}
     with pytest.raises(InvalidParameter, match="fuzz must be a whole number, 3 or more"):
         _FuzzyPolicy(k=3, fuzz=2)
-    assert parameter(_FuzzyPolicy, "fuzz").help == "Much fuzz, drawn by seed."
+    assert find_parameter(_FuzzyPolicy, "fuzz").help == "Much fuzz, drawn by seed."
 
 
 def test_a_new_field_is_a_row_in_docs() -> None:

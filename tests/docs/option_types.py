@@ -62,13 +62,13 @@ from dbanon.measures import Model
 
 def text() -> str:
     """The complete file."""
-    of_rows = [name for name, method in METHODS.items() if method.result_type.of_rows]
+    of_rows = [name for name, method in METHODS.items() if method.result_type.has_row_classes]
     others = [name for name in METHODS if name not in of_rows]
     policy = [parameter for parameter in parameters(Policy) if parameter.name != "k"]
     classes = [
         parameter
         for parameter in policy
-        if not parameter.option.release and parameter.name != "options"
+        if not parameter.option.concerns_release and parameter.name != "options"
     ]
     method_options = {
         option.name: option for method in METHODS.values() for option in method.options

@@ -31,7 +31,7 @@ def command_rows(shown_parameters: Iterable[Parameter]) -> list[str]:
             else ""
         )
         form = form or ("A,B" if parameter.kind is tuple else "")
-        help_text = parameter.help_with(lambda name: flags.get(name, name))
+        help_text = parameter.format_help(lambda name: flags.get(name, name))
         rows.append(f"| `{f'{flag(parameter)} {form}'.strip()}` | {help_text}{_more(parameter)} |")
     return rows
 
@@ -40,7 +40,7 @@ def key_rows(keys: Mapping[str, Parameter]) -> list[str]:
     """The rows of ``docs/sql.md``."""
     rows = ["| key | value | meaning |", "| --- | --- | --- |"]
     for name, parameter in keys.items():
-        help_text = parameter.help_with(lambda other: f"`{other}`")
+        help_text = parameter.format_help(lambda other: f"`{other}`")
         rows.append(
             f"| `{name}` | {parameter.expected} | {help_text}{_more(parameter, choices=False)} |"
         )
@@ -51,9 +51,9 @@ def _more(parameter: Parameter, *, choices: bool = True) -> str:
     more = ""
     if choices and parameter.option.choices:
         more += " One of " + ", ".join(f"`{choice}`" for choice in parameter.option.choices) + "."
-    if parameter.by_default and parameter.kind is not bool:
-        more += f" Default: `{parameter.by_default}`."
-    return more + (f" [More]({parameter.option.see})." if parameter.option.see else "")
+    if parameter.default_text and parameter.kind is not bool:
+        more += f" Default: `{parameter.default_text}`."
+    return more + (f" [More]({parameter.option.docs_page})." if parameter.option.docs_page else "")
 
 
 def of_command() -> list[Parameter]:

@@ -188,7 +188,7 @@ def test_rows_of_the_input_on_demand() -> None:
     assert "ROWS LINK TO THEIR ORIGINALS" in str(report)
     assert "ROWS LINK TO THEIR ORIGINALS" in page(report)
     assert "those of the input" in report.seed_policy
-    assert any("do not hand it on" in text for text in report.warned)
+    assert any("do not hand it on" in text for text in report.warning_texts)
     evaluation = dbanon.evaluate(table, release, quasi_identifiers=QUASI)
     assert report.evaluation is not None
     assert evaluation.losses["sse_loss"] == pytest.approx(

@@ -110,7 +110,7 @@ def test_contents_of_cards() -> None:
     figures = outlines["report"].texts_of("strong")
     assert figures[:3] == [f"{report.k_achieved:,}", f"{report.rows_out:,}", f"{report.classes:,}"]
     assert report.guarantee in outlines["report"].texts_of("bdi")
-    assert set(report.warned) <= set(outlines["report"].texts_of("bdi"))
+    assert set(report.warning_texts) <= set(outlines["report"].texts_of("bdi"))
     advice = results()["advice"]
     assert str(advice.recommendation.point) in outlines["advice"].texts_of("td")
     assert len(outlines["sweep"].of("polyline")) >= 2
@@ -142,7 +142,7 @@ def test_different_pictures_have_different_titles() -> None:
 
 
 def test_without_a_card_the_table_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook, "_drawing", None)
+    monkeypatch.setattr(notebook, "_load_drawing", None)
     results_by_kind = results()
     assert results_by_kind["report"]._repr_html_().startswith("<table>")
     assert results_by_kind["partition"]._repr_html_() is None

@@ -83,7 +83,7 @@ def test_kind_and_types_stay(method: Any, kind: str) -> None:
     arguments: dict[str, Any] = {"quasi_identifiers": ["age", "income"], "k": 3, "method": method}
     if registered.max_attributes == 1:
         arguments["quasi_identifiers"] = ["income"]
-    if not registered.result_type.of_rows:
+    if not registered.result_type.has_row_classes:
         arguments["guarantee"] = "per_attribute"
     if registered.recoding != "generalization":
         # test_frame_types covers the types of labels.

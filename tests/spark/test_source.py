@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import make_url
 
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.errors import (
     ColumnNotFound,
     ConnectionLost,
@@ -40,7 +40,7 @@ Rows = Callable[[Any], list[tuple[Any, ...]]]
 
 def job(**more: Any) -> Job:
     options = {"table": "people", "output": "released", "quasi_identifiers": ["age"], "k": 5}
-    return make(Job, options | more)
+    return build_options(Job, options | more)
 
 
 def everything(frame: Any, rows_of: Rows) -> list[tuple[Any, ...]]:

@@ -149,6 +149,6 @@ class Chained:
 
         secret = read_key(f"file:{self.key}")
         with open_store(self.database.url).session(write=False) as session:
-            chain = chain_state.find(session, self.name)
+            chain = chain_state.find_chain(session, self.name)
         tags = chain.tags(secret, [str(person) for person in persons])
         return dict(zip(persons, tags, strict=True))

@@ -200,7 +200,7 @@ def test_a_class_that_breaks_a_model_is_found_by_the_recount(
         load(database, months.now)
     else:
         chained.release(models=[model])
-        monkeypatch.setattr(cell_rows, "hold_unfit", lambda *args: 0)
+        monkeypatch.setattr(cell_rows, "freeze_failing_cells", lambda *args: 0)
         load(database, {person: (*v[:3], "flu", 0) for person, v in months.now.items()})
     before = chained.show().sequence
     with pytest.raises(ChainModelBroken) as refused:
@@ -230,10 +230,10 @@ def test_the_recount_is_the_definition(database: Database, tmp_path: Path, model
     for cell, ill in rows:
         counts_by_cell.setdefault(cell, Counter())[ill] += 1
     with open_store(database.url).session(write=False) as session:
-        chain = chain_state.find(session, "patients")
+        chain = chain_state.find_chain(session, "patients")
         sensitive = [session.find_source(parse_relation("people")).attribute("ill")]
         state = CellState(session, chain, 1, 3)
-        failing = recount.count_failing(state, sensitive, [model])
+        failing = recount.count_failing_cells(state, sensitive, [model])
     assert failing == sum(not keeps(counts, model) for counts in counts_by_cell.values())
     assert 5 < failing < 95
 

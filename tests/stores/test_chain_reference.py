@@ -140,7 +140,7 @@ def test_what_breaks_a_model_is_found_by_the_recount(
     model = Model("t_closeness", "ill", 0.7)
     chained, months = all_well(database, tmp_path, model)
     if forged == "held":
-        monkeypatch.setattr(cell_rows, "hold_unfit", lambda *args: 0)
+        monkeypatch.setattr(cell_rows, "freeze_failing_cells", lambda *args: 0)
     else:
         # The table of now decides in place of the first release's.
         as_it_is = cell_rows.find_failing_cells
@@ -161,14 +161,14 @@ def test_values_have_their_place_among_those_of_the_first_release() -> None:
     age = Attribute("age", Kind.INTEGER, sql_type="integer")
     distribution = ValueFrequencies(np.array([1, 2, 1, 4]), ("2", "10", "30"))
     ordered = Reference(age, distribution, None, True)
-    assert ordered.places(["1", "02", "9", "10.0", "500"]).tolist() == [0, 0, 0, 1, 2, 3]
+    assert ordered.find_positions(["1", "02", "9", "10.0", "500"]).tolist() == [0, 0, 0, 1, 2, 3]
     assert ordered.table.counts.tolist() == [1, 2, 1, 4]
     # Without an order they come last, and so does NULL if the first release had none.
     equal = Reference(age, ValueFrequencies(np.array([1, 2, 1]), ("2", "10", "30")), None, False)
-    assert equal.places(["30", "9", "10"]).tolist() == [2, 3, 1, 3]
+    assert equal.find_positions(["30", "9", "10"]).tolist() == [2, 3, 1, 3]
     assert equal.table.counts.tolist() == [1, 2, 1, 0]
     table = equal.table
-    assert table.without(np.array([0, 0], np.int32)) is table
+    assert table.after_withholding(np.array([0, 0], np.int32)) is table
 
 
 def test_no_model_asks_for_it_and_nothing_is_remembered(

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from dbanon.chain.key import last_published, note_published
+from dbanon.chain.key import note_published, read_last_published
 from dbanon.errors import ChainBehind, ChainKeyWrong, ReleaseNotNoted
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database, DuckdbDatabase
@@ -81,19 +81,19 @@ def test_releases_of_another_role_count(database: Database, tmp_path: Path) -> N
 def test_what_is_noted_beside_a_key(tmp_path: Path) -> None:
     where = f"file:{tmp_path / 'k'}"
     (tmp_path / "k").touch()
-    assert last_published(where, "a") == 0
+    assert read_last_published(where, "a") == 0
     assert note_published(where, "a", 3)
     note_published(where, "b", 1)
     note_published(where, "a", 2)
-    assert (last_published(where, "a"), last_published(where, "b")) == (3, 1)
+    assert (read_last_published(where, "a"), read_last_published(where, "b")) == (3, 1)
     # A variable has no place beside it, and a directory that is not there none to write.
     assert note_published("env:KEY", "a", 3)
-    assert last_published("env:KEY", "a") == 0
+    assert read_last_published("env:KEY", "a") == 0
     assert not note_published(f"file:{tmp_path / 'no' / 'k'}", "a", 3)
     # An unreadable file is neither treated as missing nor overwritten.
     (tmp_path / "k.last").write_text("no list")
     with pytest.raises(ChainKeyWrong, match=r"k\.last"):
-        last_published(where, "a")
+        read_last_published(where, "a")
     assert not note_published(where, "a", 4)
     assert (tmp_path / "k.last").read_text() == "no list"
 
@@ -103,7 +103,7 @@ def test_chains_of_one_key_note_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "k").touch()
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(lambda n: note_published(where, str(n % 40), n), range(200)))
-    assert [last_published(where, str(n)) for n in range(40)] == list(range(160, 200))
+    assert [read_last_published(where, str(n)) for n in range(40)] == list(range(160, 200))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["k", "k.last"]
 
 

@@ -31,12 +31,14 @@ def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> A
 
     def look(state: CellState, *args: Any) -> None:
         together: dict[int, set[bytes]] = {}
-        for tag, cell in state.session.rows(f"SELECT tag, cell FROM {state.name('chain_member')}"):
+        for tag, cell in state.session.rows(
+            f"SELECT tag, cell FROM {state.shared_table('chain_member')}"
+        ):
             together.setdefault(cell, set()).add(bytes(tag))
         member_sets.extend(map(frozenset, together.values()))
         raise Looked
 
-    monkeypatch.setattr(chain_step.cell_rows, "rewrite", look)
+    monkeypatch.setattr(chain_step.cell_rows, "update_displayed_rows", look)
     with pytest.raises(Looked):
         chained.release(**more)
     assert member_sets
@@ -77,7 +79,7 @@ def test_in_the_order_of_rows_one_that_moves_changes_classes(
     """The result of the test above if records were used in storage order."""
     monkeypatch.setattr(
         CellState,
-        "in_order",
+        "order_by_tag",
         lambda s, r, microdata: (np.arange(len(microdata.keys)), np.zeros(len(microdata.keys))),
     )
     load(database, PERSONS)

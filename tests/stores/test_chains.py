@@ -139,13 +139,13 @@ def test_without_holds_the_recount_refuses(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That exchanges can be seen then, tests/unit/test_chain_theorem.py shows."""
-    decide = chain_cells.CellState.decide
+    decide = chain_cells.CellState.decide_cell_states
 
     def without_holds(state: chain_cells.CellState, staging: str, **how: Any) -> None:
         decide(state, staging, **how)
         state.session.run("UPDATE \"dbanon_verdict\" SET state = 'live' WHERE state = 'held'")
 
-    monkeypatch.setattr(chain_cells.CellState, "decide", without_holds)
+    monkeypatch.setattr(chain_cells.CellState, "decide_cell_states", without_holds)
     # With arrays, persons of frozen classes are not staged: those who stayed would leave with the
     # rest.
     monkeypatch.setattr(chain_step, "match_persons", lambda *args: None)
@@ -175,18 +175,18 @@ def test_the_recount_sees_rows_that_are_not_as_they_must_be(
     load(database, months.now)
     chained = Chained.create(database, tmp_path, changes="show")
     run_months(chained, months, 2)
-    before, rewrite = released(database), cell_rows.rewrite
+    before, update = released(database), cell_rows.update_displayed_rows
 
     def damaged(state: chain_cells.CellState, *args: Any) -> dict[str, int]:
-        counted = rewrite(state, *args)
-        frozen = f"(SELECT cell FROM {state.name('chain_cell')} WHERE state = 'held')"
-        last = f"(SELECT max(cell) FROM {state.rows})"
+        counted = update(state, *args)
+        frozen = f"(SELECT cell FROM {state.shared_table('chain_cell')} WHERE state = 'held')"
+        last = f"(SELECT max(cell) FROM {state.row_table})"
         state.session.run(
-            damage.format(held=frozen, last=last, rows=state.rows, values=state.values)
+            damage.format(held=frozen, last=last, rows=state.row_table, values=state.value_table)
         )
         return counted
 
-    monkeypatch.setattr(cell_rows, "rewrite", damaged)
+    monkeypatch.setattr(cell_rows, "update_displayed_rows", damaged)
     with pytest.raises(RecountFailed, match=message):
         run_months(chained, months, 1)
     assert released(database) == before

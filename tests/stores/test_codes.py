@@ -59,7 +59,7 @@ def test_releasing_a_code_that_no_record_has_warns(database: Database) -> None:
     assert report.arguments["averaged_codes"] == {"marital": strange}
     [text] = [str(warning.message) for warning in caught if warning.category is CodesAveraged]
     assert f"{strange} rows are released with a code that does not occur in the source" in text
-    assert any("is a code" in text for text in report.warned)
+    assert any("is a code" in text for text in report.warning_texts)
     assert "CODES AVERAGED" in dict(report.rows())
 
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbanon
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.doors.cli.main import main
 from dbanon.errors import FileMalformed, InvalidParameter
 from dbanon.job.job import Job
@@ -430,7 +430,7 @@ def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, option: str) -> Non
             with pytest.raises(InvalidParameter, match=f"{option} only applies to CSV files"):
                 door(url, **arguments, **{option: value})
     with pytest.raises(InvalidParameter, match=f"Spark does not have {option}"):
-        check_job(make(Job, {**arguments, "block_size": 9, option: value}))
+        check_job(build_options(Job, {**arguments, "block_size": 9, option: value}))
     frame = pd.DataFrame({"a": range(9)})
     for refuse_reading in (
         lambda more: dbanon.advise(frame, **more),

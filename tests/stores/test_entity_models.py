@@ -218,7 +218,7 @@ def test_what_does_not_hold_is_not_published(
 
     def all_have_it(entity_count: EntityCount, cells: ClassValueCounts) -> EntityCount:
         assert cells.persons is not None
-        everybody = replace(cells, persons=entity_count.in_class[cells.classes])
+        everybody = replace(cells, persons=entity_count.persons_per_class[cells.classes])
         return replace(entity_count, cells={"ill": everybody})
 
     def another_row(entity_count: EntityCount, cells: ClassValueCounts) -> EntityCount:

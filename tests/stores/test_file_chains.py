@@ -520,7 +520,7 @@ def test_files_that_others_see_before_the_commit(
     database: Database, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with an object store, the state is committed before the rows are staged once more."""
-    monkeypatch.setattr(chain_run, "_writes_own_files", lambda job: False)
+    monkeypatch.setattr(chain_run, "_writes_only_local_files", lambda job: False)
     chained, export_path = FileChained.of(database, month, tmp_path), tmp_path / "out" / "p.parquet"
     for sequence in (1, 2):
         report = chained.release_file(month, exports=[str(export_path)])

@@ -222,7 +222,7 @@ def test_what_was_checked_is_what_is_read(
     """An attacker exchanges the file, or its folder, right behind the check of its name."""
     folder = drop / "x"
     file = write(folder / f"b.{ending}", [30] * 10)
-    look, done = files._look, []
+    look, done = files._look_up, []
 
     def exchange(name: str, directory: int) -> Any:
         status = look(name, directory)
@@ -237,7 +237,7 @@ def test_what_was_checked_is_what_is_read(
                 folder.symlink_to(private.parent)
         return status
 
-    monkeypatch.setattr(files, "_look", exchange)
+    monkeypatch.setattr(files, "_look_up", exchange)
     with pytest.raises(DbanonError):
         ages_of(f"file:{folder.parent}/", tmp_path)
     assert done
@@ -262,10 +262,10 @@ def test_duckdb_opens_the_file_that_was_checked(
     drop: Path, private: Path, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets a number: the name may be another file's by then."""
-    opened = folders.opened
+    open_regular_file = folders.open_regular_file
 
     def exchanged(path: Path, *more: Any) -> Any:
-        context = opened(path, *more)
+        context = open_regular_file(path, *more)
         file = context.__enter__()
         path.rename(drop / f".{path.name}")
         path.symlink_to(private)
@@ -281,7 +281,7 @@ def test_duckdb_opens_the_file_that_was_checked(
 
         return Context()
 
-    monkeypatch.setattr(folders, "opened", exchanged)
+    monkeypatch.setattr(folders, "open_regular_file", exchanged)
     assert ages_of(f"file:{drop}/", tmp_path) == {20}
 
 

@@ -74,7 +74,7 @@ def test_every_run_warns(database: Database, roles: dict[str, list[str]]) -> Non
     assert [text for label, text in report.rows() if label == "KEPT IDENTIFIER"] == [
         identifier.describe(10) for identifier in EXPECTED
     ]
-    assert report.warned[:2] == tuple(
+    assert report.warning_texts[:2] == tuple(
         f"column {identifier.describe(10)}" for identifier in EXPECTED
     )
     # The ledger keeps it, and a report that is made from it says it again.

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.data.option import make
+from dbanon.data.option import build_options
 from dbanon.errors import OutputExists, RecountFailed
 from dbanon.job.job import Job
 from dbanon.run.open import open_store
@@ -49,7 +49,9 @@ def people() -> dict[str, list[Any]]:
 
 
 def job(**overrides: Any) -> Job:
-    return make(Job, {"table": "data frame", "output": "release.people", **OPTIONS, **overrides})
+    return build_options(
+        Job, {"table": "data frame", "output": "release.people", **OPTIONS, **overrides}
+    )
 
 
 def test_a_frame_is_released_into_a_database(database: Database) -> None:
@@ -95,7 +97,7 @@ def test_columns_are_read_by_name(database: Database) -> None:
         source = SqlSource(session)
         planned = plan(requested_job, source, SqlTarget(session))
         microdata = source.read(planned.relation, planned.roles, requested_job, lambda share: None)
-    assert planned.roles.leaves == frozenset()
+    assert planned.roles.leaf_columns == frozenset()
     assert (planned.not_copied, planned.written_output.kind) == (("who",), "table")
     with pytest.raises(FrozenInstanceError):
         planned.job = requested_job  # type: ignore[misc]

@@ -211,7 +211,7 @@ def test_files_of_rows_are_read_in_the_same_way(people: str, tmp_path: Path, end
 def test_what_is_read_from_the_disk_is_what_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffled: bool, holes: bool
 ) -> None:
-    monkeypatch.setattr("dbanon.data.pieces._AT_ONCE", 7)
+    monkeypatch.setattr("dbanon.data.pieces._REORDERED_ROWS", 7)
     rng = np.random.default_rng(1)
     attributes = [Attribute("a", Kind.FLOAT), Attribute("t", Kind.CATEGORY)]
     keys = rng.permutation(50) if shuffled else np.arange(50)
@@ -278,7 +278,7 @@ def test_too_little_memory_is_reported_before_it_is_used(people: str, tmp_path: 
         with pytest.raises(MemoryLimit):
             dbanon.anonymize(people, **OPTIONS, spill=str(folder), memory_limit=limit)
         assert not folder.exists()
-    assert chunks.bytes_on_disk(10) < chunks.bytes_per_record(10) / 2
+    assert chunks.bytes_per_spilled_record(10) < chunks.bytes_per_record(10) / 2
 
 
 class _Full:

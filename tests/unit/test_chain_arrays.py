@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbanon.chain.arrays import MatchedPersons, find_tags, order_of, sums
+from dbanon.chain.arrays import MatchedPersons, argsort_tags, find_members, sum_codes
 
 
 def _tags(rng: np.random.Generator, n: int, leading: int) -> np.ndarray:
@@ -24,15 +24,15 @@ def test_tags_are_found(n: int, leading: int) -> None:
     members, queries = tags[:n], rng.permutation(tags)
     index_of = {tuple(tag): at for at, tag in enumerate(members.tolist())}
     expected = [index_of.get(tuple(tag), -1) for tag in queries.tolist()]
-    assert find_tags(members, queries, order_of(queries)).tolist() == expected
-    assert find_tags(queries, members, order_of(members)).min(initial=0) >= 0
+    assert find_members(members, queries, argsort_tags(queries)).tolist() == expected
+    assert find_members(queries, members, argsort_tags(members)).min(initial=0) >= 0
 
 
 @pytest.mark.parametrize("leading", [3, 2**63])
 def test_the_order_is_that_of_bytes(leading: int) -> None:
     tags = _tags(np.random.default_rng(1), 80, leading)
     byte_strings = [tag.astype(">u8").tobytes() for tag in tags]
-    assert [byte_strings[at] for at in order_of(tags)] == sorted(byte_strings)
+    assert [byte_strings[at] for at in argsort_tags(tags)] == sorted(byte_strings)
 
 
 def test_codes_are_added_up_exactly() -> None:
@@ -41,15 +41,15 @@ def test_codes_are_added_up_exactly() -> None:
     codes[:100] = -1
     cells = rng.integers(0, 7, 500)
     expected = [sum(codes[cells == cell].tolist()) % 2**64 for cell in range(9)]
-    assert sums(cells, codes, 9).tolist() == expected
+    assert sum_codes(cells, codes, 9).tolist() == expected
 
 
 @pytest.mark.parametrize("left_out", [0, 5])
 def test_rows_have_the_tags_of_their_keys(left_out: int) -> None:
     rng = np.random.default_rng(3)
     keys, tags = np.arange(40)[:, None] * 3, _tags(rng, 40, 2**63)
-    persons = MatchedPersons(keys, tags, order_of(tags), ())
+    persons = MatchedPersons(keys, tags, argsort_tags(tags), ())
     some = keys[left_out:]
-    order = persons.in_order(some)
-    assert np.array_equal(some[order], keys[[at for at in order_of(tags) if at >= left_out]])
-    assert np.array_equal(persons.tags_of(some[order]), tags[left_out:][order])
+    order = persons.order_by_tag(some)
+    assert np.array_equal(some[order], keys[[at for at in argsort_tags(tags) if at >= left_out]])
+    assert np.array_equal(persons.tags_by_key(some[order]), tags[left_out:][order])

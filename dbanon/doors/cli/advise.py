@@ -9,8 +9,8 @@ import click
 
 from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
-from dbanon.data.option import make, parameters
-from dbanon.data.words import printable
+from dbanon.data.option import build_options, parameters
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.cli.options import click_option, parse_option_values
 from dbanon.doors.cli.support import (
     ROWS_HELP,
@@ -125,7 +125,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
         advice = api.advise(url, **request_options, on_sql=sql_printer(arguments["print_sql"]))
         command_line = None
         if advice.start:
-            reading = make(
+            reading = build_options(
                 Reading,
                 {
                     parameter.name: request_options[parameter.name]
@@ -175,20 +175,23 @@ def _declare(
         for name, rule in new_rules.items()
     ]
     click.echo(
-        f"Rules to declare for {table}: {'; '.join(map(printable, proposals)) or 'none'}."
+        f"Rules to declare for {table}:"
+        f" {'; '.join(map(escape_control_characters, proposals)) or 'none'}."
         + (
-            f" Already declared, unchanged: {', '.join(map(printable, sorted(declared_columns)))}."
+            " Already declared, unchanged:"
+            f" {', '.join(map(escape_control_characters, sorted(declared_columns)))}."
             if declared_columns
             else ""
         )
         + (
             " Declared by someone other than the present owner, and replaced if listed above:"
-            f" {', '.join(map(printable, sorted(untrusted_columns)))}."
+            f" {', '.join(map(escape_control_characters, sorted(untrusted_columns)))}."
             if untrusted_columns
             else ""
         )
         + (
-            f" Without a rule, for you to decide: {', '.join(map(printable, undecided_columns))}."
+            " Without a rule, for you to decide:"
+            f" {', '.join(map(escape_control_characters, undecided_columns))}."
             if undecided_columns
             else ""
         ),

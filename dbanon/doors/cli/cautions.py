@@ -35,5 +35,5 @@ def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
 
 def print_warnings(report: Report | PrivateReport) -> None:
     """Print warnings about what a release discloses and what it has lost."""
-    for warning in report.warned:
+    for warning in report.warning_texts:
         print_message(f"Warning: {warning}.")

@@ -12,7 +12,7 @@ import click
 
 from dbanon.advice.request import AdviceRequest
 from dbanon.data.memory import half_of_memory
-from dbanon.data.option import make, parameters
+from dbanon.data.option import build_options, parameters
 from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current_log, with_log_format
 from dbanon.doors.cli.options import parse_option_values
@@ -125,7 +125,7 @@ def init(
     with report_errors("table"), handle_signals():
         from dbanon.doors.jobfile.init import job_file_for
 
-        reading_options = make(Reading, parse_option_values(parameters(Reading), reading))
+        reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         click.echo(
             job_file_for(url, table, k=k, key=key, reading=reading_options, nulls=nulls), nl=False
         )

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.cli import early_log
 from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
@@ -102,10 +102,10 @@ class Log:
             error_fields = {"message": error.message, "detail": error.detail, "hint": hint}
             self.event("error", "error", code=error.code, **error_fields)
         elif in_text_log:
-            write_line(f"Error [{error.code}]: {printable(error.message)}")
+            write_line(f"Error [{error.code}]: {escape_control_characters(error.message)}")
             # Only a job file's problems span several lines; escape line breaks in other details.
             has_lines = isinstance(error, JobFileInvalid)
-            detail = error.detail and printable(error.detail, lines=has_lines)
+            detail = error.detail and escape_control_characters(error.detail, lines=has_lines)
             for label, text in (("Detail", detail), ("Hint", error.hint_by(spell_cli_option))):
                 if text:
                     write_line(f"{label}: {text}")
@@ -152,7 +152,7 @@ def print_message(line: str, event: str = "warning") -> None:
 def write_line(line: str) -> None:
     """Write a line to stderr, ignoring a broken stream."""
     try:
-        click.echo(printable(line, lines=True), err=True)
+        click.echo(escape_control_characters(line, lines=True), err=True)
     except (OSError, UnicodeError):
         discard_output(sys.stderr)
 

@@ -43,7 +43,7 @@ def click_option(
     parameters : all options of the command, to which the help text may refer.
     parameter_name : the keyword argument of the command, if it differs from the option's name.
     """
-    help_text = parameter.help_with(
+    help_text = parameter.format_help(
         lambda name: next(
             (flag(candidate) for candidate in parameters if candidate.name == name), name
         )

@@ -19,7 +19,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.cli.log import print_message
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.release.report import Report
@@ -298,4 +298,4 @@ def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
 
 def _escape_markup(text: str) -> str:
     """Escape a text for rich: names may contain its markup or control characters."""
-    return escape(printable(text))
+    return escape(escape_control_characters(text))

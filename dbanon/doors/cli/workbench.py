@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dbanon.data.option import make, parameters
+from dbanon.data.option import build_options, parameters
 from dbanon.doors.cli.anonymize import with_options
 from dbanon.doors.cli.log import print_message, with_log_format
 from dbanon.doors.cli.options import parse_option_values
@@ -58,7 +58,7 @@ def workbench(
             print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
-        reading_options = make(Reading, parse_option_values(parameters(Reading), reading))
+        reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         if url.endswith(ENDINGS):
             if table or target or key or reading_options.changed:
                 raise click.UsageError(

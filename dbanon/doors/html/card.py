@@ -19,7 +19,7 @@ from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.partition import AttributePartition, Partition
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row
 from dbanon.doors.html.view import headline, size_bins
@@ -58,7 +58,7 @@ def _report(result: Report) -> str:
         result.output,
         _figures(row[:3] for row in headline(result, guarantee, evaluation)),
         _paragraph("guarantee", result.guarantee),
-        *(_paragraph("warning", text) for text in result.warned),
+        *(_paragraph("warning", text) for text in result.warning_texts),
         _sizes(bins, result.median_class),
         _details("The complete report", _pairs(result.pairs())),
     )
@@ -231,7 +231,7 @@ def _card(kind: str, title: str, *parts: str) -> str:
 
 
 def _text(value: object) -> str:
-    return escape(printable(str(value)))
+    return escape(escape_control_characters(str(value)))
 
 
 def _paragraph(kind: str, text: str) -> str:

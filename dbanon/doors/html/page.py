@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from dbanon.data.words import printable_on_page
+from dbanon.data.words import escape_for_page
 from dbanon.doors.html.view import describe_recount, view
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
@@ -94,7 +94,7 @@ def _file(name: str) -> str:
 def _text_of(value: Any) -> Any:
     """A value as the page prints it: text without control characters."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return printable_on_page(value)
+        return escape_for_page(value)
     return value
 
 

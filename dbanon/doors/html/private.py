@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.html.page import policy_of_page, style_of_page, template
 from dbanon.release.private_report import PrivateReport
 
@@ -36,7 +36,7 @@ def private_page(
     style = style_of_page()
     return template("private.html.j2").render(
         report=report,
-        title=printable(report.output),
+        title=escape_control_characters(report.output),
         headline=_headline(report),
         recounted="It was not recounted for this page."
         if recount is None
@@ -71,7 +71,7 @@ def _headline(report: PrivateReport) -> list[tuple[str, str, str, str]]:
         (
             "budget",
             report.budget_words(),
-            printable(report.budget),
+            escape_control_characters(report.budget),
             "Spent by all releases that draw on it. This page spent nothing.",
         ),
     ]

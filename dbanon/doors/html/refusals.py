@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.doors.html.page import policy_of_page, style_of_page, template
 from dbanon.errors import DbanonError, OutcomeUnknown
 from dbanon.errors.base import Notation, in_python
@@ -79,7 +79,7 @@ def refusal_page(refusal: dict[str, Any]) -> str:
     """A refusal as one self-contained HTML page."""
     return template("refusal.html.j2").render(
         refusal=refusal,
-        title=printable(str(refusal["output"])),
+        title=escape_control_characters(str(refusal["output"])),
         style=Markup(style_of_page()),
         policy=policy_of_page(),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from dbanon.data.words import printable
+from dbanon.data.words import escape_control_characters
 from dbanon.release.distribution import Distribution, require_shown
 
 # Widths and heights of a histogram, in units that are pixels on a small screen.
@@ -68,7 +68,7 @@ def histogram(distribution: Distribution, number: int | str) -> str:
         for bar, height in zip(distribution.bars, heights, strict=True)
         if bar.rows
     ]
-    title = f"Released values of {printable(distribution.name)}"
+    title = f"Released values of {escape_control_characters(distribution.name)}"
     desc = (
         f"{len(distribution.bars)} bins. The area of a bar shows its rows; the table has the"
         " numbers."
@@ -230,7 +230,7 @@ def _labels(
         kind = ' class="strong"' if spot.chosen else ""
         labels.append(
             f'<text{kind} x="{chosen[0]:.1f}" y="{chosen[1]:.1f}">'
-            f"{escape(printable(spot.label))}</text>"
+            f"{escape(escape_control_characters(spot.label))}</text>"
         )
     return labels
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from dbanon.data.words import json_text, printable
+from dbanon.data.words import escape_control_characters, json_text
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee
@@ -36,7 +36,7 @@ def view(
     pictures = Pictures()
     return {
         "report": report,
-        "title": printable(report.output),
+        "title": escape_control_characters(report.output),
         "headline": headline(report, guarantee, evaluation),
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
@@ -168,7 +168,7 @@ def headline(
             (
                 "homogeneous classes",
                 f"{worst.classes:,}",
-                f'of {worst.of_classes:,}, by "{printable(worst.name)}"',
+                f'of {worst.of_classes:,}, by "{escape_control_characters(worst.name)}"',
                 "All rows of such a class have the same sensitive value: k does not hide it.",
             )
         )

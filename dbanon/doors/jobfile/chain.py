@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable
 
-from dbanon.chain.key import has_file
+from dbanon.chain.key import key_exists
 from dbanon.chain.manage import create, list_chains
 from dbanon.chain.staging import chain_store
 from dbanon.data.frozen import dataclass
@@ -123,7 +123,7 @@ def chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCre
     A key without its chain belongs to another or a restored database, so the run refuses it.
     """
     assert job.chain is not None
-    if has_file(job.chain.key):
+    if key_exists(job.chain.key):
         return None
     database, file = chain_store(source, target)
     try:

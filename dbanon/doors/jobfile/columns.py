@@ -70,7 +70,9 @@ Hierarchy = Annotated[
 
 def number_type(description: str, minimum: float, *, above: bool) -> Any:
     """Return the type of a number with a lower limit."""
-    parameter = Parameter("", float, REQUIRED, Option(description, minimum=minimum, above=above))
+    parameter = Parameter(
+        "", float, REQUIRED, Option(description, minimum=minimum, excludes_minimum=above)
+    )
     return option_type(parameter)
 
 
@@ -78,7 +80,9 @@ def _option_number(name: str) -> Any:
     """Return the type of a column's value in an option that maps columns to numbers."""
     [parameter] = [parameter for parameter in all_parameters(Job) if parameter.name == name]
     return number_type(
-        parameter.help, float(parameter.option.minimum or 0), above=parameter.option.above
+        parameter.help,
+        float(parameter.option.minimum or 0),
+        above=parameter.option.excludes_minimum,
     )
 
 

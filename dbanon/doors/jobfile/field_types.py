@@ -272,7 +272,7 @@ def _schema_of(parameter: Parameter) -> dict[str, Any]:
     elif kind:
         schema["type"] = [kind, "null"] if parameter.nullable else kind
     if option.minimum is not None:
-        schema["exclusiveMinimum" if option.above else "minimum"] = option.minimum
+        schema["exclusiveMinimum" if option.excludes_minimum else "minimum"] = option.minimum
     if option.maximum is not None:
         schema["maximum"] = option.maximum
     choices = _METHODS if parameter.name == "method" else option.choices

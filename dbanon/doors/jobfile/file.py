@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from dbanon.data.option import all_parameters, make
+from dbanon.data.option import all_parameters, build_options
 from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
@@ -409,7 +409,7 @@ def _engine(spec: EngineSpec | None) -> Engine | None:
 def _make_job(options: dict[str, Any]) -> Job:
     require_other(options.get("method"), options)
     job_options = {name: value for name, value in options.items() if name not in _PRIVATE}
-    return make(Job, job_options)
+    return build_options(Job, job_options)
 
 
 def _private(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:

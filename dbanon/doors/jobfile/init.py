@@ -21,7 +21,7 @@ from dbanon.advice.request import (
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
 from dbanon.data.memory import half_of_memory
-from dbanon.data.schema import Attribute, with_kinds
+from dbanon.data.schema import Attribute, apply_kinds
 from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
 from dbanon.doors.jobfile.field_types import is_name, written_password
 from dbanon.doors.spelling import PROPOSED_TARGET
@@ -221,7 +221,7 @@ def job_file_for(
     named = parse_relation(table).name
     name = decided.name or re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
     chosen = [column.attribute for column in proposals if column.role == QUASI_IDENTIFIER]
-    chosen = list(with_kinds(chosen, description.kinds))
+    chosen = list(apply_kinds(chosen, description.kinds))
     opening = _INIT if decided is _PROPOSED else _DECIDED
     head = _HEAD.format(
         made=opening.format(table=json.dumps(table)[1:-1]),

@@ -335,7 +335,9 @@ def run(bench: Workbench, task: BackgroundTask) -> None:
         # The release is out, whatever fails afterwards.
         report = published.report
         with bench.lock:
-            bench.made = PublishedRelease(report.output, report.release_id, (), "", report.warned)
+            bench.made = PublishedRelease(
+                report.output, report.release_id, (), "", report.warning_texts
+            )
             bench.record_change("run", task.request.page)
 
     published = run_in_file(file, job, progress=task.tell, committed=committed)
@@ -356,7 +358,7 @@ def _read(bench: Workbench, report: Report, url: str) -> None:
     headline = view_of_page(report, (), None, None)["headline"]
     with bench.lock:
         bench.made = PublishedRelease(
-            report.output, report.release_id, headline, text, report.warned
+            report.output, report.release_id, headline, text, report.warning_texts
         )
         bench.listed, bench.inspections = None, {report.output: release}
 

@@ -26,7 +26,7 @@ def security_ratio(task: EvaluationTask) -> Figure:
         return Figure(None, note=NO_NUMBERS)
     columns, low, classes = {}, 0, 0
     for column in pairs.numbers:
-        if column.scale.constant:
+        if column.scale.is_constant:
             continue
         present = pairs.cells([column])
         exponent = -column.scale.exponent

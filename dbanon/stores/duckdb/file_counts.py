@@ -91,7 +91,7 @@ def counted_file(
         counts = Counts(
             count_classes(session, relation.name, questions),
             cells=cells_of(session, relation, relation.name, questions),
-            also=count_sets(session, relation.name, questions),
+            further_sets=count_sets(session, relation.name, questions),
         )
         return counts, {name: relation.attribute(name) for name in questions.sensitive}
 

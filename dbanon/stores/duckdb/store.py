@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from dbanon.data.memory import database_settings, half_of_memory
+from dbanon.data.memory import duckdb_limit_statements, half_of_memory
 from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
@@ -41,7 +41,7 @@ def in_memory(memory: int | None = None) -> duckdb.DuckDBPyConnection:
     memory : its memory limit in bytes; None for half of the process's limit.
     """
     connection = duckdb.connect()
-    for setting in database_settings(memory or half_of_memory()):
+    for setting in duckdb_limit_statements(memory or half_of_memory()):
         connection.execute(setting)
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET temp_directory = ''")
@@ -66,7 +66,7 @@ class DuckdbStore(FileDatabase):
         memory: int | None = None,
     ) -> None:
         self._database, self._on_sql = database, on_sql
-        self._bounds = [] if memory is None else database_settings(memory)
+        self._bounds = [] if memory is None else duckdb_limit_statements(memory)
         self._settings: list[str] = []
 
     @property
@@ -141,7 +141,7 @@ class DuckdbStore(FileDatabase):
             return
         self._settings.append(f"SET temp_directory = {types.literal(str(directory / 'duckdb'))}")
         if memory is not None:
-            self._settings += database_settings(memory)
+            self._settings += duckdb_limit_statements(memory)
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""

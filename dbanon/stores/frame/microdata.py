@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import Chunk, encode, microdata_from_chunks
+from dbanon.data.chunks import Chunk, encode_texts, microdata_from_chunks
 from dbanon.data.conversion import to_unit
 from dbanon.data.microdata import Microdata, is_wide
-from dbanon.data.schema import Attribute, Kind, with_kinds, with_orders
+from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -131,8 +131,8 @@ def microdata_from_frame(
     """
     require_columns(frame, [*names, *named])
     require_texts(frame, [*names, *by])
-    attributes = with_kinds([attribute_of(str(name), frame[name]) for name in names], kinds or {})
-    attributes = with_orders(attributes, orders or {})
+    attributes = apply_kinds([attribute_of(str(name), frame[name]) for name in names], kinds or {})
+    attributes = apply_orders(attributes, orders or {})
     n = len(frame)
     numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
     codes = []
@@ -149,7 +149,7 @@ def microdata_from_frame(
                 series = series.astype(object)
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
-            encoded, values = encode(text)
+            encoded, values = encode_texts(text)
             codes.append(encoded)
             categories.append(values)
             continue

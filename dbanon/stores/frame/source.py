@@ -22,7 +22,7 @@ from dbanon.advice.persons import (
 )
 from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.advice.roles import identifying
-from dbanon.data.chunks import encode
+from dbanon.data.chunks import encode_texts
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
@@ -227,10 +227,10 @@ class FrameSource:
             keys=keys,
             entities=roles.entities(lambda column: _persons(rows[column.name], column)),
             sensitive={
-                attribute.name: coded(rows[attribute.name], attribute.name in roles.leaves)
+                attribute.name: coded(rows[attribute.name], attribute.name in roles.leaf_columns)
                 for attribute in roles.sensitive
             },
-            withheld=len(self.frame) - len(rows),
+            n_withheld=len(self.frame) - len(rows),
         )
 
     def exact_totals(
@@ -371,7 +371,7 @@ def coded(series: pd.Series[Any], as_texts: bool) -> CodedColumn:
         is_valid = series.notna().to_numpy()
         texts = np.full(len(series), None, object)
         texts[is_valid] = [str(value) for value in series[is_valid]]
-        return CodedColumn(*encode(texts))
+        return CodedColumn(*encode_texts(texts))
     if isinstance(series.dtype, pd.CategoricalDtype) and not series.dtype.ordered:
         # Unordered categories have an arbitrary order, which differs in the release.
         series = series.astype(series.dtype.categories.dtype)

@@ -226,15 +226,17 @@ class FrameTarget:
     def count(self, written: StagedFrameRelease, questions: CountRequests) -> Counts:
         """Answer the questions by grouping rows with equal values."""
         frame = written.frame
-        rows = questions.recounted(lambda columns: _recount(frame, columns))
-        also = tuple(_recount(frame, columns) for columns in questions.also)
+        rows = questions.recount_classes(lambda columns: _recount(frame, columns))
+        also = tuple(_recount(frame, columns) for columns in questions.further_sets)
         if not (questions.persons or questions.sensitive):
-            return Counts(rows, also=also)
+            return Counts(rows, further_sets=also)
         classes = group_by_display(frame, questions.columns).ngroup().to_numpy(np.int64)
         entities = written.draft.microdata.entities
         ones = np.ones(len(frame), np.int64)
         cells = {
-            name: ClassValueCounts(classes, coded(frame[name], name in questions.leaves), ones)
+            name: ClassValueCounts(
+                classes, coded(frame[name], name in questions.leaf_columns), ones
+            )
             for name in questions.sensitive
         }
         persons = {}
@@ -245,10 +247,10 @@ class FrameTarget:
                 _persons(
                     group_by_display(frame, columns).ngroup().to_numpy(np.int64), row_entities, {}
                 )
-                for columns in questions.also
+                for columns in questions.further_sets
             )
-            persons[name] = replace(_persons(classes, row_entities, cells), also=of_sets)
-        return Counts(rows, persons, cells, also=also)
+            persons[name] = replace(_persons(classes, row_entities, cells), further_sets=of_sets)
+        return Counts(rows, persons, cells, further_sets=also)
 
     def require_pseudonyms(self, source: Source) -> None:
         """Nothing to check: Python computes pseudonyms."""
@@ -393,7 +395,7 @@ def _persons(
         persons=len(np.unique(persons)),
         smallest=int(in_class.min()) if len(pairs) else 0,
         histogram=_histogram(np.bincount(classes)),
-        in_class=in_class.astype(np.int64),
+        persons_per_class=in_class.astype(np.int64),
         cells={
             name: _mark_first_rows(column_cells, persons) for name, column_cells in cells.items()
         },

@@ -254,7 +254,7 @@ def _attribute(
         order=tuple(labels or ()),
         enum_type=base_type if enumerated and sql_type != "text" else "",
         # A cast to text would strip trailing blanks, which bpchar without a length displays.
-        by_output=base is None or (base == "bpchar" and typmod < 0),
+        uses_output_function=base is None or (base == "bpchar" and typmod < 0),
         foreign_type=of_another or "",
         **extra,
     )

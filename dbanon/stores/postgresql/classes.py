@@ -11,7 +11,7 @@ from typing import Any
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
-from dbanon.data.partition import Partition, places_of
+from dbanon.data.partition import Partition, positions_among
 from dbanon.data.schema import Attribute
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
 from dbanon.sessions import statements
@@ -42,7 +42,7 @@ class StableSource(SqlSource):
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:
         """Read these columns of all rows; raises as ``microdata_from_chunks``."""
-        microdata = roles.by_role(
+        microdata = roles.assign_roles(
             microdata_from_chunks(
                 roles.columns,
                 self._chunks(relation, roles.columns),
@@ -53,13 +53,13 @@ class StableSource(SqlSource):
                 memory_limit=job.memory_limit,
             )
         )
-        return replace(microdata, withheld=self.session.count_withheld(relation))
+        return replace(microdata, n_withheld=self.session.count_withheld(relation))
 
     def labelled(
         self, relation: Relation, microdata: Microdata, partition: Partition
     ) -> Iterator[tuple[str, int | None]]:
         """Yield row key (JSON text) and class of each row; the class is None if withheld."""
-        places = places_of(microdata.keys[:, 0] - 1, microdata.n_read)
+        places = positions_among(microdata.keys[:, 0] - 1, microdata.n_read)
         labels = partition.of(places).labels.tolist()
         for row_key, label in zip(self._keys(relation), labels, strict=True):
             yield row_key, None if label < 0 else label

@@ -64,7 +64,7 @@ def text(attribute: Attribute) -> str:
     and never by a cast, which the owner can. NULL stays NULL, even for row types.
     """
     column = f"s.{quote(attribute.name)}"
-    if not attribute.by_output:
+    if not attribute.uses_output_function:
         return f"{column}::text"
     return f"CASE WHEN {column} IS DISTINCT FROM NULL THEN format('%s', {column}) END"
 
@@ -173,7 +173,7 @@ def portable(attribute: Attribute) -> str:
 
 def retained_column(attribute: Attribute) -> str:
     """SQL of a retained column that its released type accepts without a user-defined cast."""
-    if attribute.by_output and attribute.sql_type == "text":
+    if attribute.uses_output_function and attribute.sql_type == "text":
         return text(attribute)
     return f"s.{quote(attribute.name)}"
 

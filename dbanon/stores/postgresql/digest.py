@@ -25,12 +25,12 @@ from dbanon.sessions.base import Relation, random_salt
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
+    ABSENT_MEMBERS,
     INNER,
-    MISSING,
     OUTER,
-    PRESENT,
+    PRESENT_PERSONS,
     SHUFFLE,
-    TAGGED,
+    TAGGED_PERSONS,
     KeyedSession,
     staged_block,
 )
@@ -249,17 +249,17 @@ class PostgresqlKeyedSession(KeyedSession):
     ) -> list[tuple[str, str, str]]:
         # One join serves both results, since it takes most of the time.
         more = "".join(f", t.{name}" for name in columns)
-        tagged = f"FROM {quote(TAGGED)} WHERE here"
+        tagged = f"FROM {quote(TAGGED_PERSONS)} WHERE here"
         return [
             (
                 "TABLE",
-                TAGGED,
+                TAGGED_PERSONS,
                 "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here,"
                 f" m.cell, m.left_at{more} FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
                 f" FULL JOIN ({members}) AS m ON m.tag = t.tag",
             ),
-            ("VIEW", PRESENT, f"SELECT * {tagged}"),
-            ("TABLE", MISSING, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
+            ("VIEW", PRESENT_PERSONS, f"SELECT * {tagged}"),
+            ("TABLE", ABSENT_MEMBERS, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
         ]
 
     def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:

@@ -256,7 +256,7 @@ class PostgresqlSession(
         attributes = choose_key(source, key)
         if attributes:
             compared: tuple[str, ...] = ()
-            if any(attribute.by_output for attribute in attributes):
+            if any(attribute.uses_output_function for attribute in attributes):
                 compared = tuple(map(self.value_of_key, attributes))
             plain = is_integer_key(attributes)
             return locate_by_key(
@@ -273,8 +273,8 @@ class PostgresqlSession(
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
         # User-defined types may have any name.
-        is_uuid = "uuid" in attribute.sql_type and not attribute.by_output
-        if attribute.by_output or (attribute.kind is Kind.CATEGORY and not is_uuid):
+        is_uuid = "uuid" in attribute.sql_type and not attribute.uses_output_function
+        if attribute.uses_output_function or (attribute.kind is Kind.CATEGORY and not is_uuid):
             return self.text_of(attribute)
         return column
 
@@ -284,11 +284,19 @@ class PostgresqlSession(
             # btrim keeps the column's collation; not all collations support replace().
             text = f"btrim({types.text(attribute)}, '{WHITE_SPACE}')"
             return self.folded(text) if attribute.normalize == CASEFOLD else text
-        return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
+        return (
+            self.text_of(attribute)
+            if attribute.uses_output_function
+            else super().value_of(attribute)
+        )
 
     def value_of_key(self, attribute: Attribute) -> str:
         """SQL of a key column for comparisons."""
-        return self.text_of(attribute) if attribute.by_output else f"s.{quote(attribute.name)}"
+        return (
+            self.text_of(attribute)
+            if attribute.uses_output_function
+            else f"s.{quote(attribute.name)}"
+        )
 
     def kept_value(self, attribute: Attribute) -> str:
         return types.retained_column(attribute)
@@ -320,7 +328,11 @@ class PostgresqlSession(
 
     def compared(self, attribute: Attribute) -> str:
         # Resolving = would consider the casts of a user-defined type.
-        return self.text_of(attribute) if attribute.by_output else super().compared(attribute)
+        return (
+            self.text_of(attribute)
+            if attribute.uses_output_function
+            else super().compared(attribute)
+        )
 
     def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]

@@ -15,7 +15,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.job.chain import ChainRules
 from dbanon.measures import Model
 from dbanon.run.open import open_store
-from dbanon.sessions.pseudonym_session import COUNTED, VERDICT
+from dbanon.sessions.pseudonym_session import CELL_COUNTS, NEXT_CELL_STATES
 from dbanon.sessions.session import Session
 
 K = 3
@@ -36,15 +36,17 @@ def decide(
     rows = [(cell, members, present, 1) for cell, (members, present) in enumerate(counts)]
     values = ", ".join(map(str, rows))
     session.run(
-        f"CREATE TEMPORARY TABLE {COUNTED} AS"
+        f"CREATE TEMPORARY TABLE {CELL_COUNTS} AS"
         f" WITH c (cell, members, present, same) AS (VALUES {values}) SELECT * FROM c"
     )
     chain: Any = SimpleNamespace(rules=ChainRules.of_plain(rules))
     matched: Any = object()
-    CellState(session, chain, sequence=2, k=K, matched=matched).decide(
-        cells, batches_may_leave=True
+    CellState(session, chain, sequence=2, k=K, matched=matched).decide_cell_states(
+        cells, groups_may_leave=True
     )
-    return [state for (state,) in session.rows(f"SELECT state FROM {VERDICT} ORDER BY cell")]
+    return [
+        state for (state,) in session.rows(f"SELECT state FROM {NEXT_CELL_STATES} ORDER BY cell")
+    ]
 
 
 def test_a_class_goes_on_while_k_left_and_k_stay(session: Session) -> None:
@@ -90,8 +92,8 @@ def failing(session: Session, model: Model, classes: list[list[int]]) -> int:
     session.run(
         f"CREATE TEMPORARY TABLE shown AS WITH s (cell, k0) AS (VALUES {values}) SELECT * FROM s"
     )
-    state: Any = SimpleNamespace(session=session, rows="shown")
-    n_failing = recount.count_failing(state, [Attribute("ill", Kind.CATEGORY)], [model])
+    state: Any = SimpleNamespace(session=session, row_table="shown")
+    n_failing = recount.count_failing_cells(state, [Attribute("ill", Kind.CATEGORY)], [model])
     session.run("DROP TABLE shown")
     return n_failing
 

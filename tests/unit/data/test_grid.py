@@ -64,7 +64,7 @@ def test_every_pair_from_the_end_cells_has_the_same_label(name):
         firsts, lasts = ({pair[at] for pair in cell_pairs} for at in (0, 1))
         assert cell_pairs == {(a, b) for a in firsts for b in lasts if a <= b}
         # Where a class may have one value only, it may have the others of the cell as well.
-        finest = grid.finest.of(values)
+        finest = grid.finest.cell_numbers(values)
         if len(firsts) == 1:
             at = finest[values == next(iter(firsts))]
             assert (finest == at).sum() == 1
@@ -78,9 +78,9 @@ def test_labels_hold_their_classes_and_borders_are_on_the_grid(name):
     closed = attribute.kind is Kind.ORDINAL
     assert (pairs[:, 1] <= high if closed else pairs[:, 1] < high).all()
     for ends in (low, high + closed):
-        on_grid = np.isin(ends, grid.finest.borders(grid.finest.of(ends)))
+        on_grid = np.isin(ends, grid.finest.borders(grid.finest.cell_numbers(ends)))
         for step in grid.coarser:
-            on_grid |= np.isin(ends, step.cells.borders(step.cells.of(ends)))
+            on_grid |= np.isin(ends, step.cells.borders(step.cells.cell_numbers(ends)))
         assert (on_grid | (ends == 131)).all()
 
 
@@ -110,7 +110,7 @@ def test_the_steps_of_ages():
         (18, 90): (10, 100),
     }
     for pair, ends in expected_ends.items():
-        low, high = grid.around(np.array(pair[:1], float), np.array(pair[1:], float))
+        low, high = grid.borders_around(np.array(pair[:1], float), np.array(pair[1:], float))
         assert (low[0], high[0]) == ends
 
 
@@ -133,12 +133,12 @@ def test_the_step_follows_from_the_cells_of_the_ends(values, attribute):
         numbers = np.rint(numbers * 100) / (100 if attribute is PRICE else 1)
     grid = grid_for(attribute, Scale.of(numbers), None)
     first, last = np.triu_indices(len(numbers))
-    low, high = grid.around(numbers[first], numbers[last])
+    low, high = grid.borders_around(numbers[first], numbers[last])
     assert (low <= numbers[first]).all()
     assert (numbers[last] < high).all()
     # The classes from lower border to the last value before the upper one have the same labels.
     before = np.maximum(np.nextafter(high, -np.inf), low)
-    again = grid.around(low, before)
+    again = grid.borders_around(low, before)
     np.testing.assert_array_equal(again, (low, high))
 
 
@@ -151,4 +151,4 @@ def test_the_loss_is_that_of_the_values_held(least, spread, unit):
     last = np.spacing(least + 2 * spread + unit)
     rounded = 8 * last / max(spread, last)
     assert widths[0] == pytest.approx(0, abs=1e-9 if spread == 0 else max(1e-4, rounded))
-    assert widths[1] == (0 if scale.constant else 1)
+    assert widths[1] == (0 if scale.is_constant else 1)

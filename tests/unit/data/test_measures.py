@@ -14,7 +14,7 @@ from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.scales import STANDARDIZATIONS, Scale, Standardization, whitening
+from dbanon.data.scales import STANDARDIZATIONS, Scale, Standardization, compute_whitening
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import trees_of
@@ -137,7 +137,7 @@ def test_each_pattern_of_nulls_has_the_covariance_of_all_that_hold_it(microdata:
     for present in full:
         complete_points = np.where(present, points[full[:, present].all(axis=1)], 0.0)
         np.testing.assert_array_equal(
-            measures.whitening_of(present).factor, whitening(complete_points).factor
+            measures.whitening_of(present).factor, compute_whitening(complete_points).factor
         )
 
 
@@ -183,9 +183,11 @@ def test_distributions_are_what_models_measured(codes: list[int], seed: int) -> 
     table = ValueFrequencies.of(every)
     for _ in range(2):
         places, shares, values = reference.released_shares(every, labels)
-        left = table.without(every[labels < 0])
-        np.testing.assert_array_equal(left.occurring().shares, shares)
-        np.testing.assert_array_equal(left.places[every[labels >= 0]], places[labels >= 0])
+        left = table.after_withholding(every[labels < 0])
+        np.testing.assert_array_equal(left.occurring_values().shares, shares)
+        np.testing.assert_array_equal(
+            left.occurring_positions[every[labels >= 0]], places[labels >= 0]
+        )
         assert np.flatnonzero(left.counts).tolist() == values.tolist()
         labels[:1] = -1
 
@@ -193,23 +195,23 @@ def test_distributions_are_what_models_measured(codes: list[int], seed: int) -> 
 def test_a_distribution_knows_leaves_without_records_and_texts() -> None:
     distribution = ValueFrequencies.of(np.array([1, 1, -1, 3], np.int32), ["a", "b", "c", "d"], 6)
     assert distribution.counts.tolist() == [0, 2, 0, 1, 0, 0]
-    assert distribution.occurring().values == ("b", "d")
+    assert distribution.occurring_values().values == ("b", "d")
     assert distribution.shares.tolist() == [0, 2 / 3, 0, 1 / 3, 0, 0]
     assert ValueFrequencies.of(np.empty(0, np.int32)).shares.tolist() == []
 
 
 def test_nothing_and_one_value_have_a_scale() -> None:
     assert Scale.of(np.empty(0)) == Scale()
-    assert Scale().constant
+    assert Scale().is_constant
     smallest_scale = Scale.of(np.array([5e-324]))
     assert (
-        smallest_scale.constant,
+        smallest_scale.is_constant,
         smallest_scale.deviation,
         smallest_scale.spread,
         smallest_scale.is_integral,
     ) == (True, 0.0, 0.0, False)
     same = Scale.of(np.full(9, 0.1))
-    assert (same.constant, same.deviation, same.count) == (True, 0.0, 9)
+    assert (same.is_constant, same.deviation, same.count) == (True, 0.0, 9)
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +264,7 @@ def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
     assert mean * scale == pytest.approx(measured.mean, rel=1e-9)
     assert deviation * scale == pytest.approx(measured.deviation, rel=1e-12)
     measures = Measures(numbers={"count": measured, "size": Scale.of(many.numbers[:, 1])})
-    two_attributes = many.of_attributes(["count", "size"])
+    two_attributes = many.select_attributes(["count", "size"])
     space = numeric_space(
         two_attributes, measures, standardize="zscore", weights={}, hierarchies={}
     )
@@ -270,7 +272,7 @@ def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
 
 
 def test_mahalanobis_needs_a_covariance(many: Microdata) -> None:
-    two_attributes = many.of_attributes(["count", "size"])
+    two_attributes = many.select_attributes(["count", "size"])
     space = numeric_space(
         two_attributes,
         Measures.of(two_attributes),

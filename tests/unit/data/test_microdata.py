@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.data.chunks import Chunk, chunk_from_columns, microdata_from_chunks
-from dbanon.data.microdata import Microdata, find_records, is_wide, most_frequent
+from dbanon.data.microdata import Microdata, find_records, is_wide, most_frequent_codes
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
 
@@ -171,5 +171,5 @@ def test_the_most_frequent_code_of_each_unit_is_the_smallest_of_several() -> Non
             Counter(codes[unit == unit_number].tolist()) for unit_number in range(unit.max() + 1)
         ]
         expected = [min(many, key=lambda code: (-many[code], code)) for many in counts]
-        assert most_frequent(codes, unit).tolist() == expected
-    assert most_frequent(np.empty(0, np.int32), np.empty(0, np.int32)).tolist() == []
+        assert most_frequent_codes(codes, unit).tolist() == expected
+    assert most_frequent_codes(np.empty(0, np.int32), np.empty(0, np.int32)).tolist() == []

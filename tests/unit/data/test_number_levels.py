@@ -22,16 +22,18 @@ def test_each_level_unites_cells_of_the_one_below(kind, step, seed):
     finest = grid_for(attribute, scale, step).finest
     loss_below = np.zeros(len(numbers))
     narrower = numbers, numbers
-    for level in range(levels.top + 1):
-        cells, (low, high) = levels.cells_of(numbers, level), levels.around(numbers, level)
+    for level in range(levels.top_level + 1):
+        cells, (low, high) = levels.cells_of(numbers, level), levels.cell_borders(numbers, level)
         loss = levels.loss(numbers, level)
         assert (loss >= loss_below - 1e-12).all()
         loss_below = loss
-        if level < levels.top:
+        if level < levels.top_level:
             # Borders are those of the public grid's finest cells.
-            edges = finest.borders(finest.of(low))
+            edges = finest.borders(finest.cell_numbers(low))
             assert (low == edges).all()
-            released_high = released_ends(attribute, low, finest.borders(finest.of(numbers) + 1))[1]
+            released_high = released_ends(
+                attribute, low, finest.borders(finest.cell_numbers(numbers) + 1)
+            )[1]
             assert (high >= released_high).all()
             assert len(np.unique(cells)) > 1
         same = cells[1:] == cells[:-1]
@@ -42,9 +44,9 @@ def test_each_level_unites_cells_of_the_one_below(kind, step, seed):
         assert (low <= narrower[0]).all()
         assert (high >= narrower[1]).all()
         narrower = low, high
-    assert levels.top <= 5 or step == 1
+    assert levels.top_level <= 5 or step == 1
     assert (loss_below == 1).all()
-    assert len(np.unique(levels.cells_of(numbers, levels.top))) == 1
+    assert len(np.unique(levels.cells_of(numbers, levels.top_level))) == 1
 
 
 def levels_of(kind, low, high, step=None):
@@ -54,7 +56,7 @@ def levels_of(kind, low, high, step=None):
 def test_levels_of_ages():
     """73 years: steps of 2; wider cells from 73 / 16 years on, and below 73; then all."""
     levels = levels_of("integer", 17, 90)
-    assert [(level.cells.step, level.count) for level in levels.levels] == [
+    assert [(level.cells.step, level.cells_per_union) for level in levels.levels] == [
         (2, 1),
         (2, 4),
         (2, 8),
@@ -62,9 +64,9 @@ def test_levels_of_ages():
         (2, 32),
     ]
     ages = np.array([17.0, 31.0, 32.0, 90.0])
-    low, high = levels.around(ages, 2)
+    low, high = levels.cell_borders(ages, 2)
     assert (low.tolist(), high.tolist()) == ([16, 16, 32, 80], [32, 32, 48, 96])
-    low, high = levels.around(ages, levels.top)
+    low, high = levels.cell_borders(ages, levels.top_level)
     assert (low.tolist(), high.tolist()) == ([0] * 4, [128] * 4)
 
 
@@ -74,14 +76,14 @@ def test_levels_of_dates_are_those_of_the_calendar():
 
 
 def test_a_column_in_one_cell_has_one_level():
-    assert levels_of("integer", 5, 5).top == 0
-    assert levels_of("integer", 5, 6, step=10).top == 0
-    assert levels_of("integer", 9, 10, step=10).top == 1
+    assert levels_of("integer", 5, 5).top_level == 0
+    assert levels_of("integer", 5, 6, step=10).top_level == 0
+    assert levels_of("integer", 9, 10, step=10).top_level == 1
 
 
 def test_values_outside_of_the_range_are_in_the_label_of_all():
     levels = levels_of("integer", 20, 60)
-    low, high = levels.around(np.array([5.0, 30.0, 300.0]), levels.top)
+    low, high = levels.cell_borders(np.array([5.0, 30.0, 300.0]), levels.top_level)
     assert low.max() <= 5
     assert high.min() > 300
     assert len(set(low) | set(high)) == 2

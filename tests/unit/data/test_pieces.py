@@ -11,22 +11,22 @@ import pytest
 
 from dbanon.data.measures import Measures
 from dbanon.data.partition import SUPPRESSED, Partition, combine
-from dbanon.data.pieces import on_all_cores, pieces
+from dbanon.data.pieces import on_all_cores, split_records
 from dbanon.doors.arrays import microdata_of
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Pieces of seven."""
-    monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 7)
-    monkeypatch.setattr("dbanon.doors.arrays.AT_ONCE", 7)
+    monkeypatch.setattr("dbanon.data.pieces.PIECE_RECORDS", 7)
+    monkeypatch.setattr("dbanon.doors.arrays.PIECE_RECORDS", 7)
 
 
 @pytest.mark.parametrize("n", [0, 1, 6, 7, 8, 14, 100])
 def test_pieces_are_all_in_order(n, small) -> None:
-    indices = [i for piece in pieces(n) for i in range(n)[piece]]
+    indices = [i for piece in split_records(n) for i in range(n)[piece]]
     assert indices == list(range(n))
-    assert all(piece.stop - piece.start <= 7 for piece in pieces(n))
+    assert all(piece.stop - piece.start <= 7 for piece in split_records(n))
 
 
 def test_items_are_found_in_their_order_by_threads_without_signals() -> None:
@@ -64,7 +64,10 @@ def test_arrays_in_pieces_have_the_same_copies_and_measures(dtype, small) -> Non
         np.testing.assert_array_equal(microdata.numbers, data.astype(np.float64))
         assert microdata.numbers.flags.c_contiguous
         assert not np.shares_memory(microdata.numbers, data)
-        on_one_core, all_cores = Measures.of(microdata), Measures.of(microdata, each=on_all_cores)
+        on_one_core, all_cores = (
+            Measures.of(microdata),
+            Measures.of(microdata, parallel_map=on_all_cores),
+        )
         assert dict(on_one_core.numbers) == dict(all_cores.numbers)
 
 

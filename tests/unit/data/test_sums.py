@@ -88,7 +88,7 @@ def test_equal_values_are_their_own_mean(value):
     scale = Scale.of(np.full(7, value))
     assert np.ldexp(scale.mean, scale.exponent) == value
     assert scale.deviation == 0.0
-    assert scale.constant
+    assert scale.is_constant
 
 
 def test_values_at_any_step():

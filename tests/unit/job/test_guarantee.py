@@ -39,7 +39,7 @@ def test_a_policy_says_which_guarantee_it_is() -> None:
 def test_questions() -> None:
     rows = POLICY.guarantee_for(["site"]).questions(["age", "height"], ("ill",), frozenset({"ill"}))
     assert rows == CountRequests(
-        ("age", "height", "site"), sensitive=("ill",), leaves=frozenset({"ill"})
+        ("age", "height", "site"), sensitive=("ill",), leaf_columns=frozenset({"ill"})
     )
     assert rows.classes == (("age", "height", "site"),)
     persons = POLICY.guarantee_for(entity="who").questions(["age"])
@@ -63,7 +63,7 @@ def test_sets_by_the_names_of_the_release() -> None:
     assert ColumnSet(("x", "x_low")).released(quasi_identifiers, released).columns == ("x", "x_low")
     # The ledger's column sets use released names already.
     recorded_guarantee = recorded(3, {"also_k": [{"columns": ["x"], "k": 4}]})
-    assert recorded_guarantee.questions(released).also == (("x",),)
+    assert recorded_guarantee.questions(released).further_sets == (("x",),)
 
 
 def test_sentences() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon import kernels
-from dbanon.data.microdata import first_of_each
+from dbanon.data.microdata import first_record_mask
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.partitioning.merge import Guard, keeps
@@ -35,8 +35,8 @@ def guard_of(codes, models, who, labels):
     for name in names:
         pairs = {(who[i], codes[name][i]) for i in released}
         tables[name] = np.bincount([v for _, v in pairs], minlength=widths[name]) / size
-    columns = [np.where(first_of_each(who, codes[name]), codes[name], -1) for name in names]
-    columns.append(np.where(first_of_each(who), 0, -1))
+    columns = [np.where(first_record_mask(who, codes[name]), codes[name], -1) for name in names]
+    columns.append(np.where(first_record_mask(who), 0, -1))
     values = np.column_stack(columns).astype(np.int32)
     return Guard(values, compile_models(models, names, tables, persons=True)), tables
 

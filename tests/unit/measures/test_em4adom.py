@@ -14,7 +14,7 @@ import pytest
 
 import dbanon
 from dbanon.advice.recommend import knee_index
-from dbanon.data.chunks import encode
+from dbanon.data.chunks import encode_texts
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Categories, Numbers
@@ -147,7 +147,7 @@ def adult_columns(frame, classes):
                 ordinal=name == "education",
             )
         else:
-            codes, _ = encode(frame[name])
+            codes, _ = encode_texts(frame[name])
             parts = np.split(codes[classes.members], classes.starts[1:])
             most = [np.bincount(part).argmax() for part in parts]
             yield Categories(name=name, original=codes, released=np.array(most, np.int32))
@@ -180,7 +180,7 @@ def adult_points(frame):
     numbers = [values.to_numpy(float) for values in (frame["age"], ranks)]
     parts = [(values - values.min()) / np.ptp(values) for values in numbers]
     for name in frame.columns.drop(["age", "education"]):
-        codes, values = encode(frame[name])
+        codes, values = encode_texts(frame[name])
         parts += list(np.eye(len(values))[codes].T * 0.5**0.5)
     return np.column_stack(parts)
 

@@ -8,7 +8,7 @@ import pytest
 
 import dbanon
 from dbanon.advice.recommend import knee_index
-from dbanon.data.chunks import encode
+from dbanon.data.chunks import encode_texts
 from dbanon.data.partition import Partition
 from dbanon.measures.catalogue import evaluate
 from dbanon.measures.figure import EvaluationTask
@@ -141,7 +141,7 @@ def adult(tmp_path_factory):
 def require_figures_of_formulas(frame, classes):
     """Check that the figures of a mixed table are those of the formulas."""
     kinds = dict.fromkeys(frame, "nominal") | {"age": "number", "education": "ordinal"}
-    originals = {name: encode(frame[name])[0].tolist() for name in frame}
+    originals = {name: encode_texts(frame[name])[0].tolist() for name in frame}
     originals["age"] = [float(age) for age in frame["age"]]
     originals["education"] = [float(EDUCATION.index(name)) for name in frame["education"]]
     case = case_of(originals, kinds, classes)

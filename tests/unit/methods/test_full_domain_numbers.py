@@ -133,7 +133,7 @@ def test_persons_of_many_rows_share_the_cells_of_rows():
     level = report.levels["age"]
     scale = Scale.of(frame["age"].to_numpy(float))
     levels = NumberLevels.of(ATTRIBUTES["integer"], scale, None)
-    low, high = levels.around(frame["age"].to_numpy(float), level)
+    low, high = levels.cell_borders(frame["age"].to_numpy(float), level)
     expected = {f"[{int(a)}, {int(b)})" for a, b in zip(low, high, strict=True)}
     assert set(out["age"]) == expected
 

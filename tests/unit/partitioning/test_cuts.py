@@ -168,7 +168,7 @@ def test_the_sample_is_the_smallest_hashes_in_any_order(n, parts, seed) -> None:
 
 def test_the_sample_is_the_same_where_the_first_bound_is_too_low(monkeypatch) -> None:
     keys = np.random.default_rng(5).permutation(3000) - 1000
-    monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 700)
+    monkeypatch.setattr("dbanon.data.pieces.PIECE_RECORDS", 700)
     positions = sample_positions(keys, 2)
     assert positions.tolist() == reference.sampled(keys.tolist(), 1000)
     monkeypatch.setattr("dbanon.partitioning.cuts._SPARE_DEVIATIONS", -20.0)
@@ -230,7 +230,7 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
     keys = np.sort(rng.choice(10**9, n, replace=False)).astype(np.int64)
     labels = np.unique(rng.integers(0, n // 7, n), return_inverse=True)[1]
     # Means of classes that are made in pieces.
-    monkeypatch.setattr("dbanon.partitioning.blocks.AT_ONCE", 50)
+    monkeypatch.setattr("dbanon.partitioning.blocks.PIECE_RECORDS", 50)
     blocks_found = Blocks(size, 60).cut_classes(space_of(points), Partition(labels), keys, 1)
     assert [block.tolist() for block in blocks_found] == reference.blocks_of_classes(
         points, labels, keys, size, 60, 1
@@ -238,7 +238,7 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
 
 
 def test_groups_leave_out_what_belongs_to_nothing(monkeypatch):
-    monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 3)
+    monkeypatch.setattr("dbanon.data.pieces.PIECE_RECORDS", 3)
     numbers = np.array([2, -1, 0, 1, 2, 0, -1], np.int32)
     groups = _groups(numbers, np.array([1, 0, 1]))
     assert [group.tolist() for group in groups] == [[3], [0, 2, 4, 5]]

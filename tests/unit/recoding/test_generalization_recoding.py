@@ -138,7 +138,7 @@ def test_grids_hold_their_classes(values, kind, step):
     # Closer ones are refused.
     assume(np.ptp(numbers) == 0 or np.ptp(numbers) >= 1e-300)
     for grid in (grid_for(attribute, Scale.of(numbers), None), Grid(GridCells(step))):
-        low, high = grid.around(numbers, numbers)
+        low, high = grid.borders_around(numbers, numbers)
         assert (low <= numbers).all()
         assert (numbers < high).all()
         # Borders are compared as text, so they must not carry rounding errors.
@@ -149,7 +149,7 @@ def test_grids_hold_their_classes(values, kind, step):
 
 def test_a_member_on_a_border_that_floats_miss():
     """Three times 0.1 exceeds 0.3 in floats, but 0.3 is the border of the next interval."""
-    low, high = Grid(GridCells(0.1)).around(np.array([0.3]), np.array([0.3]))
+    low, high = Grid(GridCells(0.1)).borders_around(np.array([0.3]), np.array([0.3]))
     assert (low[0], high[0]) == (0.3, 0.4)
 
 
@@ -169,12 +169,12 @@ def test_grids_of_dates(days, months, step):
     assert grid.finest.months == months
     if step:
         assert grid.finest.step == step
-    low, high = grid.around(np.array([-1.0, 0.0, days]), np.array([-1.0, 0.0, days]))
+    low, high = grid.borders_around(np.array([-1.0, 0.0, days]), np.array([-1.0, 0.0, days]))
     assert (low <= [-1, 0, days]).all()
     assert ([-1, 0, days] < high).all()
     if months == 60:
         assert str(np.datetime64(int(low[1]), "D")) == "1970-01-01"
-        range_ends = grid.around(np.array([0.0]), np.array([days]))
+        range_ends = grid.borders_around(np.array([0.0]), np.array([days]))
         assert [str(np.datetime64(int(ends[0]), "D")) for ends in range_ends] == [
             "1970-01-01",
             "2080-01-01",

@@ -227,7 +227,7 @@ def test_withheld_records_are_in_no_figure():
 
 def test_records_withheld_before_are_counted():
     microdata, release, trees = released(frame(), ("age",), k=4)
-    pairs = pairs_of(replace(microdata, withheld=7), release.partition, release.columns, trees)
+    pairs = pairs_of(replace(microdata, n_withheld=7), release.partition, release.columns, trees)
     assert evaluation_of(pairs).suppressed == 7
 
 

@@ -88,7 +88,7 @@ def test_squared_distances_are_the_sums_of_those_of_evaluation() -> None:
 
 
 def test_without_a_hierarchy_a_value_has_one_coordinate() -> None:
-    data = table().of_attributes(["text"])
+    data = table().select_attributes(["text"])
     coordinates = points(data, trees={}).points
     np.testing.assert_array_equal(coordinates, np.eye(9)[data.codes[:, 0]] * 0.5**0.5)
 
@@ -96,7 +96,7 @@ def test_without_a_hierarchy_a_value_has_one_coordinate() -> None:
 def test_numbers_are_as_without_text() -> None:
     data = table()
     for how in ("zscore", "range", "none"):
-        numbers_only = points(data.of_attributes(["age"]), how, {})
+        numbers_only = points(data.select_attributes(["age"]), how, {})
         with_text = points(data, how)
         np.testing.assert_array_equal(with_text.points[:, 0], numbers_only.points[:, 0])
         assert with_text.names[0] == "age"
@@ -104,7 +104,7 @@ def test_numbers_are_as_without_text() -> None:
 
 
 def test_a_number_with_a_hierarchy_is_measured_by_it() -> None:
-    data = table().of_attributes(["age"])
+    data = table().select_attributes(["age"])
     tree = Hierarchy.from_nested(
         {"*": {"young": [str(i) for i in range(40)], "old": [str(i) for i in range(40, 90)]}}
     )
@@ -116,7 +116,7 @@ def test_a_number_with_a_hierarchy_is_measured_by_it() -> None:
 
 
 def test_values_that_are_all_the_same_have_no_coordinate() -> None:
-    data = table().of_attributes(["age", "text"])
+    data = table().select_attributes(["age", "text"])
     same = microdata_from_chunks(
         data.attributes,
         [Chunk(data.keys, data.numbers, np.zeros((60, 1), np.int32))],

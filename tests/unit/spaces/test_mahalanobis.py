@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dbanon
-from dbanon.data.scales import whitening
+from dbanon.data.scales import compute_whitening
 from dbanon.errors import InvalidParameter
 from tests.scales import standardization
 
@@ -18,7 +18,7 @@ MIXED = RNG.normal(size=(60, 4)) @ RNG.normal(size=(4, 4)) * [1.0, 1e6, 1e-9, 3.
 
 def whitened(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     points = standardization(numbers, "mahalanobis").apply(numbers)
-    return whitening(points).apply(points)
+    return compute_whitening(points).apply(points)
 
 
 def gaps(points: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -100,7 +100,7 @@ def test_the_compiled_pass_gives_the_bits_of_numpy(given_rows, how, random) -> N
     # The distance of the ends of a range may be beyond doubles.
     with np.errstate(over="ignore", invalid="ignore"):
         expected = transform.apply(numbers[records]) * factors
-    points = transform.of_records(numbers, records, factors)
+    points = transform.apply_to_records(numbers, records, factors)
     np.testing.assert_array_equal(points.view(np.int64), expected.view(np.int64))
     assert points.flags.c_contiguous
 

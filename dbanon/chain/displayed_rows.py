@@ -1,0 +1,156 @@
+"""Renew, count and inspect the displayed rows of a chain with several rows per person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dbanon.chain.rows_per_person import (
+    N_WITHHELD,
+    PERSON_COLUMNS,
+    PERSON_NUMBER,
+    TABLE_NUMBER,
+    ChainTable,
+    list_state_columns,
+)
+from dbanon.release.attribute_disclosure import ValueGroups
+from dbanon.sessions.names import quote
+from dbanon.sessions.pseudonym_session import (
+    NEW_ROWS,
+    NUMBERED_PERSONS,
+    PRESENT_PERSONS,
+    RENEWED_PERSONS,
+    SOURCE_ROWS,
+)
+from dbanon.stores.ports import PreparedRelease
+
+if TYPE_CHECKING:
+    from dbanon.chain.membership import CellState
+
+
+def stage_renewed_rows(
+    state: CellState,
+    chain_tables: Sequence[ChainTable],
+    renewed_cells: str,
+    first_new_cell: int | None,
+) -> None:
+    """Stage the new rows of cells whose rows are renewed, with their persons in random order.
+
+    Parameters
+    ----------
+    renewed_cells : SQL query of the existing cells to renew; empty for none.
+    first_new_cell : the number of the first cell of admitted newcomers; None if there are none.
+    """
+    session, members = state.session, []
+    if renewed_cells:
+        members.append(
+            f"SELECT p.person, p.cell FROM {quote(PRESENT_PERSONS)} AS p WHERE p.left_at IS NULL"
+            f" AND p.cell IN ({renewed_cells})"
+        )
+    if first_new_cell is not None:
+        members.append(
+            f"SELECT p.person, m.cell FROM {quote(PRESENT_PERSONS)} AS p"
+            f" JOIN {state.shared_table('chain_member')} AS m ON m.tag = p.tag"
+            f" WHERE m.{state.chain_condition} AND m.cell >= {int(first_new_cell)}"
+        )
+    columns = list_state_columns(chain_tables)
+    column_list = ", ".join(["cell", *PERSON_COLUMNS, *columns])
+    if not members:
+        state.stage(NEW_ROWS, f"SELECT {column_list} FROM {state.row_table} WHERE 1 = 0")
+        return
+    state.stage(RENEWED_PERSONS, " UNION ALL ".join(members))
+    state.stage(
+        NUMBERED_PERSONS,
+        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.shuffled('r')})"
+        f" AS {PERSON_NUMBER} FROM {quote(RENEWED_PERSONS)} AS r",
+    )
+    entry_columns = ", ".join(f"e.{name}" for name in (TABLE_NUMBER, N_WITHHELD, *columns))
+    state.stage(
+        NEW_ROWS,
+        f"SELECT n.cell, n.{PERSON_NUMBER}, {entry_columns} FROM {quote(NUMBERED_PERSONS)} AS n"
+        f" JOIN {quote(SOURCE_ROWS)} AS e ON e.person = n.person",
+    )
+
+
+@dataclass(frozen=True)
+class DisplayedRowCounts:
+    """The numbers of displayed and withheld rows.
+
+    Parameters
+    ----------
+    rows_by_table : number of displayed rows, by table number.
+    withheld_by_table : number of rows withheld beyond the limit per person, by table number.
+    n_persons_over_limit : number of persons with withheld rows in any table.
+    """
+
+    rows_by_table: Mapping[int, int]
+    withheld_by_table: Mapping[int, int]
+    n_persons_over_limit: int
+
+
+def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
+    """Count the displayed rows, and the persons with rows withheld beyond the limit."""
+    table_counts = state.session.rows(
+        f"SELECT p.{TABLE_NUMBER}, sum(p.n), sum(p.{N_WITHHELD})"
+        f" FROM (SELECT cell, {PERSON_NUMBER}, {TABLE_NUMBER},"
+        f" count(*) AS n, max({N_WITHHELD}) AS {N_WITHHELD} FROM {state.row_table}"
+        f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}) AS p GROUP BY p.{TABLE_NUMBER}"
+    )
+    [(n_persons_over_limit,)] = state.session.rows(
+        f"SELECT count(*) FROM (SELECT cell, {PERSON_NUMBER} FROM {state.row_table}"
+        f" WHERE {N_WITHHELD} > 0 GROUP BY cell, {PERSON_NUMBER}) AS p"
+    )
+    return DisplayedRowCounts(
+        {int(number): int(n_rows) for number, n_rows, _ in table_counts},
+        {int(number): int(n_withheld) for number, _, n_withheld in table_counts},
+        int(n_persons_over_limit),
+    )
+
+
+@dataclass(frozen=True)
+class DisplayedSource:
+    """The displayed rows of one table, as a source of value groups.
+
+    Parameters
+    ----------
+    table_number : the index of the table among those of the chain.
+    state_columns : the state column of each column, by name.
+    """
+
+    state: CellState
+    table_number: int
+    state_columns: Mapping[str, str]
+
+    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
+        """Group the displayed rows by their value of a column, without NULL, and count persons.
+
+        The groups do not say which depend on a quasi-identifier.
+        """
+        column = self.state_columns[name]
+        attribute = draft.relation.attribute(name)
+        rows = f"{self.state.row_table} AS s"
+        if column.startswith("v"):
+            rows = (
+                f"(SELECT r.cell, r.{PERSON_NUMBER}, r.{TABLE_NUMBER}, v.{column}"
+                f" FROM {self.state.row_table} AS r"
+            )
+            rows += f" JOIN {self.state.value_table} AS v ON v.cell = r.cell) AS s"
+        value = self.state.session.compared(replace(attribute, name=column))
+        persons = (
+            f"SELECT {value} AS value, s.cell, s.{PERSON_NUMBER}, count(*) AS n FROM {rows}"
+            f" WHERE s.{TABLE_NUMBER} = {self.table_number} AND s.{quote(column)} IS NOT NULL"
+            f" GROUP BY {value}, s.cell, s.{PERSON_NUMBER}"
+        )
+        size_counts = self.state.session.rows(
+            "SELECT v.size, count(*), sum(v.rare) FROM (SELECT p.value, sum(p.n) AS size,"
+            f" CASE WHEN count(*) < {int(self.state.k)} THEN 1 ELSE 0 END AS rare"
+            f" FROM ({persons}) AS p GROUP BY p.value) AS v GROUP BY v.size"
+        )
+        counts = np.array([[int(value) for value in row] for row in size_counts], np.int64).reshape(
+            -1, 3
+        )
+        no_matches = np.zeros((len(counts), len(draft.microdata.attributes)), np.int64)
+        return ValueGroups(counts[:, 0], counts[:, 1], counts[:, 2], no_matches)
