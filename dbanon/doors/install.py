@@ -29,11 +29,15 @@ from dbanon.run.repair import Repair
 from dbanon.run.repair import repair as repair_ledger
 from dbanon.sessions.ending import ending
 from dbanon.stores.files import read_url
-from dbanon.stores.postgresql.connecting import arguments_of, unreachable_error, unwatch, watch
-from dbanon.stores.postgresql.errors import pooler_error, translate_errors, translation
+from dbanon.stores.postgresql.connecting import driver_arguments, unreachable_error, unwatch, watch
+from dbanon.stores.postgresql.errors import (
+    translate_driver_error,
+    translate_errors,
+    translate_pooler_error,
+)
 from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.postgresql.settings import LOCK_SECONDS, PINNED
+from dbanon.stores.postgresql.settings import LOCK_SECONDS, PIN_STATEMENTS
 from dbanon.version import version
 
 _A_DAY = 86_400
@@ -347,17 +351,17 @@ def _connected(url: str) -> Iterator[Any]:
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
     conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        connection = psycopg.connect(conninfo, **arguments_of(parsed))
+        connection = psycopg.connect(conninfo, **driver_arguments(parsed))
     except psycopg.OperationalError as error:
-        raise pooler_error(error) or unreachable_error(error, parsed) from None
+        raise translate_pooler_error(error) or unreachable_error(error, parsed) from None
     with connection, ending().scope():
         watch(connection)
         try:
-            connection.execute(PINNED)
+            connection.execute(PIN_STATEMENTS)
             connection.execute("SET LOCAL client_min_messages = warning")
             yield connection
         except psycopg.Error as error:
-            if refusal := pooler_error(error):
+            if refusal := translate_pooler_error(error):
                 try:
                     raise refusal from None
                 finally:
@@ -365,7 +369,7 @@ def _connected(url: str) -> Iterator[Any]:
             # Only dbanon's DDL ran, so the server's message quotes no value of a table.
             text = error.diag.message_primary or type(error).__name__
             if error.sqlstate == "55P03":
-                raise translation(error) from None
+                raise translate_driver_error(error) from None
             if error.sqlstate == "42501":
                 details = {"detail": error.diag.message_detail, "hint": error.diag.message_hint}
                 raise InsufficientRights(text, **details) from None

@@ -109,7 +109,7 @@ def _classes(job: Job, source: StableSource, progress: _Progress) -> list[tuple[
     planned = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
     microdata, _, result = read_and_cluster(planned, source, clock)
     assert isinstance(result.classes, Partition)
-    return list(source.labelled(planned.relation, microdata, result.classes))
+    return list(source.label_rows(planned.relation, microdata, result.classes))
 
 
 def advise(plpy: Any, sql_version: str, arguments: str) -> str:
