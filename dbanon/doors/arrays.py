@@ -197,9 +197,9 @@ def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     """Select the records that can get a class, with the index of each record among them."""
     if not is_frame(data):
         return data, None
-    from dbanon.stores.frame.microdata import candidates
+    from dbanon.stores.frame.microdata import releasable_rows
 
-    complete_rows = candidates(data, list(data.columns), nulls)
+    complete_rows = releasable_rows(data, list(data.columns), nulls)
     if complete_rows is data:
         return data, None
     rows = np.flatnonzero(data.notna().all(axis=1).to_numpy())

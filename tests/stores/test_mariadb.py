@@ -406,7 +406,7 @@ def test_an_idle_reader(mariadb: MariadbDatabase) -> None:
     waits = [float(sql.split(" = ")[1].split()[0]) for sql in tries]
     assert len(waits) >= 3
     assert max(waits) <= 0.8
-    assert publication.PAUSE > 0
+    assert publication.PAUSE_SECONDS > 0
     assert (marks(mariadb), staged(mariadb)) == (old.release_id, [])
     assert states(mariadb) == ["published", "refused"]
     assert mariadb.anonymize(**OPTIONS, if_exists="replace").release_id == marks(mariadb)

@@ -143,7 +143,7 @@ def test_texts_longer_than_a_statement(
     mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Staged in several statements, with what SQL and the driver give a meaning."""
-    monkeypatch.setattr(staging, "_CHARACTERS", 200)
+    monkeypatch.setattr(staging, "_STATEMENT_CHARACTERS", 200)
     mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, name varchar(80))")
     names = ["%s 'quoted' \\ back", "a%d", "ü" * 60, "plain"]
     for i in range(40):
