@@ -267,9 +267,9 @@ def test_the_limit_of_temporary_files_of_postgresql(
 @pytest.mark.parametrize(
     ("constraint", "function", "code", "words"),
     [
-        ("dbanon_entries_a_day", "exec_stmt_raise", "ledger_quota", "entries of the ledger"),
+        ("dbanon_entries_a_day", "exec_stmt_raise", "ledger_quota", "limit of ledger entries"),
         ("dbanon_rules_of_role", "exec_stmt_raise", "ledger_quota", "rules for 100,000 columns"),
-        (None, "exec_stmt_raise", "ledger_quota", "entries of the ledger"),
+        (None, "exec_stmt_raise", "ledger_quota", "limit of ledger entries"),
         (None, "FileWriteV", "disk_full", "temp_file_limit"),
     ],
 )

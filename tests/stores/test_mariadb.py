@@ -127,7 +127,7 @@ def test_a_label_longer_than_its_column(
 ) -> None:
     load_people(mariadb)
     before = mariadb.state()
-    monkeypatch.setattr(dialect, "declared", lambda kind: "varchar(6) NULL")
+    monkeypatch.setattr(dialect, "declare_type", lambda kind: "varchar(6) NULL")
     with pytest.raises(errors.UnsupportedType, match="longer than the column"):
         mariadb.anonymize(**OPTIONS | {"method": "kmember"})
     assert mariadb.state() == before

@@ -175,7 +175,7 @@ class PendingFile:
         return self.path.parent
 
     @classmethod
-    def begin(cls, destination: Path, tag: str, release_id: str, number: int) -> PendingFile:
+    def begin(cls, destination: Path, tag: str, release_id: str, export_number: int) -> PendingFile:
         """Create a file next to its destination, readable by the owner only.
 
         Raises
@@ -184,7 +184,7 @@ class PendingFile:
         """
         make_directories(destination.parent)
         path = destination.with_name(
-            _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=number)
+            _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
         )
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         while True:
@@ -245,7 +245,7 @@ class PendingObject:
 
     @classmethod
     def begin(
-        cls, destination: RemoteDestination, tag: str, release_id: str, number: int
+        cls, destination: RemoteDestination, tag: str, release_id: str, export_number: int
     ) -> PendingObject:
         """Create a nameless local file; raises DatabaseFailure."""
         try:
@@ -255,12 +255,12 @@ class PendingObject:
         staged: Any
         if isinstance(destination, IcebergTable):
             try:
-                staged = destination.staging_file(tag, release_id, number)
+                staged = destination.staging_file(tag, release_id, export_number)
             except OSError as error:
                 raise write_error(destination, error) from None
         else:
             staged = destination.with_name(
-                _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=number)
+                _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
             )
         return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, destination)
 
@@ -297,12 +297,12 @@ def close(file: BinaryIO) -> None:
 
 
 def begin(
-    destination: Destination, tag: str, release_id: str, number: int
+    destination: Destination, tag: str, release_id: str, export_number: int
 ) -> PendingFile | PendingObject:
     """Create a file for a destination; raises as ``PendingFile.begin``."""
     if isinstance(destination, Path):
-        return PendingFile.begin(destination, tag, release_id, number)
-    return PendingObject.begin(destination, tag, release_id, number)
+        return PendingFile.begin(destination, tag, release_id, export_number)
+    return PendingObject.begin(destination, tag, release_id, export_number)
 
 
 def move_to_destination(
@@ -385,8 +385,8 @@ def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]
     for candidate in candidates:
         match = _STAGED_FILE_PATTERN.fullmatch(candidate.name)
         if match:
-            release_id, number = match.groups()
-            yield candidate, release_id, int(number)
+            release_id, export_number = match.groups()
+            yield candidate, release_id, int(export_number)
 
 
 def delete_leftover(path: StagedFile) -> None:

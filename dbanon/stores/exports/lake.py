@@ -125,9 +125,9 @@ class IcebergTable:
         return TableFile(self, self._only_file(table).file_path).open()
 
     @open_catalogs()
-    def staging_file(self, tag: str, release_id: str, number: int) -> TableFile:
+    def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
         """Return a new data file, which no snapshot refers to; raises OSError, InvalidParameter."""
-        name = _FILE_NAME.format(tag=tag, release=release_id, number=number)
+        name = _FILE_NAME.format(tag=tag, release=release_id, number=export_number)
         return TableFile(self, f"{self._data_directory(self._load_table())}/{name}")
 
     @open_catalogs()
@@ -157,14 +157,14 @@ class IcebergTable:
             match = _PENDING_MARKER_PATTERN.fullmatch(name)
             if not match:
                 continue
-            file_tag, release_id, number = match.groups()
+            file_tag, release_id, export_number = match.groups()
             if file_tag != tag:
                 continue
             file = TableFile(self, f"{directory}/{name.removesuffix(_PENDING_SUFFIX)}")
             if file.location in published_files:
                 file.clear_pending()
             elif file.name in infos_by_name:
-                leftovers.append((file, release_id, int(number)))
+                leftovers.append((file, release_id, int(export_number)))
             elif time.time() - info.mtime_ns / 1e9 > OLD:
                 file.clear_pending()
         return leftovers

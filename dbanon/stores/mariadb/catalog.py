@@ -141,7 +141,7 @@ class MariadbCatalog(Session):
             (resolved.schema, resolved.name, resolved.name),
         )
         attributes = tuple(
-            types.attribute(
+            types.build_attribute(
                 column,
                 declared,
                 nullable=is_nullable == "YES",
@@ -278,7 +278,7 @@ class MariadbCatalog(Session):
         schemas[database] = (*schemas.get(database, ()), "CREATE TEMPORARY TABLES")
         for schema, required in schemas.items():
             granted = self._granted_rights(schema)
-            missing_rights = [right for right in required if right not in granted]
+            missing_rights = [privilege for privilege in required if privilege not in granted]
             if missing_rights:
                 grants.append(
                     f"GRANT {', '.join(missing_rights)} ON {quote_name(schema)}.* TO"
@@ -289,8 +289,8 @@ class MariadbCatalog(Session):
     def _granted_rights(self, schema: str) -> frozenset[str]:
         """Return the rights of this account and its roles on all tables of a schema."""
         return frozenset(
-            right
-            for (right,) in self.rows(
+            privilege
+            for (privilege,) in self.rows(
                 "SELECT privilege_type FROM information_schema.user_privileges UNION"
                 " SELECT privilege_type FROM information_schema.schema_privileges"
                 " WHERE ? LIKE table_schema",

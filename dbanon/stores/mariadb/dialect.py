@@ -73,7 +73,7 @@ def to_mariadb(sql: str, *, has_parameters: bool) -> str:
     return "".join([*translated, sql[end:].replace("%", "%%")])
 
 
-def attribute(
+def build_attribute(
     name: str, declared: str, nullable: bool, precision: int, scale: int, second_digits: int
 ) -> Attribute:
     """Build the attribute for a column.
@@ -123,7 +123,7 @@ def attribute(
     )
 
 
-def text(attribute: Attribute, column: str) -> str:
+def as_text(attribute: Attribute, column: str) -> str:
     """SQL of a column as text that sorts by code point and compares by bytes."""
     if attribute.kind is Kind.CATEGORY:
         return f"CONVERT({column} USING utf8mb4) COLLATE {COLLATION}"
@@ -136,10 +136,10 @@ def text(attribute: Attribute, column: str) -> str:
 
 def retained_column(attribute: Attribute, column: str) -> str:
     """SQL of a column in the copy of a source; texts get a collation that compares bytes."""
-    return text(attribute, column) if attribute.kind is Kind.CATEGORY else column
+    return as_text(attribute, column) if attribute.kind is Kind.CATEGORY else column
 
 
-def declared(sql_type: str) -> str:
+def declare_type(sql_type: str) -> str:
     """Return a type with options for CREATE TABLE; texts compare by bytes, so GROUP BY is exact."""
     type_name = re.split(r"[ (]", sql_type, maxsplit=1)[0]
     # Without NULL the first timestamp column would have a default and change with each update.
@@ -150,7 +150,7 @@ def declared(sql_type: str) -> str:
     )
 
 
-def number(position: int, attribute: Attribute) -> str:
+def as_number(position: int, attribute: Attribute) -> str:
     """SQL of the attribute at this position as a number or code; NULL stays NULL."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
@@ -162,7 +162,7 @@ def number(position: int, attribute: Attribute) -> str:
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
     """SQL of a column's values as doubles; all fit, so the bounds are ignored."""
-    return f"CAST({number(0, attribute)} AS DOUBLE)"
+    return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
 
 def bytes_per_packed_row(attributes: Sequence[Attribute]) -> int:
@@ -179,7 +179,7 @@ def pack_row(key: str, attributes: Sequence[Attribute]) -> str:
     """
     points = [f"POINT({key} >> 32, {key} & {2**32 - 1})"]
     for position, attribute in enumerate(attributes):
-        value = number(position, attribute)
+        value = as_number(position, attribute)
         points.append(f"POINT(coalesce({value}, 0), {value} IS NULL)")
     return f"concat({', '.join(points)})"
 
@@ -341,7 +341,7 @@ def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt:
             # The bytes of a point never begin with a dash.
             points.append(f"coalesce(POINT({column}, 0), '-')")
             continue
-        value = text(attribute, column)
+        value = as_text(attribute, column)
         # Quotes keep a text from running into the next column; numbers contain no comma.
         needs_quotes = attribute.kind in (Kind.CATEGORY, Kind.OTHER)
         texts.append(f"quote({value})" if needs_quotes else f"coalesce({value}, '-')")

@@ -184,13 +184,13 @@ class MariadbSession(MariadbStaging):
 
     def _sortable(self, attribute: Attribute, column: str) -> str:
         """SQL of a column that sorts texts by code point."""
-        return types.text(attribute, column) if attribute.kind is Kind.CATEGORY else column
+        return types.as_text(attribute, column) if attribute.kind is Kind.CATEGORY else column
 
     def sort_key(self, attribute: Attribute) -> str:
         return self._sortable(attribute, f"s.{quote(attribute.name)}")
 
     def text_of(self, attribute: Attribute) -> str:
-        return types.text(attribute, f"s.{quote(attribute.name)}")
+        return types.as_text(attribute, f"s.{quote(attribute.name)}")
 
     def matches(self, text: str, pattern: str) -> str:
         return f"{text} REGEXP '{pattern}'"
@@ -231,7 +231,7 @@ class MariadbSession(MariadbStaging):
                 # Sorting compares no more than this.
                 problem = f"longer than {_SORTED_BYTES} bytes"
                 type_description = attribute.sql_type
-                is_invalid = f"octet_length({types.text(attribute, column)}) > {_SORTED_BYTES}"
+                is_invalid = f"octet_length({types.as_text(attribute, column)}) > {_SORTED_BYTES}"
             else:
                 continue
             checks[attribute.name] = is_invalid, type_description, problem
@@ -309,7 +309,7 @@ class MariadbSession(MariadbStaging):
         return str(row["created_at"])
 
     def declared(self, sql_type: str) -> str:
-        return types.declared(sql_type)
+        return types.declare_type(sql_type)
 
     def make_schema(self, name: RelationName) -> None:
         # The schema is created at publication: creating it here could not be rolled back.

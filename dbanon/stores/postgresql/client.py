@@ -142,7 +142,7 @@ class PsycopgSession(PassthroughSession):
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.required_locator
-        values = ", ".join(types.portable(source.attribute(name)) for name in columns)
+        values = ", ".join(types.as_portable(source.attribute(name)) for name in columns)
         keys = ", ".join(self.keys_as_read(source))
         query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where}"
         n_keys = len(locator.types)

@@ -57,7 +57,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
 
 
-def text(attribute: Attribute) -> str:
+def as_text(attribute: Attribute) -> str:
     """SQL of a column's values as text, over the alias s.
 
     User-defined types are converted by their output function, which only a superuser can create,
@@ -176,17 +176,17 @@ def type_of(attribute: Attribute) -> str:
     return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
 
 
-def portable(attribute: Attribute) -> str:
+def as_portable(attribute: Attribute) -> str:
     """SQL of a retained column in a form that another database accepts."""
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
-        return text(attribute)
+        return as_text(attribute)
     return f"s.{quote(attribute.name)}"
 
 
 def retained_column(attribute: Attribute) -> str:
     """SQL of a retained column that its released type accepts without a user-defined cast."""
     if attribute.by_output and attribute.sql_type == "text":
-        return text(attribute)
+        return as_text(attribute)
     return f"s.{quote(attribute.name)}"
 
 

@@ -195,8 +195,10 @@ def translate_errors(
             finally:
                 # Its traceback refers to this frame, so the variable would keep both alive.
                 del pooler_error
-        state = getattr(original, "sqlstate", None)
-        if on_connection_error is not None and (state is None or state[:2] in _CONNECTION_CLASSES):
+        sqlstate = getattr(original, "sqlstate", None)
+        if on_connection_error is not None and (
+            sqlstate is None or sqlstate[:2] in _CONNECTION_CLASSES
+        ):
             raise on_connection_error(original) from None
         raise translate_driver_error(original) from None
 
@@ -217,27 +219,29 @@ def translate_pooler_error(error: Any) -> DbanonError | None:
 
 def translate_driver_error(error: Any) -> DbanonError:
     """Translate an error of the driver."""
-    state = getattr(error, "sqlstate", None)
+    sqlstate = getattr(error, "sqlstate", None)
     # Compare class names, since a backend has no psycopg.
     class_names = {base.__name__ for base in type(error).__mro__}
-    if state is None and "DataError" in class_names:
+    if sqlstate is None and "DataError" in class_names:
         return cannot_travel()
-    detail = f"SQLSTATE {state}" + _describe_objects(error) if state else None
-    if state is None and "ProgrammingError" in class_names:
+    detail = f"SQLSTATE {sqlstate}" + _describe_objects(error) if sqlstate else None
+    if sqlstate is None and "ProgrammingError" in class_names:
         return DatabaseFailure("The driver refused a statement.")
-    if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
+    if sqlstate is None or sqlstate[:2] == "08" or sqlstate in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
-    if state == "53400":
+    if sqlstate == "53400":
         return _translate_limit_error(error)
-    if state in _SELF_EXPLANATORY_STATES:
+    if sqlstate in _SELF_EXPLANATORY_STATES:
         detail = None
     for states, error_class, message, hint in _ERRORS_BY_STATE:
-        if state in states.split():
+        if sqlstate in states.split():
             return error_class(message, detail=detail, hint=hint)
-    class_name = _CLASS_NAMES.get(state[:2], "an error of the database's own functions or triggers")
+    class_name = _CLASS_NAMES.get(
+        sqlstate[:2], "an error of the database's own functions or triggers"
+    )
     return DatabaseFailure(
         f"The database refused a statement{_describe_objects(error)}: {class_name}"
-        f" (SQLSTATE {state}).",
+        f" (SQLSTATE {sqlstate}).",
         detail=detail,
         hint="Look up the server's own message in its log. It may contain values of the table.",
     )
@@ -296,9 +300,9 @@ def translate_spi_error(error: Any) -> DbanonError:
     """Translate an error of SPI without the server's text, which may quote values."""
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
     # Decode the SQLSTATE, five characters of six bits: plpy has no classes for some of them.
-    state = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
+    sqlstate = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
     diagnosis = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
-    return translate_driver_error(SimpleNamespace(sqlstate=state, diag=diagnosis))
+    return translate_driver_error(SimpleNamespace(sqlstate=sqlstate, diag=diagnosis))
 
 
 def translate_notice_error(error: Any) -> DbanonError:

@@ -5,8 +5,8 @@ statistics and partition keys, which the planner evaluates. All of it runs with 
 So the catalog is checked first, and a relation is refused if a role other than the caller or a
 superuser could have put code there.
 
-Types are handled differently: ``dialect.text`` and the released types in ``catalog`` avoid running
-their code.
+Types are handled differently: ``dialect.as_text`` and the released types in ``catalog`` avoid
+running their code.
 """
 
 from __future__ import annotations

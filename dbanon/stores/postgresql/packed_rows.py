@@ -78,9 +78,9 @@ def packed_record(
     Without the mask the result is NULL if a number is NULL.
     """
     if has_mask:
-        values = _non_null_values(key_expressions, key_types, attributes)
+        values = _values_and_masks(key_expressions, key_types, attributes)
     else:
-        values = _nullable_values(key_expressions, key_types, attributes, allow_null=True)
+        values = _values_to_pack(key_expressions, key_types, attributes, allow_null=True)
     return " || ".join(f"{send}({value})" for value, send in values)
 
 
@@ -97,19 +97,19 @@ def passthrough_copy(
     ----------
     passthrough : SQL of the passthrough columns, of any type.
     """
-    values = _nullable_values(key_expressions, key_types, attributes, allow_null=True)
+    values = _values_to_pack(key_expressions, key_types, attributes, allow_null=True)
     selected = ", ".join([*(value for value, _ in values), *passthrough])
     return f"COPY (SELECT {selected} FROM {from_clause}) TO STDOUT (FORMAT binary)"
 
 
-def _non_null_values(
+def _values_and_masks(
     key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> list[tuple[str, str]]:
     """SQL of each packed value, never NULL, and the function that converts it to bytes.
 
     The masks of NULLs come last.
     """
-    values = _nullable_values(key_expressions, key_types, attributes, allow_null=False)
+    values = _values_to_pack(key_expressions, key_types, attributes, allow_null=False)
     nullable = _nullable_attributes(attributes)
     for start in range(0, len(nullable), _COLUMNS_PER_MASK):
         bits = [
@@ -120,7 +120,7 @@ def _non_null_values(
     return values
 
 
-def _nullable_values(
+def _values_to_pack(
     key_expressions: Sequence[str],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],

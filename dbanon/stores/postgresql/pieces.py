@@ -162,9 +162,9 @@ def range_queries(
     """
     columns = ", ".join(map(_portable, attributes)) or "1"
     oid = _oid(session, relation.name)
-    [(_, _, _, kind, _, has_children, _)] = session.rows(catalog.RELATION, (oid,))
+    [(_, _, _, relkind, _, has_children, _)] = session.rows(catalog.RELATION, (oid,))
     is_address_unreadable = session.rows(catalog.UNREADABLE, (["ctid"], oid, oid))
-    if kind not in catalog.KINDS_WITH_ADDRESSES or has_children or is_address_unreadable:
+    if relkind not in catalog.KINDS_WITH_ADDRESSES or has_children or is_address_unreadable:
         return [f"SELECT {columns} FROM {relation.relation.quoted} AS s"]
     if relation.filtered is not None:
         system_columns = tuple(dict.fromkeys([*relation.filtered.system_columns, "ctid"]))
@@ -198,4 +198,4 @@ def _portable(attribute: Attribute) -> str:
     """SQL of a column in a form that Arrow's parser accepts."""
     if attribute.kind is Kind.TIMESTAMP and attribute.has_time_zone:
         return f"s.{quote(attribute.name)} AT TIME ZONE 'UTC'"
-    return types.portable(attribute)
+    return types.as_portable(attribute)

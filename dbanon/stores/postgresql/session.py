@@ -291,7 +291,7 @@ class PostgresqlSession(
         # Resolving = would consider the casts of a user-defined type.
         if attribute.normalize:
             # btrim keeps the column's collation; not all collations support replace().
-            trimmed = f"btrim({types.text(attribute)}, '{WHITE_SPACE}')"
+            trimmed = f"btrim({types.as_text(attribute)}, '{WHITE_SPACE}')"
             return self.folded(trimmed) if attribute.normalize == CASEFOLD else trimmed
         return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
 
@@ -325,7 +325,7 @@ class PostgresqlSession(
         return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
-        return f'{types.text(attribute)} COLLATE "C"'
+        return f'{types.as_text(attribute)} COLLATE "C"'
 
     def compared(self, attribute: Attribute) -> str:
         # Resolving = would consider the casts of a user-defined type.
