@@ -226,7 +226,7 @@ class IcebergTable:
             error = exception.with_traceback(None)
         if error is None:
             return
-        is_published = lake_commit.try_check(lambda: self._has_published(file))
+        is_published = lake_commit.check_with_timeout(lambda: self._has_published(file))
         if is_published:
             lake_commit.confirm_commit(self, error)
         elif isinstance(

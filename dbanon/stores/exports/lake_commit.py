@@ -77,14 +77,12 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
     if parent == second_location.rpartition("/")[0]:
         stable_location = f"{parent}/{name}"
         with suppress(OSError), translate_client_errors():
-            if (
-                begin(empty_schema, stable_location).table_metadata.location.rstrip("/")
-                == stable_location
-            ):
+            accepted_location = begin(empty_schema, stable_location).table_metadata.location
+            if accepted_location.rstrip("/") == stable_location:
                 return stable_location
     raise InvalidParameter(
-        f"The catalog gives the table {table}, while it is new, a different directory each time,"
-        " and does not accept one: files left by a crash would not be found again.",
+        f"Until the table {table} exists, the catalog gives it a different directory each time, and"
+        " does not accept a fixed one: files left by a crash would not be found again.",
         hint="Use a catalog that names directories after tables or takes a table's location, or"
         " export a Parquet file.",
     )
@@ -148,7 +146,7 @@ def replace_data_file(io: Any, transaction: Any, location: str, previous_file: A
             update.append_data_file(data_file)
 
 
-def try_check(check: Callable[[], bool]) -> bool | None:
+def check_with_timeout(check: Callable[[], bool]) -> bool | None:
     """Run a check on a table; None if the catalog does not answer in time."""
 
     def check_catalog() -> bool:

@@ -334,9 +334,9 @@ def _released_frame(
             if key in columns or (column.source_name is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame already has a column named "{key}".')
             if column.attribute.sql_type == GENERALIZED:
-                source = frame[name].iloc[positions]
+                original_values = frame[name].iloc[positions]
                 columns[key] = generalized_column(
-                    source, column.values, column.missing, row_classes
+                    original_values, column.values, column.missing, row_classes
                 )
             else:
                 columns[key] = without_unused_categories(

@@ -341,7 +341,7 @@ def encode_copy_row(arrays: ReleaseArrays) -> Iterator[bytes]:
 
 
 class PostgresqlArraySession(Session):
-    """The part of a session that sends classes to the server and writes rows with them."""
+    """Session methods that send classes as arrays and write rows with them."""
 
     _arrays: ReleaseArrays | None = None
 

@@ -87,12 +87,12 @@ def _raise_server_error(connection: PGconn) -> None:
     raise error_from_result(result)
 
 
-def _create_drain(connection: PGconn) -> kernels.CopyDrain | _Drain:
+def _create_drain(connection: PGconn) -> kernels.CopyDrain | _PythonDrain:
     """Return the compiled reader of a connection's rows, or the Python one if libpq is missing."""
     pointer: int | None = getattr(connection, "pgconn_ptr", None)
     addresses = _addresses(type(connection).__module__)
     if addresses is None or not pointer:
-        return _Drain(connection)
+        return _PythonDrain(connection)
     return kernels.CopyDrain(pointer, *addresses, len(packed_rows.COPY_HEADER))
 
 
@@ -115,7 +115,7 @@ def _addresses(module: str) -> tuple[int, int, int] | None:
     return (get_copy_data, consume_input, free_memory) if all(addresses) else None
 
 
-class _Drain:
+class _PythonDrain:
     """``kernels.CopyDrain`` in Python: buffers rows of a COPY."""
 
     def __init__(self, connection: PGconn) -> None:
