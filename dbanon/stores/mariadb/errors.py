@@ -57,8 +57,8 @@ _ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (
                 InsufficientRights,
                 "The account may not use this database.",
-                "GRANT it the rights of"
-                " docs/mariadb.md on the database, or name another one in the URL.",
+                "GRANT it the rights of docs/mariadb.md on the database, or name another one in the"
+                " URL.",
             ),
         ),
         (
@@ -131,8 +131,7 @@ _ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (1406,),
             (
                 UnsupportedType,
-                "A label or value is longer than the column that it is"
-                " written to; nothing was published.",
+                "A label or value is longer than its column allows; nothing was published.",
                 _WIDER_TYPE_HINT,
             ),
         ),

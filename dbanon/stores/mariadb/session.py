@@ -221,8 +221,7 @@ class MariadbSession(MariadbStaging):
                     f'Column "{attribute.name}"'
                     f" of {source.name} is FLOAT, where different values can print the same.",
                     hint="Change its type to DOUBLE or DECIMAL, or cast it to one of them in a"
-                    " view, and"
-                    " anonymize the view.",
+                    " view, and anonymize the view.",
                 )
             if attribute.kind is Kind.BOOLEAN:
                 type_description, problem = "tinyint(1), which is BOOLEAN", "not 0 or 1"

@@ -68,7 +68,7 @@ class _CancellableConnection:
 
     def cancel_safe(self, *, timeout: float) -> None:
         """Ask the server to cancel the running statement."""
-        with closing(self._connect()) as other, other.cursor() as cursor:
+        with closing(self._connect()) as second_connection, second_connection.cursor() as cursor:
             cursor.execute(f"KILL QUERY {int(self._connection.thread_id())}")
 
 
@@ -92,7 +92,7 @@ class MariadbStore:
         return redact(self._engine.url.render_as_string(hide_password=True))
 
     @contextmanager
-    def _connected(self) -> Iterator[Any]:
+    def _open_connection(self) -> Iterator[Any]:
         """Open a separate connection; settings and staging tables end with it."""
 
         def connect() -> Any:
@@ -114,8 +114,7 @@ class MariadbStore:
                     raise InvalidParameter(
                         "The server is not MariaDB.",
                         hint="Copy the table to MariaDB, PostgreSQL, DuckDB or SQLite, and"
-                        " release it"
-                        " there. MySQL cannot compare texts as dbanon needs it.",
+                        " release it there. MySQL cannot compare texts as dbanon needs it.",
                     )
                 if database is None:
                     raise InvalidParameter(
@@ -134,7 +133,7 @@ class MariadbStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
         """Open one transaction; its release is published at the end, see ``publication``."""
-        with interruptible_until_commit() as hold_interrupts, self._connected() as connection:
+        with interruptible_until_commit() as hold_interrupts, self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
                 publication.settle(session)
@@ -186,7 +185,7 @@ class MariadbStore:
         with suppress(Exception):
             connection.close()
         try:
-            with self._connected() as new_connection:
+            with self._open_connection() as new_connection:
                 session = MariadbSession(new_connection, self._on_sql)
                 # The server may still consider the connection open.
                 with suppress(DbanonError):
@@ -202,7 +201,7 @@ class MariadbStore:
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[MariadbSession]:
         """Open a transaction that changes nothing; only staging copies the source."""
-        with self._connected() as connection:
+        with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql, may_copy=staging)
             session.run(BEGIN_SNAPSHOT)
             yield session
@@ -214,7 +213,7 @@ class MariadbStore:
 
         Accounts without rights on the ledger do not take it, but they cannot publish either.
         """
-        with self._connected() as connection:
+        with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             with suppress(InsufficientRights):
                 session.ensure_ledger()

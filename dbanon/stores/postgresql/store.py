@@ -131,7 +131,7 @@ def _query_until_known(
                 terminate_after = ENDING_TERMINATE_AFTER_SECONDS
                 give_up_after = END_SECONDS - CUT_SECONDS
             try:
-                with closing(connect()) as connection, _watched(connection):
+                with closing(connect()) as connection, _watch_connection(connection):
                     outcome = _query_outcome(
                         connection, transaction_id, release_id, terminate=elapsed > terminate_after
                     )
@@ -148,7 +148,7 @@ def _query_until_known(
 
 
 @contextmanager
-def _watched(connection: Connection) -> Iterator[None]:
+def _watch_connection(connection: Connection) -> Iterator[None]:
     """Let a request to end the run cut this connection while the block runs."""
     watch(_driver(connection))
     try:
@@ -256,10 +256,10 @@ class PostgresqlStore:
         _require_idle(shared_driver(self._engine))
         with (
             interruptible_until_commit() as hold_interrupts,
-            self._connected("REPEATABLE READ") as connection,
+            self._open_connection("REPEATABLE READ") as connection,
         ):
             # The caller's engine may share a single connection.
-            open_second_session = self._second_session if self._owns_engine else None
+            open_second_session = self._open_second_session if self._owns_engine else None
             session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
             if write:
@@ -268,14 +268,14 @@ class PostgresqlStore:
                 connection.commit()
 
     @contextmanager
-    def _second_session(self) -> Iterator[PsycopgSession]:
+    def _open_second_session(self) -> Iterator[PsycopgSession]:
         """Open another session, which sees all commits until now."""
-        with self._connected("READ COMMITTED") as connection:
+        with self._open_connection("READ COMMITTED") as connection:
             yield PsycopgSession(connection, self._on_sql)
             connection.rollback()
 
     @contextmanager
-    def _connected(self, isolation_level: str) -> Iterator[Connection]:
+    def _open_connection(self, isolation_level: str) -> Iterator[Connection]:
         """Open a connection with a transaction; both end with the block, even on a dead network."""
         with ending().scope():
             connection = self._connect()
@@ -292,7 +292,7 @@ class PostgresqlStore:
             try:
                 with translate_errors():
                     connection.begin()
-                    backend = self._backend(connection)
+                    backend = self._prepare_backend(connection)
                     yield connection
             except BaseException:
                 # Staging tables end with the transaction; never reuse a doubtful connection.
@@ -308,7 +308,7 @@ class PostgresqlStore:
                     del connection.info[BACKEND_KEY]
                 connection.close()
 
-    def _backend(self, connection: Connection) -> Backend:
+    def _prepare_backend(self, connection: Connection) -> Backend:
         """Return a transaction's backend, with keepalives set so that it notices a lost client."""
         driver = _driver(connection)
         backend: Backend | None = connection.info.get(BACKEND_KEY)
@@ -355,7 +355,7 @@ class PostgresqlStore:
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
         """Hold a job's lock in a transaction of a separate connection; it ends with its process."""
-        with self._connected("READ COMMITTED") as connection:
+        with self._open_connection("READ COMMITTED") as connection:
             hold_job(PsycopgSession(connection), job)
             try:
                 yield
