@@ -128,7 +128,7 @@ def test_a_label_longer_than_its_column(
     load_people(mariadb)
     before = mariadb.state()
     monkeypatch.setattr(dialect, "declare_type", lambda kind: "varchar(6) NULL")
-    with pytest.raises(errors.UnsupportedType, match="longer than the column"):
+    with pytest.raises(errors.UnsupportedType, match="longer than its column"):
         mariadb.anonymize(**OPTIONS | {"method": "kmember"})
     assert mariadb.state() == before
     assert states(mariadb) == ["refused"]
