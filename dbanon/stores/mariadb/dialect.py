@@ -143,11 +143,8 @@ def declare_type(sql_type: str) -> str:
     """Return a type with options for CREATE TABLE; texts compare by bytes, so GROUP BY is exact."""
     type_name = re.split(r"[ (]", sql_type, maxsplit=1)[0]
     # Without NULL the first timestamp column would have a default and change with each update.
-    return (
-        f"{sql_type} {TEXT_OPTIONS} NULL"
-        if type_name in (*_TEXT_TYPES, "set")
-        else f"{sql_type} NULL"
-    )
+    options = f" {TEXT_OPTIONS}" if type_name in (*_TEXT_TYPES, "set") else ""
+    return f"{sql_type}{options} NULL"
 
 
 def as_number(position: int, attribute: Attribute) -> str:
@@ -161,7 +158,7 @@ def as_number(position: int, attribute: Attribute) -> str:
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles; all fit, so the bounds are ignored."""
+    """SQL of a column's values as doubles, which cannot overflow, so the bounds are not needed."""
     return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
 
