@@ -332,5 +332,5 @@ def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunni
     if not holders:
         return job_running(job)
     pid, role, since, _ = holders[0]
-    hint = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and releases the lock."
-    return job_running(job, LockHolder(pid, role, since), hint)
+    how_to_end = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and releases the lock."
+    return job_running(job, LockHolder(pid, role, since), how_to_end)
