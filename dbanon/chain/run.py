@@ -189,10 +189,10 @@ def _writes_only_local_files(job: Job) -> bool:
     """Whether all exports are local files, which only their owner can read before the commit."""
     if not job.exports:
         return True
-    from dbanon.stores.exports import places
+    from dbanon.stores.exports import destinations
 
-    destinations = (places.resolve_destination(export.path, job.run_id) for export in job.exports)
-    return all(isinstance(destination, Path) for destination in destinations)
+    paths = (destinations.resolve_destination(export.path, job.run_id) for export in job.exports)
+    return all(isinstance(path, Path) for path in paths)
 
 
 def _run_in_one_transaction(
@@ -285,10 +285,10 @@ def _require_exports(job: Job, chain: ChainRecord) -> None:
     ChainBehind : an export would overwrite one.
     """
     for export in job.exports:
-        from dbanon.stores.exports import places
+        from dbanon.stores.exports import destinations
         from dbanon.stores.exports.formats import metadata_of
 
-        destination = places.resolve_destination(export.path, job.run_id)
+        destination = destinations.resolve_destination(export.path, job.run_id)
         with suppress(ValueError, OSError):
             metadata = metadata_of(destination)
             if metadata.get("chain") == chain.identity:

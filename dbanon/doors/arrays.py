@@ -204,9 +204,9 @@ def _select_candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | 
     """
     if not is_frame(data):
         return data, None
-    from dbanon.stores.frame.microdata import candidates
+    from dbanon.stores.frame.microdata import releasable_rows
 
-    complete_records = candidates(data, list(data.columns), nulls)
+    complete_records = releasable_rows(data, list(data.columns), nulls)
     if complete_records is data:
         return data, None
     row_numbers = np.flatnonzero(data.notna().all(axis=1).to_numpy())

@@ -166,12 +166,12 @@ def anonymize_frame(
     with progress_callback(progress) as callback, hints_without_views(PLACE_OF_FRAMES):
         report = run(job, FrameSource(table), target, callback)
     assert target.released is not None
-    assert target.places is not None
+    assert target.source_positions is not None
     if rows == INPUT:
         report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
         warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
     released = to_input_type(target.released)
-    alignment = alignment_of(table, released, job.quasi_identifiers, target.places, trees)
+    alignment = alignment_of(table, released, job.quasi_identifiers, target.source_positions, trees)
     return released, FrameReport.of(report, alignment)
 
 

@@ -29,11 +29,15 @@ from dbanon.run.repair import Repair
 from dbanon.run.repair import repair as repair_ledger
 from dbanon.sessions.ending import ending
 from dbanon.stores.files import read_url
-from dbanon.stores.postgresql.connecting import arguments_of, unreachable_error, unwatch, watch
-from dbanon.stores.postgresql.errors import pooler_error, translate_errors, translation
+from dbanon.stores.postgresql.connecting import driver_arguments, unreachable_error, unwatch, watch
+from dbanon.stores.postgresql.errors import (
+    translate_driver_error,
+    translate_errors,
+    translate_pooler_error,
+)
 from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.postgresql.settings import LOCK_SECONDS, PINNED
+from dbanon.stores.postgresql.settings import LOCK_SECONDS, PIN_STATEMENTS
 from dbanon.version import version
 
 _MAX_LOCK_SECONDS = 86_400
@@ -360,17 +364,17 @@ def _connect(url: str) -> Iterator[Any]:
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
     conninfo = parsed_url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        connection = psycopg.connect(conninfo, **arguments_of(parsed_url))
+        connection = psycopg.connect(conninfo, **driver_arguments(parsed_url))
     except psycopg.OperationalError as error:
-        raise pooler_error(error) or unreachable_error(error, parsed_url) from None
+        raise translate_pooler_error(error) or unreachable_error(error, parsed_url) from None
     with connection, ending().scope():
         watch(connection)
         try:
-            connection.execute(PINNED)
+            connection.execute(PIN_STATEMENTS)
             connection.execute("SET LOCAL client_min_messages = warning")
             yield connection
         except psycopg.Error as error:
-            if refusal := pooler_error(error):
+            if refusal := translate_pooler_error(error):
                 try:
                     raise refusal from None
                 finally:
@@ -378,7 +382,7 @@ def _connect(url: str) -> Iterator[Any]:
             # Only dbanon's DDL ran, so the server's message quotes no value of a table.
             message = error.diag.message_primary or type(error).__name__
             if error.sqlstate == _LOCK_NOT_AVAILABLE:
-                raise translation(error) from None
+                raise translate_driver_error(error) from None
             if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
                 details = {"detail": error.diag.message_detail, "hint": error.diag.message_hint}
                 raise InsufficientRights(message, **details) from None

@@ -117,7 +117,7 @@ def _label_rows(
     run_plan = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
     microdata, _, result = read_and_cluster(run_plan, source, clock)
     assert isinstance(result.classes, Partition)
-    return list(source.labelled(run_plan.relation, microdata, result.classes))
+    return list(source.label_rows(run_plan.relation, microdata, result.classes))
 
 
 def advise(plpy: Any, sql_version: str, arguments: str) -> str:

@@ -26,7 +26,7 @@ from dbanon.job.private import PrivateJob, refused
 from dbanon.job.rules import BY_RULES
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
-from dbanon.stores.postgresql.errors import notice_error, spi_error
+from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error
 from dbanon.version import version
 
 # Alternative names of privacy models as keys.
@@ -319,10 +319,10 @@ def to_dbanon_error(plpy: Any, failure: Exception) -> DbanonError:
     if isinstance(failure, MemoryError):
         return MemoryLimit("The backend ran out of memory.")
     if hasattr(failure, "spidata"):
-        return spi_error(failure)
+        return translate_spi_error(failure)
     # Sending a notice can also raise a cancellation, which has ``sqlstate`` but no ``spidata``.
     if isinstance(getattr(failure, "sqlstate", None), str):
-        return notice_error(failure)
+        return translate_notice_error(failure)
     # An exception's text may quote a value, so report only its type.
     kind = type(failure).__name__
     plpy.log(f"dbanon: unexpected {kind}")

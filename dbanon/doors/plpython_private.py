@@ -40,7 +40,7 @@ from dbanon.run.private import ATTEMPTS, Spender, release, spend
 from dbanon.run.private_begin import PrivatePlan, plan_private
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.backend import PlpySession, limit_locks
-from dbanon.stores.postgresql.errors import spi_error
+from dbanon.stores.postgresql.errors import translate_spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
 # Qualify all names: the caller's search path may start with anyone's functions.
@@ -187,5 +187,5 @@ class _Call:
                     hint=f"CALL dbanon.{self._method} without BEGIN, and not inside a function.",
                 ) from None
             if hasattr(error, "spidata"):
-                raise spi_error(error) from None
+                raise translate_spi_error(error) from None
             raise

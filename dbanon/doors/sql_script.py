@@ -39,7 +39,7 @@ from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.display import DISPLAY_KEYS
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.rules import STATE
-from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINS, set_clauses
+from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS, set_clauses
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.
@@ -136,7 +136,7 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@DP_TYPES@", DP_ARGUMENT_TYPES)
     text = text.replace("@SETTINGS@", set_clauses(FUNCTION_SETTINGS))
-    text = text.replace("@PINS@", set_clauses(PINS))
+    text = text.replace("@PINS@", set_clauses(PINNED_SETTINGS))
     for mark, return_error in (
         ("@IMPORT@", "return outcome"),
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),

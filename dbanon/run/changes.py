@@ -20,7 +20,7 @@ from dbanon.sessions.base import Output
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.exports import places
+from dbanon.stores.exports import destinations
 from dbanon.stores.lake_catalog import open_catalogs
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
@@ -137,10 +137,11 @@ def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str
 def _files(job: Job) -> list[PlannedFile]:
     return [
         PlannedFile(
-            str(places.resolve_destination(export.path, "{release}")),
+            str(destinations.resolve_destination(export.path, "{release}")),
             export.format,
             "{release}" not in export.path
-            and places.status_of(places.resolve_destination(export.path, "")) is not None,
+            and destinations.status_of(destinations.resolve_destination(export.path, ""))
+            is not None,
             export.keep_last,
         )
         for export in job.exports
@@ -196,7 +197,10 @@ def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
 @open_catalogs()
 def _is_as_written(file: Mapping[str, Any]) -> bool:
     try:
-        path = places.resolve_destination(file["path"], "")
-        return places.is_file(places.status_of(path)) and places.sha256(path) == file["sha256"]
+        path = destinations.resolve_destination(file["path"], "")
+        return (
+            destinations.is_file(destinations.status_of(path))
+            and destinations.sha256(path) == file["sha256"]
+        )
     except (OSError, DbanonError):
         return False

@@ -38,7 +38,7 @@ from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
-from dbanon.stores.exports import formats, lake_commit, places, problems
+from dbanon.stores.exports import destinations, formats, lake_commit, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
 from dbanon.stores.exports.lake import IcebergTable, count_older_versions, with_field_ids
 from dbanon.stores.interrupts import interruptible
@@ -60,11 +60,11 @@ class Exporter:
     """
 
     def __init__(self, job: Job, database: Store) -> None:
-        self._job, self._tag = job, places.tag_of(database.url, job.output)
+        self._job, self._tag = job, destinations.tag_of(database.url, job.output)
         self._database = database
-        self._pending: list[places.PendingFile | places.PendingObject] = []
+        self._pending: list[destinations.PendingFile | destinations.PendingObject] = []
         # Status of each destination when it was checked: only that file may be replaced.
-        self._found: dict[places.Destination, places.FileStatus] = {}
+        self._found: dict[destinations.Destination, destinations.FileStatus] = {}
         self._release_id = ""
         # True from COMMIT on: from then on the ledger decides what happens to the files.
         self.committing = False
@@ -85,24 +85,24 @@ class Exporter:
         OutputExists : another file is there.
         InsufficientRights, InvalidParameter : a directory cannot be created.
         """
-        claimed: set[places.Destination] = set()
+        claimed: set[destinations.Destination] = set()
         for export in self._job.exports:
-            path = places.resolve_destination(export.path, self._job.run_id)
+            path = destinations.resolve_destination(export.path, self._job.run_id)
             if path in claimed:
                 raise OutputExists(f"Two exports would have the path {path}.")
             claimed.add(path)
-            self._found[path] = places.status_of(path)
+            self._found[path] = destinations.status_of(path)
             if not self._replaces:
-                places.require_free(path)
+                destinations.require_free(path)
             elif not is_free(path, self._exports_of(session)):
-                kind = places.kind_of(path)
+                kind = destinations.kind_of(path)
                 raise OutputExists(
                     f"The {kind} {path} is not a {kind} that dbanon made from a release, so it was"
                     " not replaced.",
                     hint="Choose another place, or remove it.",
                 )
             if make and "{release}" not in export.path:
-                places.make_parent(path)
+                destinations.make_parent(path)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
         return releases.exports_of(session, self._job.output)
@@ -126,8 +126,8 @@ class Exporter:
         entries = []
         self._release_id = report.release_id
         for number, export in enumerate(self._job.exports):
-            path = places.resolve_destination(export.path, report.release_id)
-            pending = places.begin(path, self._tag, report.release_id, number)
+            path = destinations.resolve_destination(export.path, report.release_id)
+            pending = destinations.begin(path, self._tag, report.release_id, number)
             self._pending.append(pending)
             attributes, parts = target.released(written, self._job.chunk_rows)
             shared = written.draft.columns
@@ -171,7 +171,7 @@ class Exporter:
         OutputBusy, DatabaseFailure : a file could not be moved, and no database has the release.
         OutcomeUnknown : a table's commit was not answered, and no database has the release.
         """
-        failures: list[tuple[places.Destination, DbanonError | OSError]] = []
+        failures: list[tuple[destinations.Destination, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
                 with pending.file, _interruptible_wait(pending.destination):
@@ -207,10 +207,10 @@ class Exporter:
             message = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warn_caller(ExportPending(message))
 
-    def _finish(self, pending: places.PendingFile | places.PendingObject) -> None:
+    def _finish(self, pending: destinations.PendingFile | destinations.PendingObject) -> None:
         """Move a file to its destination, or delete it if a later release is there."""
-        path, existing = pending.destination, places.status_of(pending.destination)
-        if existing is not None and not places.same_file(existing, self._found.get(path)):
+        path, existing = pending.destination, destinations.status_of(pending.destination)
+        if existing is not None and not destinations.same_file(existing, self._found.get(path)):
             # Another run has written a file there meanwhile.
             with self._database.session(write=False) as session:
                 exports = self._exports_of(session)
@@ -229,7 +229,7 @@ class Exporter:
     def leave(self) -> None:
         """Leave the files to the next run: it is unknown whether the release was published."""
         for pending in self._pending:
-            places.close(pending.file)
+            destinations.close(pending.file)
         self._pending.clear()
 
     def settle(self) -> None:
@@ -237,19 +237,19 @@ class Exporter:
         left = {
             leftover
             for export in self._job.exports
-            for leftover in places.leftover_files(export.path, self._tag)
+            for leftover in destinations.leftover_files(export.path, self._tag)
         }
         with ExitStack() as locks:
             # Query the ledger only with the locks held: before, their runs might still publish.
             ended = [
                 leftover
                 for leftover in left
-                if locks.enter_context(places.lock_leftover(leftover[0]))
+                if locks.enter_context(destinations.lock_leftover(leftover[0]))
             ]
             if ended:
                 self._settle(ended)
 
-    def _settle(self, left: Sequence[tuple[places.StagedFile, str, int]]) -> None:
+    def _settle(self, left: Sequence[tuple[destinations.StagedFile, str, int]]) -> None:
         """Move the files that the ledger has to their destinations; delete the others."""
         exports: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
@@ -264,21 +264,21 @@ class Exporter:
             left, key=lambda entry: (recorded.get(entry[1:], nothing)[0], str(entry[0]))
         ):
             entry = recorded.get((release_id, number), nothing)[1]
-            destination: places.Destination | None = None
+            destination: destinations.Destination | None = None
             try:
-                destination = places.resolve_destination(entry["path"], "") if entry else None
+                destination = destinations.resolve_destination(entry["path"], "") if entry else None
                 if (
                     destination is None
                     or destination.parent != path.parent
-                    or entry["sha256"] != places.sha256(path)
+                    or entry["sha256"] != destinations.sha256(path)
                 ):
-                    places.delete_leftover(path)
+                    destinations.delete_leftover(path)
                 elif is_current_or_later(destination, release_id, exports):
                     path.unlink(missing_ok=True)
                 else:
-                    existing = places.status_of(destination)
+                    existing = destinations.status_of(destination)
                     replaces = self._replaces and is_free(destination, exports)
-                    places.move_to_destination(
+                    destinations.move_to_destination(
                         path, destination, over=existing if replaces else None
                     )
             except (DbanonError, OSError) as error:
@@ -295,19 +295,23 @@ class Exporter:
                 exports = self._exports_of(session)
             # The first is this run's.
             older = [entry for _, _, entry in exports if entry["template"] == export.path][1:]
-            named = [(places.resolve_destination(entry["path"], ""), entry) for entry in older]
+            named = [
+                (destinations.resolve_destination(entry["path"], ""), entry) for entry in older
+            ]
             existing = [
-                (path, entry) for path, entry in named if places.is_file(places.status_of(path))
+                (path, entry)
+                for path, entry in named
+                if destinations.is_file(destinations.status_of(path))
             ]
             for path, entry in existing[export.keep_last - 1 :]:
                 # A table's path names no release: each release is a snapshot of the table.
                 assert not isinstance(path, IcebergTable)
-                if places.sha256(path) == entry["sha256"]:
+                if destinations.sha256(path) == entry["sha256"]:
                     path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _interruptible_wait(destination: places.Destination) -> Iterator[None]:
+def _interruptible_wait(destination: destinations.Destination) -> Iterator[None]:
     """Let a signal end the wait for a stalled object store; always wait for a disk.
 
     Raises
@@ -325,8 +329,8 @@ def _interruptible_wait(destination: places.Destination) -> Iterator[None]:
 
 
 def _warn_of(
-    path: places.Destination | places.StagedFile,
-    destination: places.Destination | places.StagedFile,
+    path: destinations.Destination | destinations.StagedFile,
+    destination: destinations.Destination | destinations.StagedFile,
     error: DbanonError | OSError,
 ) -> None:
     if isinstance(error, OutcomeUnknown):
@@ -408,13 +412,13 @@ def _require_same(
         )
 
 
-def is_free(path: places.Destination, exports: PublishedExports) -> bool:
+def is_free(path: destinations.Destination, exports: PublishedExports) -> bool:
     """True if nothing is there, or a file of a release by its metadata or the ledger's digests."""
-    status = places.status_of(path)
+    status = destinations.status_of(path)
     if status is None:
         return True
     # Never replace or follow a link, and never wait for a pipe.
-    if not places.is_file(status):
+    if not destinations.is_file(status):
         return False
     try:
         if formats.metadata_of(path).get("release_id"):
@@ -425,7 +429,7 @@ def is_free(path: places.Destination, exports: PublishedExports) -> bool:
 
 
 def is_current_or_later(
-    path: places.Destination, release_id: str, exports: PublishedExports
+    path: destinations.Destination, release_id: str, exports: PublishedExports
 ) -> bool:
     """True if the file at a path is this release or a later one.
 
@@ -435,12 +439,14 @@ def is_current_or_later(
         return False
     later = list(takewhile(lambda entry: entry[0] != release_id, exports))
     this_release = [entry for entry in exports if entry[0] == release_id]
-    return places.is_file(places.status_of(path)) and _has_one_of(path, [*later, *this_release])
+    return destinations.is_file(destinations.status_of(path)) and _has_one_of(
+        path, [*later, *this_release]
+    )
 
 
-def _has_one_of(path: places.Destination, exports: PublishedExports) -> bool:
+def _has_one_of(path: destinations.Destination, exports: PublishedExports) -> bool:
     digests = {entry["sha256"] for _, _, entry in exports}
     try:
-        return bool(digests) and places.sha256(path) in digests
+        return bool(digests) and destinations.sha256(path) in digests
     except OSError:
         return False

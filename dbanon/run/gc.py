@@ -11,7 +11,7 @@ from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.store import Store
 from dbanon.stores import scratch
-from dbanon.stores.exports import places
+from dbanon.stores.exports import destinations
 from dbanon.stores.scratch import clear_staged_in
 
 _MOST_DAYS = 36_500
@@ -56,7 +56,8 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
         has_own_file = release_id in without_data and "{release}" in entry["template"]
         if (
             has_own_file
-            and places.status_of(places.resolve_destination(entry["path"], "")) is not None
+            and destinations.status_of(destinations.resolve_destination(entry["path"], ""))
+            is not None
         ):
             without_data.discard(release_id)
     return without_data

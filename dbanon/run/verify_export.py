@@ -16,7 +16,7 @@ from dbanon.errors import (
 from dbanon.ledger.exports import ExportEntry, find_exports
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.exports.places import sha256
+from dbanon.stores.exports.destinations import sha256
 
 PUBLISHED = "yes: the SHA-256 is the one that the ledger recorded when the file was published"
 

@@ -95,7 +95,7 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
         relation = source.describe(job)
         require_roles(job, relation)
         relation = source.locate(relation, job, job.read)
-        key = job.key or pieces.own_key(relation)
+        key = job.key or pieces.primary_key_columns(relation)
         findings = SourceFindings.of(source, relation, job)
         column_names = {*job.read, *key, *findings.person_identifiers}
         # The table's column order is also that of the release.
@@ -103,7 +103,7 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
         attributes = source.inspect(relation, read_attributes)
         [(snapshot,)] = snapshot_session.rows("SELECT pg_catalog.pg_export_snapshot()")
         schema = arrow_schema(attributes)
-        queries = pieces.queries(snapshot_session, relation, attributes, tasks)
+        queries = pieces.range_queries(snapshot_session, relation, attributes, tasks)
         worker_url = url.render_as_string(hide_password=False)
         reader = _reader(worker_url, str(snapshot), queries, schema)
         with translated("a table was to be read"):

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, make_url
 import dbanon
 from dbanon.doors.extension import write_extension
 from dbanon.run.open import open_store
-from dbanon.stores.postgresql.settings import SETTINGS, WORK_MEM
+from dbanon.stores.postgresql.settings import CLIENT_STATEMENTS, WORK_MEM
 from tests.doors.hint_doors import Call, job_file
 from tests.doors.server_site import Site, Step, Trial
 from tests.doors.server_steps import (
@@ -414,8 +414,8 @@ def sort_on_disk(site: Site) -> object:
     """A release by anna that sorts more than fits the memory of its session."""
     for name, text in (("client.SORT_MEM", "64kB"), ("client.WORK_MEM", "64kB")):
         site.patch.setattr(f"dbanon.stores.postgresql.{name}", text)
-    small = SETTINGS.replace(f"'{WORK_MEM}'", "'64kB'")
-    site.patch.setattr("dbanon.stores.postgresql.session.SETTINGS", small)
+    small = CLIENT_STATEMENTS.replace(f"'{WORK_MEM}'", "'64kB'")
+    site.patch.setattr("dbanon.stores.postgresql.session.CLIENT_STATEMENTS", small)
     return site.take(anonymize("--key id", "anna: "))
 
 

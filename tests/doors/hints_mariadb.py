@@ -188,15 +188,15 @@ def look_and_run(w: Stores) -> None:
 
 def lost(w: Stores) -> object:
     """The connection ends once the release is shown."""
-    show = publication.show
+    publish = publication.publish
 
-    def show_and_lose(*args: Any) -> None:
-        show(*args)
+    def publish_and_lose(*args: Any) -> None:
+        publish(*args)
         raise OSError
 
     with (
-        mock.patch.object(publication, "show", show_and_lose),
-        mock.patch.object(MariadbStore, "_look", return_value=None),
+        mock.patch.object(publication, "publish", publish_and_lose),
+        mock.patch.object(MariadbStore, "_settle_lost", return_value=None),
     ):
         return release(w, output="release.lost")
 

@@ -11,7 +11,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import InvalidParameter
-from dbanon.stores.postgresql.summary import _for_readers
+from dbanon.stores.postgresql.summary import _readable_evaluation
 
 NAMES = {"singling_out", "linkability", "attribute_inference"}
 
@@ -59,7 +59,7 @@ def test_the_page_has_them_with_their_intervals(report: dbanon.FrameReport, tmp_
 
 
 def test_readers_of_a_release_get_none_of_it(report: dbanon.FrameReport) -> None:
-    published = json.loads(str(_for_readers(report.evaluation, 4)))
+    published = json.loads(str(_readable_evaluation(report.evaluation, 4)))
     assert "linkage_risk" in published["risks"]
     assert "attacks" not in published
 

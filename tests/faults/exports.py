@@ -240,7 +240,7 @@ class _Run:
         if state == "new" and new:
             findings += new
         entry, messages = self.entry(), outcome.messages
-        pending = "could not get the place" in messages
+        pending = "could not be moved to" in messages
         if self.fault == "refused":
             if state != "old" or self.store.everything() != self.before:
                 findings.append("a refused release left something on the store")

@@ -55,7 +55,7 @@ PIECES = (
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A table of 8,000 rows, each with a number that must not be in a log."""
-    monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 8)
+    monkeypatch.setattr("dbanon.stores.postgresql.pieces.MIN_PAGES", 8)
     execute(
         pg_url,
         f"""CREATE TABLE people AS SELECT i AS id, 18 + i * 7 % 70 AS age,
@@ -183,7 +183,7 @@ def require_cleared(people: str, left: list[Any], earlier: str | None, before: l
     assert collect_garbage(open_store(people)) == []
     for schema, name in left:
         [(mark,)] = execute(people, f"SELECT obj_description('{schema}.\"{name}\"'::regclass)")
-        old = int(str(mark).split()[-1]) - pieces.OLD
+        old = int(str(mark).split()[-1]) - pieces.ABANDONED_SECONDS
         aged = " ".join([*str(mark).split()[:-1], str(old)])
         execute(people, f"COMMENT ON TABLE {schema}.\"{name}\" IS '{aged}'")
     limit = time.monotonic() + 60

@@ -51,7 +51,7 @@ def everything(frame: Any, rows_of: Rows) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A table of 3,000 rows on some forty pages, read in pieces of five."""
-    monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 5)
+    monkeypatch.setattr("dbanon.stores.postgresql.pieces.MIN_PAGES", 5)
     execute(
         pg_url,
         "CREATE TABLE people AS SELECT i AS id, 18 + i % 70 AS age, repeat('x', 80) AS filler"

@@ -44,7 +44,7 @@ TABLES = ARGUMENTS | {"table": "people", "output": "release.people"}
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A table of 3,000 rows, read by several tasks."""
-    monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 5)
+    monkeypatch.setattr("dbanon.stores.postgresql.pieces.MIN_PAGES", 5)
     execute(
         pg_url,
         """CREATE TABLE people AS SELECT i AS id, 18 + i * 7 % 70 AS age,

@@ -21,7 +21,7 @@ from dbanon.errors import ForeignCode
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.postgresql.settings import PINS
+from dbanon.stores.postgresql.settings import PINNED_SETTINGS
 from tests.conftest import CAMPAIGN
 from tests.postgres.warm import close_warm
 from tests.postgres_server import Server
@@ -194,10 +194,10 @@ def test_no_setting_is_unknown(run_sql: Run) -> None:
 
 
 def test_the_pins_are_those_of_the_table(run_sql: Run) -> None:
-    assert [name for name, _ in PINS] == [name.lower() for name in MEANINGS]
+    assert [name for name, _ in PINNED_SETTINGS] == [name.lower() for name in MEANINGS]
     # A dumped function is restored on later versions, which must know all its settings.
     server_settings = {name.lower() for (name,) in run_sql("SELECT name FROM pg_settings")}
-    assert {name for name, _ in PINS} <= server_settings
+    assert {name for name, _ in PINNED_SETTINGS} <= server_settings
 
 
 def test_every_function_has_every_pin(run_sql: Run) -> None:
@@ -212,7 +212,7 @@ def test_every_function_has_every_pin(run_sql: Run) -> None:
         else {"datestyle": "DateStyle", "intervalstyle": "IntervalStyle", "timezone": "TimeZone"}[
             name
         ]: value
-        for name, value in PINS
+        for name, value in PINNED_SETTINGS
     }
     wrong = [
         (name, setting)

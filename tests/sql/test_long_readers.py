@@ -151,7 +151,7 @@ def test_a_reader_that_stays_is_reported(
     connect: Connect, run_sql: Run, replace: Replace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time limit cannot be changed inside the server; the code is the same."""
-    monkeypatch.setattr(postgresql_locks.run_patiently, "__defaults__", (0.5,))
+    monkeypatch.setattr(postgresql_locks.run_with_retries, "__defaults__", (0.5,))
     reader = connect()
     reader.execute(b"BEGIN")
     reader.execute(b"SELECT count(*) FROM release.p")

@@ -17,7 +17,7 @@ from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.postgresql.foreign import foreign_code
-from dbanon.stores.postgresql.settings import PINNED, SETTINGS
+from dbanon.stores.postgresql.settings import CLIENT_STATEMENTS, PIN_STATEMENTS
 from dbanon.version import share_path
 from tests.conftest import CAMPAIGN
 from tests.sql.settings_table import other_values
@@ -216,7 +216,12 @@ def test_no_plain_literal_has_a_backslash() -> None:
         "'it''s \\'",
         "'\\'",
     ]
-    for text in (sql_script.install_script(None), foreign_code("1::oid"), PINNED, SETTINGS):
+    for text in (
+        sql_script.install_script(None),
+        foreign_code("1::oid"),
+        PIN_STATEMENTS,
+        CLIENT_STATEMENTS,
+    ):
         assert [*plain_literals(text)] == []
     # SQL literals cannot be distinguished from Python's own.
     for file in (share_path("sql") / "python").glob("*.sql"):

@@ -97,7 +97,7 @@ def test_a_server_that_still_waits_is_cancelled(
     pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may wait hours for a disconnected client, and the outcome would stay unknown for hours."""
-    monkeypatch.setattr(postgresql_store, "PATIENCE", 0.2)
+    monkeypatch.setattr(postgresql_store, "TERMINATE_AFTER_SECONDS", 0.2)
     before = people.state()
     with TcpProxy(pg_server.host, pg_server.port, cut("hold")) as proxy:
         with pytest.raises(ConnectionLost, match="nothing was published"):
@@ -137,7 +137,7 @@ def test_a_network_that_stays_down_leaves_it_open(
     how: How,
     published: bool,
 ) -> None:
-    monkeypatch.setattr(postgresql_store, "SECONDS", 0.5)
+    monkeypatch.setattr(postgresql_store, "OUTCOME_SECONDS", 0.5)
     [(old, _)] = current(people)
     with TcpProxy(pg_server.host, pg_server.port, cut(how, down=True)) as proxy:
         with pytest.raises(OutcomeUnknown) as caught:
@@ -162,7 +162,7 @@ def test_the_command_says_the_same(
     down: bool,
     code: int,
 ) -> None:
-    monkeypatch.setattr(postgresql_store, "SECONDS", 1.0)
+    monkeypatch.setattr(postgresql_store, "OUTCOME_SECONDS", 1.0)
     with TcpProxy(pg_server.host, pg_server.port, cut(how, down=down)) as proxy:
         done = CliRunner().invoke(
             main,

@@ -30,7 +30,8 @@ def connection(
         by_core = request.param == "core" and psycopg.pq.__impl__ != "python"
         # Otherwise a slow reader would go unnoticed.
         assert (
-            isinstance(copy_stream._drain_of(open_connection.pgconn), kernels.CopyDrain) == by_core
+            isinstance(copy_stream._create_drain(open_connection.pgconn), kernels.CopyDrain)
+            == by_core
         )
         yield open_connection
 
@@ -52,7 +53,10 @@ def test_the_bytes_are_those_of_the_copy(connection: psycopg.Connection, rows: i
         with cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode()) as stream:
             copied_bytes = b"".join(bytes(piece) for piece in stream)
         buffers_read = read_all(connection, query, rows)
-        assert packed_rows.HEAD + b"".join(buffers_read) + packed_rows.END == copied_bytes
+        assert (
+            packed_rows.COPY_HEADER + b"".join(buffers_read) + packed_rows.COPY_TRAILER
+            == copied_bytes
+        )
         assert len(buffers_read) == -(-ROWS // rows)
         # The connection is free for other statements.
         assert cursor.execute("SELECT 7").fetchall() == [(7,)]

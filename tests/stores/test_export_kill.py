@@ -21,7 +21,7 @@ from dbanon.job.policy import Policy
 from dbanon.run.export import Exporter
 from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
-from dbanon.stores.exports import formats, places
+from dbanon.stores.exports import destinations, formats
 from tests.conftest import CAMPAIGN
 from tests.stores.databases import Database
 from tests.stores.forked import count_moments, kill_at
@@ -51,8 +51,8 @@ def _anonymize(channel: Connection, options: dict[str, Any]) -> None:
     sys.addaudithook(watch)
     for owner, name in (
         (formats, "write"),
-        (places.PendingFile, "flush"),
-        (places.PendingFile, "finish"),
+        (destinations.PendingFile, "flush"),
+        (destinations.PendingFile, "finish"),
     ):
         step = getattr(owner, name)
 
@@ -115,10 +115,10 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
         # A whole file, of a release that was published.
         verification = verify_file(path)
         assert (verification.release_id in (before, after), verification.rows) == (True, 40)
-        assert places.sha256(path) == export["sha256"] or verification.release_id == before
+        assert destinations.sha256(path) == export["sha256"] or verification.release_id == before
         Exporter(job, open_store(database.url)).settle()
         assert formats.metadata_of(path)["release_id"] == after
-        assert places.sha256(path) == export["sha256"]
+        assert destinations.sha256(path) == export["sha256"]
         assert [file.name for file in path.parent.iterdir()] == [path.name]
         published += after != before
     # Kills after COMMIT were among them, and before.

@@ -21,7 +21,7 @@ from dbanon.errors import (
 )
 from dbanon.run import export as exporting
 from dbanon.run.open import open_store
-from dbanon.stores.exports import formats, places
+from dbanon.stores.exports import destinations, formats
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.people import load_people
 
@@ -113,9 +113,9 @@ def test_the_ledger_is_asked_once_the_files_are_held(
     options = {**AGES, "exports": [str(tmp_path / "{release}.parquet")]}
     release = crashed(monkeypatch, database, **options)
     events: list[str] = []
-    lock_leftover, exports_of = places.lock_leftover, exporting.releases.exports_of
+    lock_leftover, exports_of = destinations.lock_leftover, exporting.releases.exports_of
     monkeypatch.setattr(
-        places, "lock_leftover", lambda path: events.append("held") or lock_leftover(path)
+        destinations, "lock_leftover", lambda path: events.append("held") or lock_leftover(path)
     )
     monkeypatch.setattr(
         exporting.releases, "exports_of", lambda *all_: events.append("ledger") or exports_of(*all_)
@@ -132,13 +132,13 @@ def test_a_signal_while_files_get_their_places_ends_no_run_that_is_committed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     load_people(database)
-    path, real = tmp_path / "people.parquet", places.move_to_destination
+    path, real = tmp_path / "people.parquet", destinations.move_to_destination
 
     def interrupted(*args: Any, **more: Any) -> None:
         os.kill(os.getpid(), number)
         real(*args, **more)
 
-    monkeypatch.setattr(places, "move_to_destination", interrupted)
+    monkeypatch.setattr(destinations, "move_to_destination", interrupted)
     options = {**AGES, "exports": [path, tmp_path / "people.csv"], "time_limit": 600.0}
     if number is signal.SIGINT:
         with pytest.warns(CommitConfirmed):
@@ -155,7 +155,7 @@ def test_traps_beside_the_place_are_left_alone(database: Database, tmp_path: Pat
     load_people(database)
     path = tmp_path / "people.parquet"
     database.anonymize(**AGES, exports=[path])
-    tag = places.tag_of(open_store(database.url).url, "release.people")
+    tag = destinations.tag_of(open_store(database.url).url, "release.people")
     victim = tmp_path / "victim"
     victim.write_text("somebody's")
     link = tmp_path / f".dbanon-{tag}-{'0' * 36}-0.tmp"
@@ -178,7 +178,7 @@ def test_a_full_disk_is_a_failure_that_can_be_tried_again(
     def full(number: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(places.os, "fsync", full)
+    monkeypatch.setattr(destinations.os, "fsync", full)
     with pytest.raises(DatabaseFailure) as failed:
         database.anonymize(**AGES, exports=[tmp_path / "people.parquet"])
     assert failed.value.exit_code == 4
@@ -195,7 +195,7 @@ def test_a_disk_without_links_takes_files(
     def none(source: Any, target: Any) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(places.os, "link", none)
+    monkeypatch.setattr(destinations.os, "link", none)
     path = tmp_path / "people.parquet"
     for _ in range(2):
         report = database.anonymize(**AGES, exports=[path])
@@ -207,13 +207,13 @@ def test_names_are_on_the_disk_before_the_release_is_published(
 ) -> None:
     load_people(database)
     synced: list[Path] = []
-    real = places.sync_directory
+    real = destinations.sync_directory
 
     def record_sync(directory: Path) -> None:
         synced.append(directory)
         real(directory)
 
-    monkeypatch.setattr(places, "sync_directory", record_sync)
+    monkeypatch.setattr(destinations, "sync_directory", record_sync)
     crashed(monkeypatch, database, **AGES, exports=[tmp_path / "new" / "deep" / "people.parquet"])
     assert synced == [tmp_path, tmp_path / "new", tmp_path / "new" / "deep"]
 

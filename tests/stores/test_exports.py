@@ -21,7 +21,7 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import FormulaInText, OutputExists, RecountFailed
 from dbanon.run import export as exporting
-from dbanon.stores.exports import formats, places
+from dbanon.stores.exports import destinations, formats
 from tests.stores.databases import Database
 from tests.stores.people import QUASI_IDENTIFIERS, load_people, rows_of_people
 
@@ -83,7 +83,7 @@ def test_parquet_holds_the_released_rows_in_their_random_order(
         "created_on",
     }
     [export] = report.arguments["exports"]
-    assert (export["path"], export["sha256"]) == (str(path), places.sha256(path))
+    assert (export["path"], export["sha256"]) == (str(path), destinations.sha256(path))
     assert export["bytes"] == path.stat().st_size
     [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
@@ -380,7 +380,7 @@ def test_what_a_crash_left_is_finished_or_taken_away_by_the_next_run(
     # Files of another output, and of a run that has not ended.
     other = tmp_path / f".dbanon-{'0' * 12}-{published.release_id}-0.tmp"
     other.write_bytes(b"another one's")
-    running = places.PendingFile.begin(tmp_path / "x.parquet", tag, published.release_id, 7)
+    running = destinations.PendingFile.begin(tmp_path / "x.parquet", tag, published.release_id, 7)
     report = database.anonymize(**options)
     names = {path.name for path in tmp_path.glob("*.parquet")}
     assert names == {f"{published.release_id}.parquet", f"{report.release_id}.parquet"}

@@ -142,7 +142,7 @@ def test_mariadb_says_28_of_other_things() -> None:
 
 
 def test_postgresql() -> None:
-    error = of_postgresql.translation(SimpleNamespace(sqlstate="53100", diag=None))
+    error = of_postgresql.translate_driver_error(SimpleNamespace(sqlstate="53100", diag=None))
 
     def run() -> None:
         raise error
@@ -247,9 +247,9 @@ def test_the_limit_of_temporary_files_of_postgresql(
     )
     for name in ("SORT_MEM", "WORK_MEM"):
         monkeypatch.setattr(client, name, "64kB")
-    small = settings.SETTINGS.replace(f"'{settings.WORK_MEM}'", "'64kB'")
-    assert small != settings.SETTINGS
-    monkeypatch.setattr(session, "SETTINGS", small)
+    small = settings.CLIENT_STATEMENTS.replace(f"'{settings.WORK_MEM}'", "'64kB'")
+    assert small != settings.CLIENT_STATEMENTS
+    monkeypatch.setattr(session, "CLIENT_STATEMENTS", small)
     database = f'ALTER DATABASE "{pg_url.rpartition("/")[2]}" SET temp_file_limit ='
     options = OPTIONS | {"output": "release.people", "method": "mdav", "key": ["id"]}
     postgresql.execute(f"{database} 64")
@@ -267,15 +267,15 @@ def test_the_limit_of_temporary_files_of_postgresql(
 @pytest.mark.parametrize(
     ("constraint", "function", "code", "words"),
     [
-        ("dbanon_entries_a_day", "exec_stmt_raise", "ledger_quota", "entries of the ledger"),
-        ("dbanon_rules_of_role", "exec_stmt_raise", "ledger_quota", "rules of 100,000 columns"),
-        (None, "exec_stmt_raise", "ledger_quota", "entries of the ledger"),
+        ("dbanon_entries_a_day", "exec_stmt_raise", "ledger_quota", "limit of ledger entries"),
+        ("dbanon_rules_of_role", "exec_stmt_raise", "ledger_quota", "rules for 100,000 columns"),
+        (None, "exec_stmt_raise", "ledger_quota", "limit of ledger entries"),
         (None, "FileWriteV", "disk_full", "temp_file_limit"),
     ],
 )
 def test_limits_of_postgresql(constraint: str | None, function: str, code: str, words: str) -> None:
     diagnosis = SimpleNamespace(constraint_name=constraint, source_function=function)
-    error = of_postgresql.translation(SimpleNamespace(sqlstate="53400", diag=diagnosis))
+    error = of_postgresql.translate_driver_error(SimpleNamespace(sqlstate="53400", diag=diagnosis))
     assert error.code == code
     assert words in error.message
     assert error.hint

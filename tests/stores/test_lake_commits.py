@@ -23,7 +23,7 @@ from dbanon.errors import (
 )
 from dbanon.run import export as exporting
 from dbanon.stores import objects
-from dbanon.stores.exports import formats, lake, places
+from dbanon.stores.exports import destinations, formats, lake
 from tests.stores.catalogs import load_catalog
 from tests.stores.conftest import PLANTED
 from tests.stores.databases import DuckdbDatabase
@@ -36,7 +36,7 @@ REPLACED: dict[str, Any] = {"if_exists": "replace"}
 
 def release_of(path: Path | str = EXPORT) -> str:
     """The release that has a place."""
-    return formats.metadata_of(places.resolve_destination(str(path), ""))["release_id"]
+    return formats.metadata_of(destinations.resolve_destination(str(path), ""))["release_id"]
 
 
 def require_whole(warehouse: Path) -> None:
@@ -137,7 +137,9 @@ def test_an_older_release_never_follows_a_newer_one(
     released(warehouse, **options)
     newer: list[str] = []
     owner, name = (
-        (places, "move_to_destination") if moment == "between" else (exporting.Exporter, "finish")
+        (destinations, "move_to_destination")
+        if moment == "between"
+        else (exporting.Exporter, "finish")
     )
     real = getattr(owner, name)
 
@@ -145,7 +147,7 @@ def test_an_older_release_never_follows_a_newer_one(
         monkeypatch.setattr(owner, name, real)
         with monkeypatch.context() as patch:
             if moment != "before":
-                patch.setattr(places, "leftover_files", lambda *args: iter(()))
+                patch.setattr(destinations, "leftover_files", lambda *args: iter(()))
             if moment == "left":
                 all_[0].leave()
             newer.append(released(warehouse, **options, k=7).release_id)

@@ -28,7 +28,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run import export as exporting
 from dbanon.run.open import open_store
-from dbanon.stores.exports import lake, lake_commit, places
+from dbanon.stores.exports import destinations, lake, lake_commit
 from dbanon.stores.sql_target import SqlTarget
 from tests.stores.catalogs import load_catalog
 from tests.stores.conftest import PLANTED
@@ -89,7 +89,7 @@ def test_a_table_is_made_by_one_commit(warehouse: Path) -> None:
     )
     [entry] = report.arguments["exports"]
     assert (entry["path"], entry["older_versions"]) == (EXPORT, 0)
-    assert entry["sha256"] == places.sha256(places.resolve_destination(EXPORT, ""))
+    assert entry["sha256"] == destinations.sha256(destinations.resolve_destination(EXPORT, ""))
     # Limits of columns that are no quasi-identifiers are not in manifests, which catalogs copy.
     [lower_bounds] = (
         load_catalog("here").load_table(TABLE).inspect.files()["lower_bounds"].to_pylist()
@@ -259,14 +259,14 @@ def test_another_commit_at_the_last_moment(
 ) -> None:
     """Between look and swap: neither tried again on top of it, nor mixed with it."""
     first = released(warehouse)
-    real = lake_commit._fit
+    real = lake_commit._change_columns
 
     def other(change: Any, schema: Any) -> None:
         real(change, schema)
         _append()
 
     with monkeypatch.context() as patch:
-        patch.setattr(lake_commit, "_fit", other)
+        patch.setattr(lake_commit, "_change_columns", other)
         with pytest.warns(ExportPending, match="Another commit"):
             second = released(warehouse, if_exists="replace")
     assert first.release_id != second.release_id
@@ -395,7 +395,7 @@ def test_a_file_of_rows_into_a_lake(warehouse: Path, monkeypatch: pytest.MonkeyP
     assert rows().num_rows == 100
     assert dbanon.plan(f"file:{source}", **options).rows == 100
     with monkeypatch.context() as patch:
-        patch.setattr(lake_commit, "_fit", lambda *args: _append())
+        patch.setattr(lake_commit, "_change_columns", lambda *args: _append())
         with pytest.raises(OutputBusy):
             dbanon.anonymize(f"file:{source}", **options)
     n_files = load_catalog("here").load_table(TABLE).inspect.all_files().num_rows

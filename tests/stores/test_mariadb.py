@@ -127,8 +127,8 @@ def test_a_label_longer_than_its_column(
 ) -> None:
     load_people(mariadb)
     before = mariadb.state()
-    monkeypatch.setattr(dialect, "declared", lambda kind: "varchar(6) NULL")
-    with pytest.raises(errors.UnsupportedType, match="longer than the column"):
+    monkeypatch.setattr(dialect, "declare_type", lambda kind: "varchar(6) NULL")
+    with pytest.raises(errors.UnsupportedType, match="longer than its column"):
         mariadb.anonymize(**OPTIONS | {"method": "kmember"})
     assert mariadb.state() == before
     assert states(mariadb) == ["refused"]
@@ -406,7 +406,7 @@ def test_an_idle_reader(mariadb: MariadbDatabase) -> None:
     waits = [float(sql.split(" = ")[1].split()[0]) for sql in tries]
     assert len(waits) >= 3
     assert max(waits) <= 0.8
-    assert publication.PAUSE > 0
+    assert publication.PAUSE_SECONDS > 0
     assert (marks(mariadb), staged(mariadb)) == (old.release_id, [])
     assert states(mariadb) == ["published", "refused"]
     assert mariadb.anonymize(**OPTIONS, if_exists="replace").release_id == marks(mariadb)

@@ -55,7 +55,7 @@ def test_rows_come_in_many_pieces(
         "CREATE TABLE t (id bigint PRIMARY KEY, `x{0}%s` decimal(20,6), name varchar(20))"
     )
     mariadb.execute(f"INSERT INTO t VALUES {rows}")
-    monkeypatch.setattr(staging, "_PACKET", 1_000)
+    monkeypatch.setattr(staging, "_PACKET_BYTES", 1_000)
     with open_store(mariadb.url).session(write=False) as session:
         relation = session.locate(session.find_source(parse_relation("t")), ())
         relation = session.pin(relation, ["x{0}%s", "name"])
@@ -76,7 +76,7 @@ def test_numbers_are_staged_as_they_are(
     mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As bytes, in packets smaller than the rows."""
-    monkeypatch.setattr(staging, "_CHARACTERS", 1_000)
+    monkeypatch.setattr(staging, "_STATEMENT_CHARACTERS", 1_000)
     rng = np.random.default_rng(7)
     keys = np.array([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1, *rng.integers(-(2**62), 2**62, 300)])
     classes = rng.permutation(len(keys)).astype(np.int32)
@@ -143,7 +143,7 @@ def test_texts_longer_than_a_statement(
     mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Staged in several statements, with what SQL and the driver give a meaning."""
-    monkeypatch.setattr(staging, "_CHARACTERS", 200)
+    monkeypatch.setattr(staging, "_STATEMENT_CHARACTERS", 200)
     mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, name varchar(80))")
     names = ["%s 'quoted' \\ back", "a%d", "ü" * 60, "plain"]
     for i in range(40):

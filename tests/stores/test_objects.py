@@ -26,7 +26,7 @@ from dbanon.errors import (
 from dbanon.job.export import Export
 from dbanon.run import export as exporting
 from dbanon.stores import objects
-from dbanon.stores.exports import places
+from dbanon.stores.exports import destinations
 from dbanon.stores.objects import ObjectPath
 from tests.object_server import BUCKET, KEYS, served
 from tests.stores.databases import SqliteDatabase
@@ -104,7 +104,7 @@ def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_
     shown_release = dbanon.show(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
     exports = shown_release["arguments"]["exports"]
     assert exports[0]["path"] == f"{bucket}/people.parquet"
-    assert exports[0]["sha256"] == places.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
+    assert exports[0]["sha256"] == destinations.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
     # Again: only what dbanon made is replaced, and only if that was asked for.
     with pytest.raises(OutputExists, match="already exists"):
         released(tmp_path, exports=[f"{bucket}/p.csv"], output="o2")
@@ -171,7 +171,7 @@ def test_a_store_that_fails_midway(
 def test_what_nobody_knows_of_goes_after_a_day(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tag = places.tag_of(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
+    tag = destinations.tag_of(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
     left = f".dbanon-{tag}-{'0' * 8}-0000-0000-0000-{'0' * 12}-0.tmp"
     put_rows(tmp_path / "a.parquet", left)
     export = {"exports": [f"{bucket}/p.parquet"], "if_exists": "replace"}

@@ -30,7 +30,7 @@ import pytest
 from click.testing import Result
 from pyarrow import parquet
 
-from dbanon.stores.exports import places
+from dbanon.stores.exports import destinations
 from dbanon.stores.objects import ObjectPath
 from tests.object_server import served
 from tests.schedules.commands import EXAMPLES, PROGRAM
@@ -48,13 +48,13 @@ KEEP = '{role: keep, reason: "the test counts by it"}'
 KILLED = """\
 import os, signal, sys
 from dbanon.doors.cli.main import main
-from dbanon.stores.exports import places
+from dbanon.stores.exports import destinations
 
 def killed(*given, **more):
     os.kill(os.getpid(), signal.SIGKILL)
 
 owner, step, *words = sys.argv[1:]
-setattr(getattr(places, owner), step, killed)
+setattr(getattr(destinations, owner), step, killed)
 main(words)
 """
 
@@ -426,7 +426,7 @@ def is_refused_on_a_full_disk(system: System) -> None:
 @contextmanager
 def full_from(owner: str, step: str) -> Iterator[None]:
     """A disk that is full once a run has done this step of an export."""
-    of: Any = getattr(places, owner, places)
+    of: Any = getattr(destinations, owner, destinations)
     done = getattr(of, step)
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
 

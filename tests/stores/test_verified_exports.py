@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon import errors
 from dbanon.doors.cli.main import main
-from dbanon.stores.exports.places import sha256
+from dbanon.stores.exports.destinations import sha256
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.people import load_people
 

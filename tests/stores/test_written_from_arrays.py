@@ -110,7 +110,7 @@ def released(database: PostgresqlDatabase, **options: Any) -> tuple[dbanon.Repor
     report = database.anonymize(
         on_sql=statements.append, k=3, nulls="suppress", max_suppression=0.6, **options
     )
-    return report, any(f'COPY "{arrays.PLACES}"' in text for text in statements)
+    return report, any(f'COPY "{arrays.RELEASE_ARRAYS}"' in text for text in statements)
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, *STAGED])
@@ -152,7 +152,7 @@ def test_labels_ranks_and_moments(postgresql: PostgresqlDatabase) -> None:
         intervals="bounds",
         on_sql=statements.append,
     )
-    assert any(f'COPY "{arrays.PLACES}"' in text for text in statements)
+    assert any(f'COPY "{arrays.RELEASE_ARRAYS}"' in text for text in statements)
     assert report.rows_out == 60
     rows = postgresql.rows(
         "SELECT count(*) FROM release.people AS r JOIN people AS p USING (id)"
@@ -172,11 +172,11 @@ def test_addresses_that_were_not_read_have_no_class(
     postgresql: PostgresqlDatabase, blocks: int, width: int
 ) -> None:
     """The number of an element is the address's own, or that of one which no record has."""
-    slots = arrays.slots_of_addresses("a", blocks, width)
-    assert slots.n == blocks * width
+    slots = arrays.slots_for_addresses("a", blocks, width)
+    assert slots.n_elements == blocks * width
     for block in {0, 1, blocks - 1, blocks, blocks + 1, 2**24, 2**31, 2**32 - 1}:
         for row in {1, width - 1, width, width + 1, 2 * width, 300, 2**16 - 1}:
-            number = slots.number.format(key=f"tidsend('({block},{row})')", ends="")
+            number = slots.index.format(key=f"tidsend('({block},{row})')", key_range="")
             address = f"(SELECT '({block},{row})'::tid AS a) AS s"
             numbers = postgresql.rows(f"SELECT {number} FROM {address} WHERE {slots.condition}")
             if block < blocks and row < width:

@@ -31,7 +31,7 @@ from dbanon.errors import (
     JobRunning,
     OutcomeUnknown,
 )
-from dbanon.stores.exports.places import file_for, make_directories
+from dbanon.stores.exports.destinations import file_for, make_directories
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile

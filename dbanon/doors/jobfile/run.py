@@ -38,7 +38,7 @@ from dbanon.run.outlook import Outlook
 from dbanon.run.rules import with_table_rules
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.store import ClientStore, Store
-from dbanon.stores.exports.places import file_for
+from dbanon.stores.exports.destinations import file_for
 
 if TYPE_CHECKING:
     from dbanon.run.run import PhaseProgress

@@ -19,7 +19,7 @@ from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import in_memory
 from dbanon.stores.exports.arrow import arrow_schema
-from dbanon.stores.exports.formulas import UNESCAPED
+from dbanon.stores.exports.formulas import UNESCAPED_FORMULA
 from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
 
 _VIEW = RelationName(None, "released")
@@ -101,7 +101,7 @@ def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
     for column in relation.schema.attributes:
         if column.sql_type == "VARCHAR" and session.rows(
             f"SELECT 1 FROM {relation.name.quoted}"
-            f" WHERE regexp_matches({quote(column.name)}, {literal(UNESCAPED)}) LIMIT 1"
+            f" WHERE regexp_matches({quote(column.name)}, {literal(UNESCAPED_FORMULA)}) LIMIT 1"
         ):
             raise RecountFailed(
                 f'Column "{column.name}" of the file contains texts that spreadsheets run'

@@ -1,1 +1,1 @@
-"""Files that are made of verified releases: Parquet and CSV, their places and what they tell."""
+"""Parquet and CSV files of verified releases: their formats and destinations."""

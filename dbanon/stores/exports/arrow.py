@@ -13,7 +13,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.sessions.base import cannot_travel
 
-# Per date type, the integers behind it, and the limits of the years 1 to 9999.
+# By date type: the type of its integers, and their limits for the years 1 to 9999.
 _DATE_LIMITS = {
     pa.date32().id: (pa.int32(), -719_162, 2_932_896),
     pa.timestamp("us").id: (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999),
@@ -24,8 +24,8 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
     """Return a column's type in a file; text if the file format has no such type."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
-        sizes = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-        return sizes.get(attribute.bits, pa.decimal128(38, 0))
+        types_by_bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+        return types_by_bits.get(attribute.bits, pa.decimal128(38, 0))
     if kind is Kind.DECIMAL:
         if attribute.precision > 38 or attribute.scale > 38:
             raise UnsupportedType(
@@ -46,37 +46,38 @@ def arrow_schema(attributes: Sequence[Attribute]) -> pa.Schema:
 
 
 def batches(
-    attributes: Sequence[Attribute], pieces: Iterable[Any], rows: int
+    attributes: Sequence[Attribute], chunks: Iterable[Any], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Regroup rows into batches of ``rows`` rows, in order; the last one may have fewer.
+    """Regroup rows into batches of ``batch_rows`` rows, in order; the last one may have fewer.
 
     Parameters
     ----------
-    pieces : lists of rows, or Arrow batches, with columns as the database returns them.
+    chunks : lists of rows, or Arrow batches, with columns as the database returns them.
     """
     schema = arrow_schema(attributes)
     buffer: list[pa.RecordBatch] = []
     n_buffered = 0
-    for piece in filter(len, pieces):
-        buffer.append(_batch(schema, piece))
-        n_buffered += len(piece)
-        while n_buffered >= rows:
+    for chunk in filter(len, chunks):
+        buffer.append(_to_batch(schema, chunk))
+        n_buffered += len(chunk)
+        while n_buffered >= batch_rows:
             table = pa.Table.from_batches(buffer)
-            yield from table.slice(0, rows).combine_chunks().to_batches()
-            buffer = table.slice(rows).to_batches()
-            n_buffered -= rows
-    # Not empty_table, which imports pandas.
+            yield from table.slice(0, batch_rows).combine_chunks().to_batches()
+            buffer = table.slice(batch_rows).to_batches()
+            n_buffered -= batch_rows
+    # schema.empty_table() would import pandas.
     yield from pa.Table.from_batches(buffer, schema).combine_chunks().to_batches()
 
 
-def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
-    of_arrow = isinstance(piece, pa.RecordBatch)
-    columns: Iterable[Any] = piece.columns if of_arrow else zip(*piece, strict=True)
-    make: Any = _cast if of_arrow else _array
+def _to_batch(schema: pa.Schema, chunk: Any) -> pa.RecordBatch:
+    """Convert a list of rows, or cast an Arrow batch, to a schema."""
+    is_arrow = isinstance(chunk, pa.RecordBatch)
+    columns: Iterable[Any] = chunk.columns if is_arrow else zip(*chunk, strict=True)
+    convert: Any = _cast if is_arrow else _to_array
     arrays = []
     for field, values in zip(schema, columns, strict=True):
         try:
-            arrays.append(make(values, field.type))
+            arrays.append(convert(values, field.type))
         except UnsupportedType:
             raise cannot_travel(field.name) from None
         except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
@@ -93,8 +94,8 @@ def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
         integer_type, first, last = limits
         extremes = pc.min_max(column.cast(integer_type)) if column.type == target_type else None
         if extremes is None or column.null_count == len(column):
-            return _array(column.to_pylist(), target_type)
-        # Other programs cannot represent infinite dates, so refuse them.
+            return _to_array(column.to_pylist(), target_type)
+        # Refuse infinite dates, which other programs cannot represent.
         if extremes["min"].as_py() < first or extremes["max"].as_py() > last:
             raise cannot_travel()
         return column
@@ -104,18 +105,18 @@ def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
     try:
         return column if column.type == target_type else column.cast(target_type)
     except pa.ArrowException:
-        return _array(column.to_pylist(), target_type)
+        return _to_array(column.to_pylist(), target_type)
 
 
-def _array(values: Sequence[Any], target_type: pa.DataType) -> pa.Array:
-    """Convert values to an Arrow array, first as they are, which is much faster."""
+def _to_array(values: Sequence[Any], target_type: pa.DataType) -> pa.Array:
+    """Convert values to an Arrow array; one by one only if Arrow cannot convert them together."""
     try:
         return pa.array(values, target_type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return pa.array([_plain(value, target_type) for value in values], target_type)
+        return pa.array([_to_arrow_value(value, target_type) for value in values], target_type)
 
 
-def _plain(value: Any, target_type: pa.DataType) -> Any:
+def _to_arrow_value(value: Any, target_type: pa.DataType) -> Any:
     """Convert a value to what Arrow accepts for a type; some databases store dates as text."""
     if value is None:
         return None

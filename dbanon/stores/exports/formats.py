@@ -1,4 +1,4 @@
-"""Write batches of rows as Parquet or CSV without disclosing more than the rows themselves."""
+"""Write rows as Parquet or CSV, so that files disclose no more than the rows themselves."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from dbanon.stores.exports.formulas import are_formulas, escape_formulas
 
 # Rows per row group. Rows are already in random order.
 GROUP_ROWS = 131_072
-# Limit per group. With less than Arrow's default of 1 MiB, a column of nearly unique texts falls
-# back to plain encoding sooner, and takes fewer bytes.
+# Limit of a dictionary per row group. With less than Arrow's default of 1 MiB, a column of nearly
+# unique texts falls back to plain encoding sooner, and takes fewer bytes.
 _DICTIONARY_BYTES = 1 << 18
-METADATA = b"dbanon."
+METADATA_PREFIX = b"dbanon."
+_HEADER = "the header"
 
 
 def write(
     file: BinaryIO,
     export: Export,
     schema: pa.Schema,
-    pieces: Iterable[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch],
     *,
     quasi_identifiers: Collection[str],
     metadata: Mapping[str, str],
@@ -43,17 +44,17 @@ def write(
     FormulaInText : a spreadsheet would run a text of a CSV file.
     """
     if export.format == PARQUET:
-        _write_parquet(file, export, schema, pieces, quasi_identifiers, metadata)
+        _write_parquet(file, export, schema, batches, quasi_identifiers, metadata)
         return
     header = pa.array(schema.names, pa.string())
-    _refuse_formulas(export, "the header", are_formulas(header))
+    _refuse_formulas(export, _HEADER, are_formulas(header))
     if export.byte_order_mark:
         file.write(codecs.BOM_UTF8)
     options = csv.WriteOptions(
         include_header=True, quoting_style="needed", delimiter=SEPARATORS[export.separator]
     )
     with csv.CSVWriter(file, _text_schema(schema, export), write_options=options) as writer:
-        for batch in pieces:
+        for batch in batches:
             writer.write_batch(_with_decimal_marks(_escape_formulas(batch, export), export))
 
 
@@ -61,37 +62,37 @@ def _write_parquet(
     file: BinaryIO,
     export: Export,
     schema: pa.Schema,
-    pieces: Iterable[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch],
     quasi_identifiers: Collection[str],
     metadata: Mapping[str, str],
 ) -> None:
-    with_statistics = [name for name in schema.names if name in quasi_identifiers]
+    columns_with_statistics = [name for name in schema.names if name in quasi_identifiers]
     # Equal class values are adjacent, so zstd and gzip compress floats better than a dictionary.
     dictionary_columns = [field.name for field in schema if not pa.types.is_floating(field.type)]
     with parquet.ParquetWriter(
         file,
         schema,
         compression=export.compression.upper() if export.compression != "none" else "NONE",
-        write_statistics=True if export.statistics else with_statistics or False,
+        write_statistics=True if export.statistics else columns_with_statistics or False,
         use_dictionary=dictionary_columns if export.compression in ("zstd", "gzip") else True,
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
         store_schema=False,
         write_page_index=False,
     ) as writer:
-        for batch in pieces:
+        for batch in batches:
             writer.write_batch(batch, row_group_size=GROUP_ROWS)
-        prefix = METADATA.decode()
+        prefix = METADATA_PREFIX.decode()
         writer.add_key_value_metadata({prefix + name: text for name, text in metadata.items()})
 
 
 def _needs_decimal_mark(field: pa.Field, export: Export) -> bool:
-    """Return whether a column's values need a decimal mark other than the point."""
+    """Return True if a column's values need a decimal mark other than the point."""
     is_fraction = pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
     return bool(is_fraction and export.decimal != ".")
 
 
 def _text_schema(schema: pa.Schema, export: Export) -> pa.Schema:
-    """Return the schema with text for columns that need another decimal mark."""
+    """Return the schema, with type text for columns that need another decimal mark."""
     return pa.schema(
         [
             field.with_type(pa.string()) if _needs_decimal_mark(field, export) else field
@@ -126,13 +127,20 @@ def _escape_formulas(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def _refuse_formulas(export: Export, where: str, is_formula: Any) -> None:
+def _refuse_formulas(export: Export, subject: str, is_formula: Any) -> None:
+    """Raise FormulaInText if the export refuses formulas, or if any are in the header.
+
+    Parameters
+    ----------
+    subject : ``the header`` or a column, for the message.
+    is_formula : Arrow array of booleans, one per text.
+    """
     import pyarrow.compute as pc
 
     count = pc.sum(is_formula).as_py() or 0
-    if count and (export.formulas == "error" or where == "the header"):
+    if count and (export.formulas == "error" or subject == _HEADER):
         raise FormulaInText(
-            f"Spreadsheets would run texts of {where} as formulas: {count} of the examined texts"
+            f"Spreadsheets would run texts of {subject} as formulas: {count} of the examined texts"
             " begin with =, +, -, @, a tab or a line's end, or do so behind a comma,"
             " semicolon, tab or line's end in them. Nothing was published.",
             hint=(
@@ -152,7 +160,7 @@ def metadata_of(file_path: Any) -> dict[str, str]:
     with file_path.open("rb") as file:
         metadata = parquet.read_metadata(file).metadata or {}
     return {
-        key.removeprefix(METADATA).decode(): value.decode()
+        key.removeprefix(METADATA_PREFIX).decode(): value.decode()
         for key, value in metadata.items()
-        if key.startswith(METADATA)
+        if key.startswith(METADATA_PREFIX)
     }

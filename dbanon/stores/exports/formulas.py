@@ -9,28 +9,32 @@ from __future__ import annotations
 
 from typing import Any
 
-_CUT = r",;\t\r\n"
+# The constants from here to _CLOSING_BRACKETS are contents of character classes.
+_SEPARATORS = r",;\t\r\n"
+_APOSTROPHE = "'"
 # Spaces and quotes, including full-width ones, that may precede a formula.
-_QUOTE = "'"
-_SKIPPED = (
+_BLANKS_AND_QUOTES = (
     r" \f\x{000B}\x{00A0}\x{2000}-\x{200B}\x{3000}\x{FEFF}\"\x{2018}-\x{201F}\x{FF02}\x{FF07}"
 )
-_SIGN = r"+\-\x{FF0B}\x{FF0D}\x{2212}"
-_OTHER = r"=@\x{FF1D}\x{FF20}"
-_CLOSED = r" \])}"
+_SIGNS = r"+\-\x{FF0B}\x{FF0D}\x{2212}"
+_FORMULA_STARTS = r"=@\x{FF1D}\x{FF20}"
+_CLOSING_BRACKETS = r" \])}"
 # A signed number, or a range of them in brackets such as [-10, -5], is not a formula.
-_RUN = (
-    rf"(?:[{_OTHER}]|[{_SIGN}](?:[^0-9.{_CUT}]|[0-9.]+[^0-9.{_CLOSED}{_CUT}]"
-    rf"|[0-9.]+[{_CLOSED}]+[^{_CLOSED}{_CUT}]))"
+_SIGNED_FORMULA = (
+    rf"[{_SIGNS}](?:[^0-9.{_SEPARATORS}]|[0-9.]+[^0-9.{_CLOSING_BRACKETS}{_SEPARATORS}]"
+    rf"|[0-9.]+[{_CLOSING_BRACKETS}]+[^{_CLOSING_BRACKETS}{_SEPARATORS}])"
 )
-_AT_START = rf"{_QUOTE}*[\t\r]|[{_SKIPPED}{_QUOTE}]*[{_OTHER}{_SIGN}]"
-_BEHIND_CUT = rf"[{_SKIPPED}{_QUOTE}]*{_RUN}"
-_ANY = rf"^(?:{_AT_START})|[{_CUT}]{_BEHIND_CUT}"
+_FORMULA = rf"(?:[{_FORMULA_STARTS}]|{_SIGNED_FORMULA})"
+_PREFIX = rf"[{_BLANKS_AND_QUOTES}{_APOSTROPHE}]*"
+_LEADING_FORMULA = rf"{_APOSTROPHE}*[\t\r]|{_PREFIX}[{_FORMULA_STARTS}{_SIGNS}]"
+_FORMULA_AFTER_SEPARATOR = rf"{_PREFIX}{_FORMULA}"
+_ANY_FORMULA = rf"^(?:{_LEADING_FORMULA})|[{_SEPARATORS}]{_FORMULA_AFTER_SEPARATOR}"
 
-# Matches formulas without a leading apostrophe, which would make them text.
-UNESCAPED = (
-    rf"^(?:[\t\r]|(?:[{_SKIPPED}][{_SKIPPED}{_QUOTE}]*)?[{_OTHER}{_SIGN}])"
-    rf"|[{_CUT}](?:[{_SKIPPED}][{_SKIPPED}{_QUOTE}]*)?{_RUN}"
+# Matches formulas without a leading apostrophe, which would turn them into text.
+_UNESCAPED_PREFIX = rf"(?:[{_BLANKS_AND_QUOTES}]{_PREFIX})?"
+UNESCAPED_FORMULA = (
+    rf"^(?:[\t\r]|{_UNESCAPED_PREFIX}[{_FORMULA_STARTS}{_SIGNS}])"
+    rf"|[{_SEPARATORS}]{_UNESCAPED_PREFIX}{_FORMULA}"
 )
 
 
@@ -38,12 +42,14 @@ def are_formulas(texts: Any) -> Any:
     """Return whether a spreadsheet would run each text of an Arrow array; false where NULL."""
     import pyarrow.compute as pc
 
-    return pc.fill_null(pc.match_substring_regex(texts, _ANY), False)
+    return pc.fill_null(pc.match_substring_regex(texts, _ANY_FORMULA), False)
 
 
 def escape_formulas(texts: Any) -> Any:
     """Put an apostrophe before each cell that would be run; distinct texts stay distinct."""
     import pyarrow.compute as pc
 
-    after_separators = pc.replace_substring_regex(texts, rf"([{_CUT}])({_BEHIND_CUT})", r"\1'\2")
-    return pc.replace_substring_regex(after_separators, rf"^({_AT_START})", r"'\1")
+    after_separators = pc.replace_substring_regex(
+        texts, rf"([{_SEPARATORS}])({_FORMULA_AFTER_SEPARATOR})", r"\1'\2"
+    )
+    return pc.replace_substring_regex(after_separators, rf"^({_LEADING_FORMULA})", r"'\1")

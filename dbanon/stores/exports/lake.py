@@ -32,21 +32,21 @@ from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from dbanon.stores.objects import ObjectStat, iceberg_module, translate_client_errors
 from dbanon.stores.scratch import OLD
 
-_FILE = "dbanon-{tag}-{release}-{number}.parquet"
-# A marker next to a file that was not published yet. A file whose table was dropped or whose
-# snapshot expired has no marker, and is never published again.
-_PENDING = ".pending"
-_PENDING_NAME = re.compile(
-    r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet" + re.escape(_PENDING)
+_FILE_NAME = "dbanon-{tag}-{release}-{number}.parquet"
+# Suffix of a marker next to a file that was not published yet. A file whose table was dropped or
+# whose snapshot expired has no marker, so it is never published again.
+_PENDING_SUFFIX = ".pending"
+_PENDING_MARKER_PATTERN = re.compile(
+    r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet" + re.escape(_PENDING_SUFFIX)
 )
-# Catalogs turn names into directories. In a URL, pyiceberg cuts everything after the last two of
-# these characters, and drops line ends.
+# Catalogs use names as directories. From a URL, pyiceberg removes everything after ``?`` or ``#``,
+# and line ends.
 _FORBIDDEN_IN_NAMES = re.compile(r"[./?#\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
 class IcebergTable:
-    """A table of a catalog that is configured in pyiceberg's own settings.
+    """A table of a catalog, which pyiceberg's own settings configure.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class IcebergTable:
 
     @property
     def parent(self) -> IcebergTable:
-        """The table itself, where its files are reported to be."""
+        """The table itself, in place of a directory, for messages."""
         return self
 
     @open_catalogs()
@@ -111,7 +111,7 @@ class IcebergTable:
 
     @open_catalogs()
     def count_snapshots(self) -> int:
-        """Count the snapshots that stay readable next to the next one; raises OSError."""
+        """Count the snapshots that stay readable after the next commit; raises OSError."""
         table = self._load_table()
         return 0 if table is None else len(table.metadata.snapshots)
 
@@ -125,14 +125,14 @@ class IcebergTable:
         return TableFile(self, self._only_file(table).file_path).open()
 
     @open_catalogs()
-    def staging_file(self, tag: str, release_id: str, number: int) -> TableFile:
-        """Name a data file that no snapshot refers to; raises OSError, InvalidParameter."""
-        name = _FILE.format(tag=tag, release=release_id, number=number)
+    def staging_file(self, tag: str, release_id: str, export_number: int) -> TableFile:
+        """Return a new data file, which no snapshot refers to; raises OSError, InvalidParameter."""
+        name = _FILE_NAME.format(tag=tag, release=release_id, number=export_number)
         return TableFile(self, f"{self._data_directory(self._load_table())}/{name}")
 
     @open_catalogs()
     def leftover_files(self, tag: str) -> list[tuple[TableFile, str, int]]:
-        """List unpublished files of one output, with release and number.
+        """List unpublished files of one output, with release id and number of the export.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class IcebergTable:
         """
         table = self._load_table()
         directory = self._data_directory(table)
-        io = self._io(table, directory)
+        io = self._file_access(table, directory)
         # Only Arrow's file reader can list files.
         if not hasattr(io, "fs_by_scheme"):
             return []
@@ -151,16 +151,20 @@ class IcebergTable:
                 fs.FileSelector(path, allow_not_found=True)
             )
             published_files = lake_commit.data_files(table)
-        infos_by_name, leftovers = {info.base_name: info for info in file_infos}, []
+        infos_by_name = {info.base_name: info for info in file_infos}
+        leftovers = []
         for name, info in sorted(infos_by_name.items()):
-            match = _PENDING_NAME.fullmatch(name)
-            if not match or match[1] != tag:
+            match = _PENDING_MARKER_PATTERN.fullmatch(name)
+            if not match:
                 continue
-            file = TableFile(self, f"{directory}/{name.removesuffix(_PENDING)}")
+            file_tag, release_id, export_number = match.groups()
+            if file_tag != tag:
+                continue
+            file = TableFile(self, f"{directory}/{name.removesuffix(_PENDING_SUFFIX)}")
             if file.location in published_files:
                 file.clear_pending()
             elif file.name in infos_by_name:
-                leftovers.append((file, match[2], int(match[3])))
+                leftovers.append((file, release_id, int(export_number)))
             elif time.time() - info.mtime_ns / 1e9 > OLD:
                 file.clear_pending()
         return leftovers
@@ -184,7 +188,7 @@ class IcebergTable:
         with translate_client_errors():
             is_published = file.location in lake_commit.data_files(table)
         if is_published:
-            # Another run published this file. A later one may have followed, so commit nothing.
+            # Another run published this file, and a later release may have replaced it since.
             file.clear_pending()
             return
         if table is not None:
@@ -196,32 +200,33 @@ class IcebergTable:
             schema = parquet.read_schema(stream).remove_metadata()
         with translate_client_errors():
             if table is None:
-                change = self._begin_creation(schema, file.location.rpartition("/data/")[0])
+                table_location, _, _ = file.location.rpartition("/data/")
+                transaction = self._begin_creation(schema, table_location)
             else:
-                change = lake_commit.begin_replacement(table, schema)
-            fits = lake_commit.fits(change, schema)
-        if not fits:
+                transaction = lake_commit.begin_replacement(table, schema)
+            is_unchanged = lake_commit.has_matching_field_ids(transaction, schema)
+        if not is_unchanged:
             raise lake_commit.commit_conflict(self)
         with translate_client_errors():
-            io = self._io(table, file.location)
+            io = self._file_access(table, file.location)
             previous_file = None if table is None else self._only_file(table)
-            lake_commit.replace_data_file(io, change, file.location, previous_file)
-        self._send(change, file)
+            lake_commit.replace_data_file(io, transaction, file.location, previous_file)
+        self._commit_transaction(transaction, file)
 
-    def _send(self, change: Any, file: TableFile) -> None:
-        """Commit the transaction; on an error, find out whether it was committed."""
+    def _commit_transaction(self, transaction: Any, file: TableFile) -> None:
+        """Commit a transaction; on an error, find out whether it was committed."""
         exceptions = iceberg_module("exceptions")
         error: BaseException | None = None
         file.commit_pending = True
         try:
-            change.commit_transaction()
+            transaction.commit_transaction()
             file.clear_pending()
         except BaseException as exception:
             # A traceback would refer to this frame and keep the error alive.
             error = exception.with_traceback(None)
         if error is None:
             return
-        is_published = lake_commit.try_check(lambda: self._has_published(file))
+        is_published = lake_commit.check_with_timeout(lambda: self._has_published(file))
         if is_published:
             lake_commit.confirm_commit(self, error)
         elif isinstance(
@@ -245,13 +250,15 @@ class IcebergTable:
             return False
 
     def _only_file(self, table: Any) -> Any:
+        """Return the data file of the current snapshot; raises OSError unless there is one."""
         with translate_client_errors():
             tasks = list(table.scan().plan_files())
         if len(tasks) != 1 or tasks[0].delete_files or table.spec().fields:
-            raise OSError(errno.EIO, "the table has not the one file of a release")
+            raise OSError(errno.EIO, "the table does not have exactly one file, as a release has")
         return tasks[0].file
 
     def _load_table(self) -> Any:
+        """Load the table from its catalog; None if it does not exist."""
         not_found = iceberg_module("exceptions").NoSuchTableError
         with translate_client_errors():
             try:
@@ -269,10 +276,10 @@ class IcebergTable:
 
     def _begin_creation(self, schema: Any, location: str | None = None) -> Any:
         """Begin a transaction that creates the table."""
-        begin = self._open_catalog().create_table_transaction
-        return begin(self.identifier, schema, location=location)
+        catalog = self._open_catalog()
+        return catalog.create_table_transaction(self.identifier, schema, location=location)
 
-    def _io(self, table: Any, location: str) -> Any:
+    def _file_access(self, table: Any, location: str) -> Any:
         """Return pyiceberg's file access for a location."""
         if table is not None:
             return table.io
@@ -289,7 +296,8 @@ class TableFile:
 
     Parameters
     ----------
-    commit_pending : a commit began and is not known to have failed; the file must be kept.
+    commit_pending : True if a commit began and is not known to have failed, so the file must be
+        kept.
     """
 
     table: IcebergTable
@@ -297,7 +305,7 @@ class TableFile:
     commit_pending: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.name} among the data of {self.table}"
+        return f"{self.name} in the data of {self.table}"
 
     @property
     def name(self) -> str:
@@ -314,26 +322,26 @@ class TableFile:
         """Open the file for reading; raises OSError."""
         assert mode == "rb"
         with translate_client_errors():
-            stream: BinaryIO = self._io().new_input(self.location).open()
+            stream: BinaryIO = self._file_access().new_input(self.location).open()
         return stream
 
     @open_catalogs()
     def put(self, file: BinaryIO, size: int) -> None:
         """Write the pending marker, then the file's bytes; raises OSError."""
-        io = self._io()
+        io = self._file_access()
         file.seek(0)
         with translate_client_errors():
-            io.new_output(f"{self.location}{_PENDING}").create(overwrite=True).close()
+            io.new_output(f"{self.location}{_PENDING_SUFFIX}").create(overwrite=True).close()
             with closing(io.new_output(self.location).create()) as output:
                 copyfileobj(file, output, 2**20)
             n_bytes = len(io.new_input(self.location))
         if n_bytes != size:
-            raise OSError(errno.EIO, "the table's store holds another number of bytes")
+            raise OSError(errno.EIO, "the table's store has a different number of bytes")
 
     @open_catalogs()
     def age(self, now: float) -> float:
         """Return the seconds since the file was written; raises OSError."""
-        io = self._io()
+        io = self._file_access()
         with translate_client_errors():
             scheme, host, path = io.parse_location(self.location)
             [info] = io.fs_by_scheme(scheme, host).get_file_info([path])
@@ -345,7 +353,7 @@ class TableFile:
         if self.commit_pending:
             return
         iceberg_table = self.table._load_table()
-        io = self.table._io(iceberg_table, self.location)
+        io = self.table._file_access(iceberg_table, self.location)
         with translate_client_errors():
             is_published = self.location in lake_commit.data_files(iceberg_table)
         try:
@@ -361,19 +369,19 @@ class TableFile:
     def clear_pending(self) -> None:
         """Delete the pending marker. On failure the next run deletes it."""
         with suppress(OSError):
-            self._delete_pending_marker(self._io())
+            self._delete_pending_marker(self._file_access())
 
     def _delete_pending_marker(self, io: Any) -> None:
         with suppress(OSError), translate_client_errors():
-            io.delete(f"{self.location}{_PENDING}")
+            io.delete(f"{self.location}{_PENDING_SUFFIX}")
 
-    def _io(self) -> Any:
-        return self.table._io(self.table._load_table(), self.location)
+    def _file_access(self) -> Any:
+        return self.table._file_access(self.table._load_table(), self.location)
 
 
 @open_catalogs()
 def count_older_versions(destination: object, planned_status: object) -> dict[str, int]:
-    """Count, for the report, the snapshots that stay readable next to the next one.
+    """Count, for the report, the snapshots that stay readable after the next commit.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Commits to Iceberg tables: field ids, compare-and-swap, and the outcome.
+"""Commits to Iceberg tables: field ids, compare-and-swap, and uncertain outcomes.
 
-Like Iceberg's own files, a release file holds the field ids of the table's columns. A column whose
-type changed gets a new id, so older snapshots keep their values.
+Like other files of Iceberg tables, a release file has the field ids of the table's columns. A
+column whose type changed gets a new id, so older snapshots keep their values.
 """
 
 from __future__ import annotations
@@ -25,13 +25,18 @@ from dbanon.sessions.ending import ending
 from dbanon.stores.objects import iceberg_module, translate_client_errors
 
 _FIELD_ID = b"PARQUET:field_id"
-_RETRIES = "commit.retry.num-retries"
-# Seconds that a catalog has to say whether a commit succeeded.
+_RETRIES_PROPERTY = "commit.retry.num-retries"
+# Seconds within which a catalog must answer whether a commit succeeded.
 _CHECK_SECONDS = 5.0
 
 
 def data_files(table: Any) -> set[str]:
-    """Return the files of all snapshots of a table; they must not be deleted."""
+    """Return the locations of the files of all snapshots, which must not be deleted.
+
+    Parameters
+    ----------
+    table : None if it does not exist.
+    """
     snapshots = [] if table is None else table.metadata.snapshots
     manifests = {
         manifest.manifest_path: manifest
@@ -46,7 +51,7 @@ def data_files(table: Any) -> set[str]:
 
 
 def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
-    """Return the location of a table that does not exist yet; every run gets the same one.
+    """Return a location for a table that does not exist yet, the same in every run.
 
     Parameters
     ----------
@@ -60,25 +65,24 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
     """
     empty_schema = iceberg_module("schema").Schema()
     with translate_client_errors():
+        # Ask twice, since some catalogs give each new table a fresh directory.
         location, second_location = (
             begin(empty_schema).table_metadata.location.rstrip("/") for _ in range(2)
         )
     if location == second_location:
         return str(location)
-    # Some catalogs give each new table a fresh directory, where files of a crashed run would never
-    # be found again. Use a sibling directory with the table's name instead.
+    # In a fresh directory, files of a crashed run would never be found again. Use a sibling
+    # directory with the table's name instead.
     parent = location.rpartition("/")[0]
     if parent == second_location.rpartition("/")[0]:
         stable_location = f"{parent}/{name}"
         with suppress(OSError), translate_client_errors():
-            if (
-                begin(empty_schema, stable_location).table_metadata.location.rstrip("/")
-                == stable_location
-            ):
+            accepted_location = begin(empty_schema, stable_location).table_metadata.location
+            if accepted_location.rstrip("/") == stable_location:
                 return stable_location
     raise InvalidParameter(
-        f"The catalog gives the table {table}, while it is new, a different directory each time,"
-        " and does not accept one: files left by a crash would not be found again.",
+        f"Until the table {table} exists, the catalog gives it a different directory each time, and"
+        " does not accept a fixed one: files left by a crash would not be found again.",
         hint="Use a catalog that names directories after tables or takes a table's location, or"
         " export a Parquet file.",
     )
@@ -86,10 +90,11 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
 
 def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
     """Add the field ids that ``begin_replacement``, or a new table, will assign."""
-    field_types = _types(schema)
-    fields, last_id = (
-        ({}, 0) if table is None else (_columns(table.metadata), table.metadata.last_column_id)
-    )
+    field_types = _iceberg_types(schema)
+    fields: dict[str, Any] = {}
+    last_id = 0
+    if table is not None:
+        fields, last_id = _fields_by_name(table.metadata), table.metadata.last_column_id
     new_ids = count(last_id + 1)
     columns = []
     for column in schema:
@@ -105,36 +110,43 @@ def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
 def begin_replacement(table: Any, schema: pa.Schema) -> Any:
     """Begin a transaction that gives a table exactly the columns of a release."""
     # A retry would build on what another run committed meanwhile.
-    properties = {**table.metadata.properties, _RETRIES: "0"}
+    properties = {**table.metadata.properties, _RETRIES_PROPERTY: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
-    change = table.transaction()
-    _fit(change, schema)
-    return change
+    transaction = table.transaction()
+    _change_columns(transaction, schema)
+    return transaction
 
 
-def fits(change: Any, schema: pa.Schema) -> bool:
+def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
     """Return True if a file's field ids match the table's.
 
-    If another run changed the columns meanwhile, readers of the table would mix them up.
+    If another run changed the columns meanwhile, readers of the table would mix up columns.
     """
-    numbers = {column.name: int((column.metadata or {}).get(_FIELD_ID, b"-1")) for column in schema}
-    return numbers == {
-        name: field.field_id for name, field in _columns(change.table_metadata).items()
+    file_ids = {
+        column.name: int((column.metadata or {}).get(_FIELD_ID, b"-1")) for column in schema
     }
+    fields = _fields_by_name(transaction.table_metadata)
+    return file_ids == {name: field.field_id for name, field in fields.items()}
 
 
-def replace_data_file(io: Any, change: Any, location: str, previous_file: Any) -> None:
-    """Make one file the content of a transaction's snapshot, replacing the previous one if any."""
-    convert = iceberg_module("io.pyarrow").parquet_files_to_data_files
-    snapshot = change.update_snapshot()
+def replace_data_file(io: Any, transaction: Any, location: str, previous_file: Any) -> None:
+    """Add a snapshot with one data file, which replaces the previous one if any.
+
+    Parameters
+    ----------
+    io : pyiceberg's file access.
+    location : of the data file.
+    """
+    to_data_files = iceberg_module("io.pyarrow").parquet_files_to_data_files
+    snapshot = transaction.update_snapshot()
     with snapshot.fast_append() if previous_file is None else snapshot.overwrite() as update:
         if previous_file is not None:
             update.delete_data_file(previous_file)
-        for data_file in convert(io, change.table_metadata, iter([location])):
+        for data_file in to_data_files(io, transaction.table_metadata, iter([location])):
             update.append_data_file(data_file)
 
 
-def try_check(check: Callable[[], bool]) -> bool | None:
+def check_with_timeout(check: Callable[[], bool]) -> bool | None:
     """Run a check on a table; None if the catalog does not answer in time."""
 
     def check_catalog() -> bool:
@@ -143,13 +155,13 @@ def try_check(check: Callable[[], bool]) -> bool | None:
 
     try:
         with ending().at_most(_CHECK_SECONDS):
-            return ending().connected(check_catalog, lambda nothing: None)
+            return ending().connected(check_catalog, lambda result: None)
     except (OSError, DbanonError, KeyboardInterrupt):
         return None
 
 
 def confirm_commit(table: object, error: BaseException) -> None:
-    """Warn an interrupted caller that the commit succeeded."""
+    """Warn that the commit succeeded, if the run was interrupted."""
     if isinstance(error, KeyboardInterrupt):
         warn_caller(
             CommitConfirmed(
@@ -186,30 +198,32 @@ def commit_conflict(table: object) -> OutputBusy:
     )
 
 
-def _columns(metadata: Any) -> dict[str, Any]:
+def _fields_by_name(metadata: Any) -> dict[str, Any]:
     return {field.name: field for field in metadata.schema().fields}
 
 
-def _types(schema: pa.Schema) -> dict[str, Any]:
-    """Return the columns' types in Iceberg."""
-    names = iceberg_module("table.name_mapping")
-    mapping = names.NameMapping(
-        [names.MappedField(field_id=i, names=[name]) for i, name in enumerate(schema.names, 1)]
+def _iceberg_types(schema: pa.Schema) -> dict[str, Any]:
+    """Return the Iceberg type of each column."""
+    module = iceberg_module("table.name_mapping")
+    mapping = module.NameMapping(
+        [module.MappedField(field_id=i, names=[name]) for i, name in enumerate(schema.names, 1)]
     )
-    converted = iceberg_module("io.pyarrow").pyarrow_to_schema(schema, mapping)
-    return {field.name: field.field_type for field in converted.fields}
+    iceberg_schema = iceberg_module("io.pyarrow").pyarrow_to_schema(schema, mapping)
+    return {field.name: field.field_type for field in iceberg_schema.fields}
 
 
-def _fit(change: Any, schema: pa.Schema) -> None:
-    requested = _types(schema)
-    current = {name: field.field_type for name, field in _columns(change.table_metadata).items()}
-    if requested == current:
+def _change_columns(transaction: Any, schema: pa.Schema) -> None:
+    """Give a table the columns of a schema; those of another type are dropped and added again."""
+    new_types = _iceberg_types(schema)
+    fields = _fields_by_name(transaction.table_metadata)
+    current_types = {name: field.field_type for name, field in fields.items()}
+    if new_types == current_types:
         return
-    with change.update_schema(allow_incompatible_changes=True) as update:
-        for name, kind in current.items():
-            if requested.get(name) != kind:
+    with transaction.update_schema(allow_incompatible_changes=True) as update:
+        for name, field_type in current_types.items():
+            if new_types.get(name) != field_type:
                 update.delete_column((name,))
-    with change.update_schema() as update:
-        for name, kind in requested.items():
-            if current.get(name) != kind:
-                update.add_column((name,), kind)
+    with transaction.update_schema() as update:
+        for name, field_type in new_types.items():
+            if current_types.get(name) != field_type:
+                update.add_column((name,), field_type)

@@ -1,4 +1,4 @@
-"""Errors about release files. Of a store's answer they report only the exception's class."""
+"""Errors about release files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def publication_error(destination: object, error: OSError) -> DatabaseFailure:
     """Return the error for a file-only release that could not be moved to its destination."""
     error_class = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
     return error_class(
-        f"The release could not get the place {destination}, and no database has it.",
+        f"The release could not be moved to {destination}, and no database has it.",
         detail=error.strerror,
     )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_FORMS = (
+_SUPPORTED_DATA_HINT = (
     "Give a data frame of pandas or polars, an Arrow table, a dict of columns or a list of dicts."
 )
 
@@ -41,34 +41,36 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     UnsupportedType : a text in a dict or list cannot be encoded.
     """
     if isinstance(data, pd.DataFrame):
-        return data, _identity
+        return data, _return_unchanged
     if isinstance(data, pd.Series):
         raise InvalidParameter("A single column is not a table.", hint="Write series.to_frame().")
     if hasattr(data, "__arrow_c_stream__"):
-        return _of_arrow(data)
-    if isinstance(data, Mapping) or _is_rows(data):
+        return _frame_from_arrow(data)
+    if isinstance(data, Mapping) or _is_list_of_dicts(data):
         try:
-            return pd.DataFrame(data), _identity
+            return pd.DataFrame(data), _return_unchanged
         except UnicodeEncodeError:
-            broken = next((name for name, values in _columns_of(data) if is_broken(values)), None)
+            broken_column = next(
+                (name for name, values in _columns_of(data) if is_broken(values)), None
+            )
         except (ValueError, TypeError, AttributeError):
-            broken = None
-        # Not raised above: the chained exception of Python or pandas may quote a value.
-        if broken is not None:
-            raise broken_text(str(broken))
+            broken_column = None
+        # Raised outside the handlers: the chained exception of Python or pandas may quote a value.
+        if broken_column is not None:
+            raise broken_text(str(broken_column))
         raise InvalidParameter(
             "The columns do not form a table.",
             hint="Every column is a list, and all are equally long.",
         )
-    if _package(data) == "polars" and hasattr(data, "collect_schema"):
+    if _package_name(data) == "polars" and hasattr(data, "collect_schema"):
         raise InvalidParameter(
             "The table has not been computed yet.", hint="Give frame.collect() instead of frame."
         )
-    raise InvalidParameter("The data is not a table with named columns.", hint=_FORMS)
+    raise InvalidParameter("The data is not a table with named columns.", hint=_SUPPORTED_DATA_HINT)
 
 
 def is_broken(values: Iterable[Any]) -> bool:
-    """Whether a text contains a lone surrogate, which cannot be encoded."""
+    """Return True if a text contains a lone surrogate, which cannot be encoded."""
     try:
         "".join(value for value in values if isinstance(value, str)).encode()
     except UnicodeEncodeError:
@@ -77,46 +79,50 @@ def is_broken(values: Iterable[Any]) -> bool:
 
 
 def _columns_of(data: Any) -> Iterable[tuple[Any, Any]]:
-    """The columns of a dict or list of dicts that pandas rejected only for a broken text."""
+    """Return names and values of the columns of a dict or list of dicts."""
     if isinstance(data, Mapping):
         return data.items()
     names = dict.fromkeys(name for row in data for name in row)
     return ((name, [row.get(name) for row in data]) for name in names)
 
 
-def _identity(released: pd.DataFrame) -> pd.DataFrame:
+def _return_unchanged(released: pd.DataFrame) -> pd.DataFrame:
     return released
 
 
-def _package(data: Any) -> str:
+def _package_name(data: Any) -> str:
     return type(data).__module__.partition(".")[0]
 
 
-def _is_rows(data: Any) -> bool:
+def _is_list_of_dicts(data: Any) -> bool:
     return isinstance(data, (list, tuple)) and bool(data) and isinstance(data[0], Mapping)
 
 
-def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
+def _frame_from_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     import pyarrow as pa
 
     try:
         table = _with_decimals(pa, pa.table(data))
-        plain = pa.schema([_plain(pa, field) for field in table.schema])
-        if plain != table.schema:
-            table = table.cast(plain)
+        schema = pa.schema([_without_view_type(pa, field) for field in table.schema])
+        if schema != table.schema:
+            table = table.cast(schema)
         frame = _to_pandas(pa, table)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
         raise InvalidParameter(
-            "The Arrow table cannot be read.", detail=type(error).__name__, hint=_FORMS
+            "The Arrow table cannot be read.",
+            detail=type(error).__name__,
+            hint=_SUPPORTED_DATA_HINT,
         ) from None
-    kinds = {field.name: field.type for field in table.schema}
+    arrow_types = {field.name: field.type for field in table.schema}
 
     def to_original_form(released: pd.DataFrame) -> Any:
-        columns = [_column(pa, released[name], kinds.get(name)) for name in released.columns]
+        columns = [
+            _to_arrow_column(pa, released[name], arrow_types.get(name)) for name in released.columns
+        ]
         released_table = pa.table(columns, names=list(released.columns))
-        if _package(data) != "polars":
+        if _package_name(data) != "polars":
             return released_table
-        return _of_polars(import_module("polars"), released_table, data.schema)
+        return _to_polars(import_module("polars"), released_table, data.schema)
 
     return frame, to_original_form
 
@@ -134,40 +140,40 @@ def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
 
 def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
     """Convert the table to a frame; raises UnsupportedType, which names the first bad column."""
-    types = _types(pa).get
+    types_mapper = _nullable_types(pa).get
     try:
-        frame: pd.DataFrame = table.to_pandas(types_mapper=types, date_as_object=True)
+        frame: pd.DataFrame = table.to_pandas(types_mapper=types_mapper, date_as_object=True)
         return frame
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
         for name in table.column_names:
             try:
-                table.select([name]).to_pandas(types_mapper=types, date_as_object=True)
+                table.select([name]).to_pandas(types_mapper=types_mapper, date_as_object=True)
             except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
-                kind = table.schema.field(name).type
+                arrow_type = table.schema.field(name).type
                 raise UnsupportedType(
-                    f'Column "{name}" is of type {kind}, which a data frame cannot hold.',
+                    f'Column "{name}" is of type {arrow_type}, which a data frame cannot hold.',
                     hint="Cast it to a number, text, date, timestamp or boolean, or leave it out"
                     " of the table.",
                 ) from None
         raise
 
 
-def _of_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
+def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
     """Convert a release to polars; an Enum keeps only the categories of released rows."""
     result = pl.from_arrow(table)
-    for name, kind in schema.items():
-        if not isinstance(kind, pl.Enum) or name not in result.columns:
+    for name, polars_type in schema.items():
+        if not isinstance(polars_type, pl.Enum) or name not in result.columns:
             continue
-        used = set(result[name].cast(pl.String).drop_nulls().unique())
-        used_categories = [value for value in kind.categories if value in used]
-        if len(used_categories) == len(used):
+        released_values = set(result[name].cast(pl.String).drop_nulls().unique())
+        used_categories = [value for value in polars_type.categories if value in released_values]
+        if len(used_categories) == len(released_values):
             # polars does not restore the order of an Arrow dictionary.
             values = result[name].cast(pl.String).cast(pl.Enum(used_categories))
             result = result.with_columns(values)
     return result
 
 
-def _plain(pa: Any, field: pa.Field) -> pa.Field:
+def _without_view_type(pa: Any, field: pa.Field) -> pa.Field:
     """Replace view types, which pandas cannot read; only their memory layout differs."""
     type_name = str(field.type)
     if isinstance(field.type, pa.BaseExtensionType) and type_name == "extension<arrow.bool8>":
@@ -177,8 +183,8 @@ def _plain(pa: Any, field: pa.Field) -> pa.Field:
     return field
 
 
-def _types(pa: Any) -> dict[Any, Any]:
-    """The nullable pandas types of booleans and integers, by Arrow type."""
+def _nullable_types(pa: Any) -> dict[Any, Any]:
+    """Return the nullable pandas types of booleans and integers, by Arrow type."""
     pandas_types: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
     for sign in ("Int", "UInt"):
         for bits in (8, 16, 32, 64):
@@ -187,23 +193,23 @@ def _types(pa: Any) -> dict[Any, Any]:
     return pandas_types
 
 
-def _column(pa: Any, series: pd.Series[Any], kind: Any) -> Any:
+def _to_arrow_column(pa: Any, series: pd.Series[Any], original_type: Any) -> Any:
     """Convert a released column to its original type; labels and ranges become text."""
-    if kind is not None:
+    if original_type is not None:
         try:
-            return pa.array(series, type=kind, from_pandas=True)
+            return pa.array(series, type=original_type, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError):
             pass
     return pa.array(series, from_pandas=True)
 
 
 # The key in a frame's attrs, which pandas carries over to copies and Parquet files.
-_ATTRS = "dbanon"
+_ATTRS_KEY = "dbanon"
 
 
-def mark_row_order(released: pd.DataFrame, rows: str) -> pd.DataFrame:
-    """Record the row order in the frame's attrs."""
-    released.attrs = {_ATTRS: {"rows": rows}}
+def mark_row_order(released: pd.DataFrame, row_order: str) -> pd.DataFrame:
+    """Record the row order, ``shuffled`` or ``input``, in the frame's attrs."""
+    released.attrs = {_ATTRS_KEY: {"rows": row_order}}
     return released
 
 
@@ -212,9 +218,9 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
 
     Raises
     ------
-    RowsNotAligned : it did.
+    RowsNotAligned : they are shuffled.
     """
-    marks = released.attrs.get(_ATTRS)
+    marks = released.attrs.get(_ATTRS_KEY)
     if isinstance(marks, Mapping) and marks.get("rows") == SHUFFLED:
         raise RowsNotAligned(
             "The released rows are in random order, because anonymize_frame shuffles them.",
@@ -230,16 +236,18 @@ def alignment_of(
     places: NDArray[np.int64],
     hierarchies: Mapping[str, Any],
 ) -> Alignment:
-    """Build the alignment of released rows with their originals at ``places``, int64 (r,).
+    """Build the alignment of released rows with their originals.
 
     Parameters
     ----------
+    places : int64 (r,), the position of each released row's original.
     released : the table returned to the caller; its types may differ from those in the run.
     names : the quasi-identifiers.
     hierarchies : the run's hierarchies, by column.
     """
     names = list(names)
-    before, after = _digests(original, names), _digests(frame_of(released)[0], names)
+    released_frame, _ = frame_of(released)
+    before, after = _digests(original, names), _digests(released_frame, names)
     return Alignment(len(original), places, before, after, released, hierarchies)
 
 
@@ -260,12 +268,14 @@ def rows_by_report(
             hint="Give that report, or name a `key` of both tables.",
         )
     names = list(names)
-    for title, table, then, n in (
+    for title, table, recorded_digests, n_rows in (
         ("original", original, alignment.before, alignment.n),
         ("release", released, alignment.after, len(alignment.places)),
     ):
         digests = _digests(table, names)
-        if len(table) != n or any(digests[name] != then.get(name) for name in names):
+        if len(table) != n_rows or any(
+            digests[name] != recorded_digests.get(name) for name in names
+        ):
             raise RowsNotAligned(
                 f"The {title} has changed since the run of this report: rows, their order or"
                 " values of its quasi-identifiers differ.",

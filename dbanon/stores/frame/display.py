@@ -1,4 +1,4 @@
-"""What readers of a data frame see: values apart that Python takes for equal."""
+"""Distinguish values of a data frame as they are displayed, even if Python considers them equal."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-# Objects of one of these types alone print alike where they are equal.
-_PLAIN = ({str}, {int}, {bool}, {date}, {bytes})
+# If all objects of a column have one of these types, equal ones are displayed alike.
+_UNAMBIGUOUS_TYPES = ({str}, {int}, {bool}, {date}, {bytes})
 
 
 def display_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
-    """A column as codes that are equal where readers see the same, int32 (n,); -1 where NULL.
+    """Encode a column so that codes are equal if values are displayed alike, int32 (n,).
 
-    None where values that are equal are shown alike. 7.5 and 7.50 are not, nor 1, 1.0 and True,
-    nor 0.0 and -0.0.
+    NULL is -1. None if all equal values are displayed alike; 7.5 and 7.50 are not, nor 1, 1.0 and
+    True, nor 0.0 and -0.0.
     """
     if series.dtype == object:
         present = series.notna().to_numpy()
-        if set(map(type, series[present])) in _PLAIN:
+        if set(map(type, series[present])) in _UNAMBIGUOUS_TYPES:
             return None
         texts = series.map(lambda value: f"{type(value).__name__} {value}", na_action="ignore")
         return pd.factorize(texts)[0].astype(np.int32)
     if not pd.api.types.is_float_dtype(series.dtype):
         return None
     values = series.to_numpy(np.float64, na_value=np.nan)
-    negative = (values == 0) & np.signbit(values)
-    if not negative.any():
+    is_negative_zero = (values == 0) & np.signbit(values)
+    if not is_negative_zero.any():
         return None
     codes = pd.factorize(series)[0].astype(np.int32)
-    codes[negative] = codes.max() + 1
+    codes[is_negative_zero] = codes.max() + 1
     return codes
 
 
 def group_by_display(frame: pd.DataFrame, names: Sequence[str]) -> Any:
-    """Group the rows by the displayed values of some columns; NULL is a value."""
+    """Group rows by the displayed values of these columns; NULL counts as a value."""
     columns = {}
     for name in names:
         codes = display_codes(frame[name])

@@ -1,4 +1,4 @@
-"""What a page may draw of a released frame: as of a release in a database."""
+"""Distributions of a released frame's columns that an HTML report may show."""
 
 from __future__ import annotations
 
@@ -14,35 +14,43 @@ from dbanon.stores.frame.microdata import attribute_of
 
 
 def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
-    """Of each released quasi-identifier and sensitive column, in the frame's order.
+    """Return those of the released quasi-identifiers and sensitive columns, in the frame's order.
 
     Parameters
     ----------
-    released : the frame as it was handed back.
+    released : the table that was returned to the caller.
     """
     frame, _ = frame_of(released)
     persons = recorded(report.k_requested, report.arguments).persons
     roles = dict.fromkeys(report.quasi_identifiers, "quasi_identifier")
     roles |= dict.fromkeys(report.sensitive, "sensitive")
     return tuple(
-        _distribution(frame[name], str(name), roles[name], report.k_requested, bool(persons))
+        _distribution(
+            frame[name],
+            str(name),
+            roles[name],
+            k=report.k_requested,
+            counts_persons=bool(persons),
+        )
         for name in frame.columns
         if name in roles
     )
 
 
 def _distribution(
-    series: pd.Series[Any], name: str, role: str, k: int, persons: bool
+    series: pd.Series[Any], name: str, role: str, *, k: int, counts_persons: bool
 ) -> Distribution:
-    def values() -> list[tuple[str, int]]:
-        counted = series.dropna().value_counts()
-        return [(str(value), int(size)) for value, size in counted.items()]
+    def count_values() -> list[tuple[str, int]]:
+        counts = series.dropna().value_counts()
+        return [(str(value), int(count)) for value, count in counts.items()]
 
-    def labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
-        sizes = series.astype(object).where(series.notna(), "NULL").astype(str).value_counts()
-        shared, others = sizes[sizes >= bound], sizes[sizes < bound]
-        named = [(str(label), int(size)) for label, size in shared.items()]
-        return named, len(others), int(others.sum())
+    def count_labels(min_count: int) -> tuple[list[tuple[str, int]], int, int]:
+        counts = series.astype(object).where(series.notna(), "NULL").astype(str).value_counts()
+        frequent, rare = counts[counts >= min_count], counts[counts < min_count]
+        frequent_labels = [(str(label), int(count)) for label, count in frequent.items()]
+        return frequent_labels, len(rare), int(rare.sum())
 
     kind = attribute_of(name, series).kind
-    return distribution_of(name, role, k, kind, persons=persons, values=values, labels=labels)
+    return distribution_of(
+        name, role, k, kind, persons=counts_persons, values=count_values, labels=count_labels
+    )

@@ -26,9 +26,9 @@ from dbanon.errors import (
 )
 from dbanon.stores.frame.conversion import is_broken
 
-_NESTED = (list, dict, set, frozenset, tuple, np.ndarray)
+_NESTED_TYPES = (list, dict, set, frozenset, tuple, np.ndarray)
 # Arrow types whose values pandas returns as Python objects.
-_ARROW = ("date32", "date64", "decimal", "binary", "large_binary", "fixed_size_binary")
+_ARROW_OBJECT_TYPES = ("date32", "date64", "decimal", "binary", "large_binary", "fixed_size_binary")
 
 
 def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
@@ -39,14 +39,14 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
     UnsupportedType : it holds lists, dicts, bytes or complex numbers.
     NonFiniteValue : a decimal is infinite.
     """
-    text = str(series.dtype)
+    type_name = str(series.dtype)
     if series.dtype != object and not (
-        isinstance(series.dtype, pd.ArrowDtype) and text.startswith(_ARROW)
+        isinstance(series.dtype, pd.ArrowDtype) and type_name.startswith(_ARROW_OBJECT_TYPES)
     ):
         return None
     values = series[series.notna()].astype(object)
-    kinds = set(map(type, values))
-    if any(issubclass(kind, _NESTED) for kind in kinds):
+    value_types = set(map(type, values))
+    if any(issubclass(value_type, _NESTED_TYPES) for value_type in value_types):
         raise UnsupportedType(
             f'Column "{name}" holds lists or dicts, which have neither an order nor a hierarchy.',
             hint=(
@@ -54,17 +54,17 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
                 " pandas.json_normalize(…)."
             ),
         )
-    if any(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
+    if any(issubclass(t, (bytes, bytearray, memoryview)) for t in value_types):
         raise UnsupportedType(
             f'Column "{name}" holds bytes, which have neither an order nor a text form.',
             hint=f'Make them text: frame["{name}"].map(bytes.hex, na_action="ignore") in pandas,'
             f' pl.col("{name}").bin.encode("hex") in polars.',
         )
-    if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
-        raise complex_numbers(name)
-    if kinds == {date}:
-        return Attribute(name, Kind.DATE, sql_type=text)
-    if Decimal not in kinds or not kinds <= {Decimal, int}:
+    if any(issubclass(t, (complex, np.complexfloating)) for t in value_types):
+        raise complex_numbers_error(name)
+    if value_types == {date}:
+        return Attribute(name, Kind.DATE, sql_type=type_name)
+    if Decimal not in value_types or not value_types <= {Decimal, int}:
         return None
     scale = 0
     for value in values:
@@ -72,45 +72,44 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
         if not isinstance(exponent, int):
             raise NonFiniteValue(f'Column "{name}" holds infinity.')
         scale = max(scale, -exponent)
-    return Attribute(name, Kind.DECIMAL, sql_type=text, scale=scale)
+    return Attribute(name, Kind.DECIMAL, sql_type=type_name, scale=scale)
 
 
-def complex_numbers(name: str) -> UnsupportedType:
-    """The error for complex numbers, which have no order."""
+def complex_numbers_error(name: str) -> UnsupportedType:
+    """Build the error for a column of complex numbers."""
     return UnsupportedType(
         f'Column "{name}" holds complex numbers, which have no order.',
         hint="Give real and imaginary parts as columns of their own.",
     )
 
 
-def days(series: pd.Series[Any]) -> NDArray[np.float64]:
-    """Dates as days since 1970-01-01, float64 (n,); 0 where NULL."""
+def dates_to_days(series: pd.Series[Any]) -> NDArray[np.float64]:
+    """Convert dates to days since 1970-01-01, float64 (n,); 0 where NULL."""
     numbers = np.zeros(len(series))
     is_valid = series.notna().to_numpy()
-    numbers[is_valid] = np.array(series[is_valid].astype(object).tolist(), "datetime64[D]").astype(
-        np.int64
-    )
+    dates = np.array(series[is_valid].astype(object).tolist(), "datetime64[D]")
+    numbers[is_valid] = dates.astype(np.int64)
     return numbers
 
 
-def decimals(series: pd.Series[Any]) -> NDArray[np.float64]:
-    """Decimals as the nearest numbers, float64 (n,); 0 where NULL."""
+def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
+    """Convert decimals to the nearest floats, float64 (n,); 0 where NULL."""
     numbers = np.zeros(len(series))
     is_valid = series.notna().to_numpy()
     numbers[is_valid] = [float(value) for value in series[is_valid]]
     return numbers
 
 
-def units(value: Any, scale: int) -> int:
-    """Convert a decimal to units of 10**-scale; it must not have more digits."""
+def decimal_to_units(value: Any, scale: int) -> int:
+    """Convert a decimal, of at most ``scale`` decimal places, to units of 10**-scale."""
     sign, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int)
     number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
     return -number if sign else number
 
 
-def objects(attribute: Attribute, values: NDArray[Any]) -> NDArray[np.object_]:
-    """Released days or units of decimals as Python's dates and decimals, object (m,)."""
+def to_python_objects(attribute: Attribute, values: NDArray[Any]) -> NDArray[np.object_]:
+    """Convert days or units of decimals, (m,), to Python's dates or decimals, object (m,)."""
     if attribute.kind is Kind.DATE:
         return np.asarray(values.astype("datetime64[D]").astype(object), object)
     return np.array([Decimal(f"{int(value)}E-{attribute.scale}") for value in values], object)
@@ -119,17 +118,24 @@ def objects(attribute: Attribute, values: NDArray[Any]) -> NDArray[np.object_]:
 def microdata_from_frame(
     frame: pd.DataFrame,
     names: Sequence[str],
-    named: Sequence[str] = (),
+    other_names: Sequence[str] = (),
     by: Sequence[str] = (),
     *,
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
-    """Convert columns of a frame to microdata, in row order; ``by`` names the stratum columns.
+    """Convert columns of a frame to microdata, in row order.
 
-    Raises as ``require_columns``, for ``names`` and ``named``, and as ``require_texts``.
+    Raises as ``require_columns`` and ``require_texts``.
+
+    Parameters
+    ----------
+    names : the columns to convert.
+    other_names : columns that must exist, too.
+    by : the stratum columns.
+    orders, kinds : by column, the order of its categories and the kind to treat it as.
     """
-    require_columns(frame, [*names, *named])
+    require_columns(frame, [*names, *other_names])
     require_texts(frame, [*names, *by])
     attributes = apply_kinds([attribute_of(str(name), frame[name]) for name in names], kinds or {})
     attributes = apply_orders(attributes, orders or {})
@@ -137,33 +143,33 @@ def microdata_from_frame(
     numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
     codes = []
     categories = []
-    valid = np.ones((n, len(attributes)), bool)
-    wide = set()
-    column = 0
+    is_valid = np.ones((n, len(attributes)), bool)
+    wide_names = set()
+    number_column = 0
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
         series = frame[name]
-        valid[:, position] = series.notna().to_numpy()
+        is_valid[:, position] = series.notna().to_numpy()
         if attribute.kind.is_coded:
             if isinstance(series.dtype, pd.CategoricalDtype):
                 # pandas before 3 warns about casting categories to text.
                 series = series.astype(object)
-            text = series.astype(str).to_numpy(object)
-            text[~valid[:, position]] = None
-            encoded, values = encode_texts(text)
-            codes.append(encoded)
-            categories.append(values)
+            texts = series.astype(str).to_numpy(object)
+            texts[~is_valid[:, position]] = None
+            column_codes, column_categories = encode_texts(texts)
+            codes.append(column_codes)
+            categories.append(column_categories)
             continue
-        numbers[:, column] = _numbers(attribute, series)
-        if is_wide(numbers[:, column], attribute):
-            wide.add(attribute.name)
-        column += 1
+        numbers[:, number_column] = _to_numbers(attribute, series)
+        if is_wide(numbers[:, number_column], attribute):
+            wide_names.add(attribute.name)
+        number_column += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
     chunk = Chunk(
         keys,
         numbers,
         np.column_stack(codes) if codes else None,
-        None if valid.all() else valid,
-        frozenset(wide),
+        None if is_valid.all() else is_valid,
+        frozenset(wide_names),
     )
     microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
     if not by:
@@ -174,9 +180,12 @@ def microdata_from_frame(
 def with_groups(
     frame: pd.DataFrame, microdata: Microdata, by: Sequence[str], persons: Sequence[str] = ()
 ) -> Microdata:
-    """Add the strata of the ``by`` columns to the records, and the persons, if any.
+    """Add to the records their strata and persons; raises as ``require_columns``.
 
-    Raises as ``require_columns``.
+    Parameters
+    ----------
+    by : the stratum columns.
+    persons : the column that identifies the person, if any.
     """
     require_columns(frame, [*by, *persons])
     if by:
@@ -218,7 +227,9 @@ def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
             raise broken_text(str(name))
 
 
-def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str) -> pd.DataFrame:
+def releasable_rows(
+    frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str
+) -> pd.DataFrame:
     """Select the rows that may be released.
 
     If NULLs are suppressed, these are the rows without a NULL in a quasi-identifier. Categories
@@ -238,54 +249,61 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
 
     Raises
     ------
-    UnsupportedType : floating-point numbers that are neither float32 nor float64, complex ones,
-        lists and dicts.
+    UnsupportedType : the column holds floating-point numbers other than float32 and float64,
+        complex numbers, bytes, lists or dicts.
     NonFiniteValue : a decimal is infinite.
     """
     dtype = series.dtype
     types = pd.api.types
-    text = str(dtype)
+    type_name = str(dtype)
     if (attribute := attribute_of_objects(name, series)) is not None:
         return attribute
     if types.is_complex_dtype(dtype):
-        raise complex_numbers(name)
+        raise complex_numbers_error(name)
     if types.is_bool_dtype(dtype):
-        return Attribute(name, Kind.BOOLEAN, sql_type=text)
+        return Attribute(name, Kind.BOOLEAN, sql_type=type_name)
     if types.is_integer_dtype(dtype):
         # A uint64 may exceed the range of an int64.
-        bits = 128 if "uint64" in text.lower() else 64
-        return Attribute(name, Kind.INTEGER, sql_type=text, bits=bits)
+        bits = 128 if "uint64" in type_name.lower() else 64
+        return Attribute(name, Kind.INTEGER, sql_type=type_name, bits=bits)
     if types.is_float_dtype(dtype):
-        bits = 32 if "32" in text else 64
-        if "16" in text or "128" in text:
+        bits = 32 if "32" in type_name else 64
+        if "16" in type_name or "128" in type_name:
             raise UnsupportedType(
-                f'Column "{name}" is of type {text}.', hint="Use float32 or float64."
+                f'Column "{name}" is of type {type_name}.', hint="Use float32 or float64."
             )
-        return Attribute(name, Kind.FLOAT, sql_type=text, bits=bits)
+        return Attribute(name, Kind.FLOAT, sql_type=type_name, bits=bits)
     if types.is_datetime64_any_dtype(dtype):
-        zoned = isinstance(dtype, pd.DatetimeTZDtype)
-        scale = 0 if "[s" in text else 3 if "[ms" in text else 6
-        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, has_time_zone=zoned)
+        has_time_zone = isinstance(dtype, pd.DatetimeTZDtype)
+        scale = 0 if "[s" in type_name else 3 if "[ms" in type_name else 6
+        return Attribute(
+            name,
+            Kind.TIMESTAMP,
+            sql_type=type_name,
+            scale=scale,
+            has_time_zone=has_time_zone,
+        )
     if isinstance(dtype, pd.CategoricalDtype):
         order = tuple(map(str, dtype.categories)) if dtype.ordered else ()
-        return Attribute(name, Kind.CATEGORY, sql_type=text, order=order)
+        return Attribute(name, Kind.CATEGORY, sql_type=type_name, order=order)
     if types.is_string_dtype(dtype):
-        return Attribute(name, Kind.CATEGORY, sql_type=text)
-    return Attribute(name, Kind.OTHER, sql_type=text)
+        return Attribute(name, Kind.CATEGORY, sql_type=type_name)
+    return Attribute(name, Kind.OTHER, sql_type=type_name)
 
 
-def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
+def _to_numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
+    """Convert a column that is not coded, float64 (n,); timestamps become microseconds."""
     if attribute.kind is Kind.TIMESTAMP:
         if attribute.has_time_zone:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        moments = to_unit(series.to_numpy(f"datetime64[{series.dt.unit}]"), "us")
-        numbers = moments.astype(np.int64).astype(np.float64)
-        # Beyond the range of microseconds: infinite, like a database's infinity.
-        numbers[np.isnat(moments)] = np.inf
+        timestamps = to_unit(series.to_numpy(f"datetime64[{series.dt.unit}]"), "us")
+        numbers = timestamps.astype(np.int64).astype(np.float64)
+        # Timestamps that overflow microseconds become infinite, like a database's infinity.
+        numbers[np.isnat(timestamps)] = np.inf
         numbers[series.isna().to_numpy()] = 0
         return numbers
     if attribute.kind is Kind.DATE:
-        return days(series)
+        return dates_to_days(series)
     if attribute.kind is Kind.DECIMAL:
-        return decimals(series)
+        return decimals_to_floats(series)
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))

@@ -38,15 +38,15 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.display import display_codes
 from dbanon.stores.frame.microdata import (
     attribute_of,
-    candidates,
+    decimal_to_units,
     microdata_from_frame,
+    releasable_rows,
     require_columns,
     require_texts,
-    units,
 )
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 
-# The name of a frame, and its kind of relation.
+# The name and the kind of a frame as a relation.
 NAME, KIND = "data frame", "frame"
 
 
@@ -58,7 +58,7 @@ class FrameSource:
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """Empty: the frame is already in this process."""
+        """Return an empty mapping: no rows are copied from elsewhere."""
         return {}
 
     def describe(self, job: Job) -> Relation:
@@ -71,12 +71,18 @@ class FrameSource:
         """
         persons = job.guarantee.persons
         require_columns(self.frame, [*job.named, *persons])
-        rows = candidates(self.frame, job.quasi_identifiers, job.policy.nulls)
-        modelled = [model.attribute for model in job.policy.models]
-        read = {*job.quasi_identifiers, *persons, *modelled, *job.columns_in_sets, *job.pseudonyms}
+        rows = releasable_rows(self.frame, job.quasi_identifiers, job.policy.nulls)
+        sensitive = [model.attribute for model in job.policy.models]
+        names_to_read = {
+            *job.quasi_identifiers,
+            *persons,
+            *sensitive,
+            *job.columns_in_sets,
+            *job.pseudonyms,
+        }
         attributes = [
             _with_order(attribute_of(str(name), rows[name]), job.policy.orders)
-            if name in read
+            if name in names_to_read
             else Attribute(str(name), Kind.OTHER)
             for name in self.frame.columns
         ]
@@ -85,20 +91,20 @@ class FrameSource:
             RelationName(None, NAME),
             Schema(tuple(attributes)),
             KIND,
-            len(self.frame),
+            estimated_rows=len(self.frame),
             required=required,
         )
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The frame itself: its rows are addressed by position."""
+        """Return the relation unchanged: a frame's rows are located by position."""
         return relation
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
-        """Empty: frames have no ledger."""
+        """Return an empty mapping: frames have no ledger."""
         return {}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """The frame itself: it does not change during the run."""
+        """Return the relation unchanged: a frame does not change during the run."""
         return relation
 
     def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
@@ -118,10 +124,10 @@ class FrameSource:
         return build(spec, (), column, pulse)
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Nothing to check: pandas has one text for each value."""
+        """Do nothing: in pandas, each value has only one text."""
 
     def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """The distinct values of a column except NULL, in the rows to read, in its order."""
+        """Return the distinct values of a column except NULL, in its order, of the rows to read."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
         return column_texts(microdata, microdata.attributes[0])
 
@@ -142,7 +148,7 @@ class FrameSource:
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[str | int, ...] | None:
-        """None: frames have no digest."""
+        """Return None: frames have no digest."""
         return None
 
     def profile(self, relation: Relation) -> Profile:
@@ -151,58 +157,63 @@ class FrameSource:
         require_columns(self.frame, names)
         profiles = [_profile_column(name, self.frame[name]) for name in names]
         columns = (
-            replace(column, form=_form(column, self.frame[column.name])) for column in profiles
+            replace(column, form=_detect_form(column, self.frame[column.name]))
+            for column in profiles
         )
         return Profile(len(self.frame), tuple(columns))
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
-        """The columns that look like person identifiers, and why, judged by the first rows."""
-        head = self.frame.iloc[:HEAD]
+        """Return the columns that look like person identifiers in the first rows, and why."""
+        first_rows = self.frame.iloc[:HEAD]
         names: list[Any] = list(self.frame.columns)
         attributes = []
         for name in names:
             # Skip unsupported types, and names that are ambiguous or not text.
             with suppress(DbanonError):
                 if isinstance(name, str) and names.count(name) == 1:
-                    attributes.append(_attribute_of(name, head[name]))
+                    attributes.append(_attribute_or_other(name, first_rows[name]))
         codes_by_name = {
-            name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in constant_within(attributes)
+            name: _encode_values(self.frame[name].iloc[:LOOKED_UP])
+            for name in constant_within(attributes)
         }
         return find_person_identifiers(
             attributes,
-            [_profile_column(name, head[name]) for name in candidate_identifiers(attributes)],
-            lambda name: _agreement(codes_by_name[name][:HEAD]),
+            [_profile_column(name, first_rows[name]) for name in candidate_identifiers(attributes)],
+            lambda name: _share_of_equal_pairs(codes_by_name[name][:HEAD]),
             lambda column: _dependency_counts(
-                _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(codes_by_name.values())
+                _encode_values(self.frame[column.name].iloc[:LOOKED_UP]),
+                list(codes_by_name.values()),
             ),
         )
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-        """Which of these columns look like identifiers, and why, judged by the first rows."""
+        """Return those of these columns that look like identifiers in the first rows, and why."""
         profiles = [_profile_column(name, self.frame[name].iloc[:HEAD]) for name in names]
         return identifying(
-            replace(column, form=_form(column, self.frame[column.name])) for column in profiles
+            replace(column, form=_detect_form(column, self.frame[column.name]))
+            for column in profiles
         )
 
     def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
-        """Count the persons by normalization of the identifier."""
-        rows = self._rows(relation)[person.name]
-        return {
-            kind: int(_persons(rows, replace(person, normalize=kind)).max(initial=-1)) + 1
-            for kind in ("", person.normalize, CASEFOLD)
-        }
+        """Count the persons for each normalization of the identifier."""
+        series = self._rows(relation)[person.name]
+        counts = {}
+        for normalization in ("", person.normalize, CASEFOLD):
+            codes = _encode_persons(series, replace(person, normalize=normalization))
+            counts[normalization] = int(codes.max(initial=-1)) + 1
+        return counts
 
     def classes_below(
         self, draft: PreparedRelease, partition: Partition, name: str
     ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k values of a column; NULLs are distinct."""
-        codes = _codes(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
+        codes = _encode_values(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
         classes = partition.labels[partition.members].astype(np.int64)
-        missing = codes < 0
-        codes[missing] = codes.max(initial=0) + 1 + np.arange(int(missing.sum()))
+        is_null = codes < 0
+        codes[is_null] = codes.max(initial=0) + 1 + np.arange(int(is_null.sum()))
         pairs = np.unique(np.column_stack((classes, codes)), axis=0)
-        persons = np.bincount(pairs[:, 0], minlength=partition.n_classes)
-        return partition.n_classes, int((persons < int(draft.job.policy.k)).sum())
+        n_values = np.bincount(pairs[:, 0], minlength=partition.n_classes)
+        return partition.n_classes, int((n_values < int(draft.job.policy.k)).sum())
 
     def read(
         self, relation: Relation, roles: ColumnRoles, job: Job, progress: Progress
@@ -225,9 +236,11 @@ class FrameSource:
         return replace(
             microdata,
             keys=keys,
-            entities=roles.entities(lambda column: _persons(rows[column.name], column)),
+            entities=roles.entities(lambda column: _encode_persons(rows[column.name], column)),
             sensitive={
-                attribute.name: coded(rows[attribute.name], attribute.name in roles.leaf_columns)
+                attribute.name: encode_column(
+                    rows[attribute.name], as_texts=attribute.name in roles.leaf_columns
+                )
                 for attribute in roles.sensitive
             },
             n_withheld=len(self.frame) - len(rows),
@@ -240,7 +253,7 @@ class FrameSource:
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> Mapping[str, NDArray[np.object_]]:
-        """Sum each class in Python integers, which do not overflow."""
+        """Sum the values in each class as Python integers, which do not overflow."""
         positions = microdata.keys[:, 0]
         return {
             a.name: _exact_totals(a, self.frame[a.name].iloc[positions], partition)
@@ -254,12 +267,12 @@ class FrameSource:
         columns = self.frame[list(names)].astype(object)
         columns = columns.where(columns.notna(), None)
         for start in range(0, len(columns), chunk_rows):
-            piece = columns.iloc[start : start + chunk_rows]
-            keys = np.arange(start, start + len(piece), dtype=np.int64).reshape(-1, 1)
-            yield keys, list(piece.itertuples(index=False, name=None))
+            batch = columns.iloc[start : start + chunk_rows]
+            keys = np.arange(start, start + len(batch), dtype=np.int64).reshape(-1, 1)
+            yield keys, list(batch.itertuples(index=False, name=None))
 
     def pads(self, attribute: Attribute) -> bool:
-        """False: a frame's values are never padded."""
+        """Return False: a frame's values are never padded."""
         return False
 
     def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
@@ -273,31 +286,31 @@ class FrameSource:
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
         originals = draft.originals
-        before = [originals.codes(column)[records] for column in originals.names]
+        original_codes = [originals.codes(column)[records] for column in originals.names]
         persons = None if microdata.entities is None else microdata.entities[records]
-        codes = _codes(self.frame[name].iloc[microdata.keys[records, 0]])
-        return groups_of(codes, before, int(draft.job.policy.k), persons)
+        codes = _encode_values(self.frame[name].iloc[microdata.keys[records, 0]])
+        return groups_of(codes, original_codes, int(draft.job.policy.k), persons)
 
     def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
         """Group the released rows by their value of a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
-        release_originals = draft.originals
-        positions, valid = microdata.keys[records, 0], microdata.valid_column(name)
-        codes = release_originals.codes(name)[records]
-        if valid is not None:
-            codes = np.where(valid[records], codes, -1)
-        kept_codes = [_codes(self.frame[column].iloc[positions]) for column in columns]
+        positions, is_valid = microdata.keys[records, 0], microdata.valid_column(name)
+        codes = draft.originals.codes(name)[records]
+        if is_valid is not None:
+            codes = np.where(is_valid[records], codes, -1)
+        kept_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
         return groups_of(codes, kept_codes, 0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
-        """The rows that may be released."""
+        """Return the rows that may be released."""
         if not relation.required:
             return self.frame
-        return candidates(self.frame, relation.required, "suppress")
+        return releasable_rows(self.frame, relation.required, "suppress")
 
 
-def _attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
+def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:
+    """Describe a column; an unsupported type gets the kind ``other``."""
     try:
         return attribute_of(name, series)
     except UnsupportedType:
@@ -306,66 +319,79 @@ def _attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
 
 def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
     """Profile a column by counts; unsupported types get the kind ``other``."""
-    attribute = _attribute_of(name, series)
-    present = series[series.notna()]
-    distinct = int(_codes(present).max(initial=-1)) + 1
-    length = worded = 0.0
-    if attribute.kind is Kind.CATEGORY and len(present):
+    attribute = _attribute_or_other(name, series)
+    values = series[series.notna()]
+    n_distinct = int(_encode_values(values).max(initial=-1)) + 1
+    mean_length = share_with_spaces = 0.0
+    if attribute.kind is Kind.CATEGORY and len(values):
         # Not by pandas' text type: a lone surrogate would raise an error that quotes it.
-        texts = [str(value) for value in present.astype(object)]
-        length = sum(map(len, texts)) / len(texts)
-        worded = sum(" " in text for text in texts) / len(texts)
-    return ColumnProfile(attribute, len(present), distinct, False, length, worded)
+        texts = [str(value) for value in values.astype(object)]
+        mean_length = sum(map(len, texts)) / len(texts)
+        share_with_spaces = sum(" " in text for text in texts) / len(texts)
+    return ColumnProfile(
+        attribute,
+        present=len(values),
+        distinct=n_distinct,
+        mean_length=mean_length,
+        worded=share_with_spaces,
+    )
 
 
-def _form(column: ColumnProfile, series: pd.Series[Any]) -> str:
-    """Detect the form of the first values."""
+def _detect_form(column: ColumnProfile, series: pd.Series[Any]) -> str:
+    """Detect the form of the first values, such as an e-mail address; empty if there is none."""
     if not may_have(column.attribute):
         return ""
     return form_of_texts(map(str, series.dropna().iloc[:LOOKED_AT].unique()))
 
 
-def _agreement(codes: NDArray[np.int64]) -> float:
-    """The share of row pairs with equal values; codes are -1 where NULL."""
+def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:
+    """Return the share of row pairs with equal values, ignoring NULL; codes are -1 where NULL."""
     counts = np.bincount(codes[codes >= 0])
-    rows = int(counts.sum())
-    return (int(counts @ counts) - rows) / (rows * (rows - 1)) if rows > 1 else 1.0
+    n_rows = int(counts.sum())
+    return (int(counts @ counts) - n_rows) / (n_rows * (n_rows - 1)) if n_rows > 1 else 1.0
 
 
 def _dependency_counts(
-    number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]
+    identifier_codes: NDArray[np.int64], other_codes: Sequence[NDArray[np.int64]]
 ) -> list[list[int]]:
-    """Count, for some repeated values of a number, non-NULL and distinct values of other columns.
+    """Count values of other columns among the rows of some repeated values of an identifier.
 
-    The result is the input of ``constancy_within``.
+    Returns a row for each repeated value: for each column the numbers of its non-NULL values and of
+    its distinct ones. The result is the input of ``constancy_within``.
+
+    Parameters
+    ----------
+    identifier_codes : int64 (n,), the codes of the identifier, -1 where NULL.
+    other_codes : the same of the other columns.
     """
-    if not others:
+    if not other_codes:
         return []
-    head = number[:PROBED]
-    probed = np.flatnonzero(np.isin(number, head[head >= 0]))
-    _, group = np.unique(number[probed], return_inverse=True)
-    sizes = np.bincount(group)
+    first_codes = identifier_codes[:PROBED]
+    rows = np.flatnonzero(np.isin(identifier_codes, first_codes[first_codes >= 0]))
+    _, groups = np.unique(identifier_codes[rows], return_inverse=True)
+    group_sizes = np.bincount(groups)
     columns = []
-    for codes in others:
-        group_codes = codes[probed]
-        is_valid = group_codes >= 0
-        valid_groups, width = group[is_valid], int(group_codes.max(initial=0)) + 1
-        different = np.unique(valid_groups * width + group_codes[is_valid]) // width
+    for column_codes in other_codes:
+        codes = column_codes[rows]
+        is_valid = codes >= 0
+        valid_groups, n_codes = groups[is_valid], int(codes.max(initial=0)) + 1
+        groups_of_distinct = np.unique(valid_groups * n_codes + codes[is_valid]) // n_codes
         columns += [
-            np.bincount(group_ids, minlength=len(sizes)) for group_ids in (valid_groups, different)
+            np.bincount(group_ids, minlength=len(group_sizes))
+            for group_ids in (valid_groups, groups_of_distinct)
         ]
-    shared: list[list[int]] = np.column_stack(columns)[sizes > 1].tolist()
-    return shared
+    counts: list[list[int]] = np.column_stack(columns)[group_sizes > 1].tolist()
+    return counts
 
 
 def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:
-    """The attribute with its declared order."""
+    """Return an attribute with its order from ``orders``, if any."""
     if attribute.kind is not Kind.CATEGORY or not orders.get(attribute.name):
         return attribute
     return replace(attribute, order=tuple(orders[attribute.name]))
 
 
-def coded(series: pd.Series[Any], as_texts: bool) -> CodedColumn:
+def encode_column(series: pd.Series[Any], *, as_texts: bool) -> CodedColumn:
     """Encode a column in its own order, or in the order of its texts if ``as_texts``."""
     if as_texts:
         is_valid = series.notna().to_numpy()
@@ -383,37 +409,49 @@ def coded(series: pd.Series[Any], as_texts: bool) -> CodedColumn:
 def _exact_totals(
     attribute: Attribute, series: pd.Series[Any], partition: Partition
 ) -> NDArray[np.object_]:
+    """Sum a column in each class in units of 10**-scale, as Python integers, object (n_classes,).
+
+    NULL counts as 0.
+
+    Parameters
+    ----------
+    series : the values of the records.
+    """
     values = series
     if attribute.kind is Kind.TIMESTAMP:
         if attribute.has_time_zone:
             values = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        micros = values.to_numpy("datetime64[us]").astype(np.int64)
-        integers = (micros // 10 ** (6 - attribute.scale)).astype(object)
+        microseconds = values.to_numpy("datetime64[us]").astype(np.int64)
+        integers = (microseconds // 10 ** (6 - attribute.scale)).astype(object)
     elif attribute.kind is Kind.DECIMAL:
         is_valid = series.notna().to_numpy()
         integers = np.zeros(len(series), object)
-        integers[is_valid] = np.array([units(x, attribute.scale) for x in series[is_valid]], object)
+        integers[is_valid] = np.array(
+            [decimal_to_units(value, attribute.scale) for value in series[is_valid]], object
+        )
     else:
         integers = values.to_numpy(object)
     integers[series.isna().to_numpy()] = 0
-    # Python integers do not overflow, and reduceat adds them as they are.
-    exact = np.array([int(value) for value in integers[partition.members]], object)
-    return np.asarray(np.add.reduceat(exact, partition.starts), object)
+    # Python integers do not overflow, and reduceat adds them without converting them.
+    python_integers = np.array([int(value) for value in integers[partition.members]], object)
+    return np.asarray(np.add.reduceat(python_integers, partition.starts), object)
 
 
-def _persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
-    """Encode persons, -1 where NULL; texts are compared after normalization."""
+def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
+    """Encode persons, int64 (n,), -1 where NULL; texts are compared after normalization."""
     if person.normalize:
-        normalize = person.normalize
+        normalization = person.normalize
         series = series.map(
-            lambda value: normalize_spelling(value, normalize) if isinstance(value, str) else value,
+            lambda value: (
+                normalize_spelling(value, normalization) if isinstance(value, str) else value
+            ),
             na_action="ignore",
         )
     return pd.factorize(series)[0].astype(np.int64)
 
 
-def _codes(series: pd.Series[Any]) -> NDArray[np.int64]:
-    """Encode values, -1 where NULL; unhashable values are compared by their text."""
+def _encode_values(series: pd.Series[Any]) -> NDArray[np.int64]:
+    """Encode values, int64 (n,), -1 where NULL; unhashable values are compared by their text."""
     try:
         codes, _ = pd.factorize(series)
     except TypeError:

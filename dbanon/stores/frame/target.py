@@ -1,4 +1,4 @@
-"""A data frame as the target of a run: a new frame, handed over only after it was recounted."""
+"""A data frame as the target of a run: a new frame, returned only after it was recounted."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from dbanon.sessions.base import Output, Relation, passthrough_refused, random_o
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
-from dbanon.stores.frame.microdata import objects
-from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
+from dbanon.stores.frame.microdata import to_python_objects
+from dbanon.stores.frame.source import KIND, NAME, FrameSource, encode_column
 from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, StagedRelease
 
 
@@ -45,48 +45,58 @@ def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        codes, used = _recode_used(series.cat.codes.to_numpy(), bool(dtype.ordered))
-        categories = dtype.categories.take(used).rename(None)
-        recoded = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
-        result: pd.Series[Any] = pd.Series(recoded, index=series.index)
+        codes, used_codes = _drop_unused_codes(
+            series.cat.codes.to_numpy(), is_ordered=bool(dtype.ordered)
+        )
+        categories = dtype.categories.take(used_codes).rename(None)
+        categorical = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
+        result: pd.Series[Any] = pd.Series(categorical, index=series.index)
         return result
     if isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "value_type"):
         return _without_unused_arrow_categories(series, dtype.pyarrow_dtype)
     return series
 
 
-def _without_unused_arrow_categories(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
-    """Do the same for an Arrow dictionary column; other nested types stay unchanged."""
+def _without_unused_arrow_categories(series: pd.Series[Any], arrow_type: Any) -> pd.Series[Any]:
+    """Drop the unused categories of an Arrow dictionary column; other types stay unchanged."""
     import pyarrow as pa
 
-    if not pa.types.is_dictionary(kind):
+    if not pa.types.is_dictionary(arrow_type):
         return series
-    chunked = series.array.__arrow_array__()
-    array = chunked.unify_dictionaries().combine_chunks()
-    raw = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    codes, used = _recode_used(raw, bool(kind.ordered))
-    indices = pa.array(codes, kind.index_type, mask=codes < 0)
-    dictionary = array.dictionary.take(pa.array(used))
-    recoded = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
-    rebuilt: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(recoded), index=series.index)
-    return rebuilt
+    chunked_array = series.array.__arrow_array__()
+    array = chunked_array.unify_dictionaries().combine_chunks()
+    old_codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes, used_codes = _drop_unused_codes(old_codes, is_ordered=bool(arrow_type.ordered))
+    indices = pa.array(codes, arrow_type.index_type, mask=codes < 0)
+    dictionary = array.dictionary.take(pa.array(used_codes))
+    new_array = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=arrow_type.ordered)
+    result: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(new_array), index=series.index)
+    return result
 
 
-def _recode_used(codes: Any, ordered: bool) -> tuple[Any, Any]:
-    """Renumber the codes that occur, keeping -1 for NULL; also returns the old codes in order."""
-    used, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.arange(len(used)) if ordered else np.argsort(first)
-    order = order[used[order] >= 0]
-    rank = np.full(len(used), -1)
-    rank[order] = np.arange(len(order))
-    return rank[inverse.reshape(-1)], used[order]
+def _drop_unused_codes(codes: Any, *, is_ordered: bool) -> tuple[Any, Any]:
+    """Renumber the codes that occur, keeping -1 for NULL.
+
+    Returns the new code of each row, and the old code of each new one.
+
+    Parameters
+    ----------
+    codes : integers, (n,).
+    is_ordered : keep the order of the codes; otherwise they are ordered by first occurrence.
+    """
+    distinct, first_rows, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.arange(len(distinct)) if is_ordered else np.argsort(first_rows)
+    order = order[distinct[order] >= 0]
+    new_codes = np.full(len(distinct), -1)
+    new_codes[order] = np.arange(len(order))
+    return new_codes[inverse.reshape(-1)], distinct[order]
 
 
-def labels_as(
+def generalized_column(
     source: pd.Series[Any],
     values: NDArray[Any],
-    missing: NDArray[np.bool_] | None,
-    labels: NDArray[np.int32],
+    is_missing: NDArray[np.bool_] | None,
+    row_classes: NDArray[np.int32],
 ) -> pd.Series[Any]:
     """Build a column of generalized labels, in the source column's type if it allows.
 
@@ -98,37 +108,35 @@ def labels_as(
     Parameters
     ----------
     source : the original values of the released rows.
-    values, missing : the label of each class, and whether it is NULL.
-    labels : int32 (r,), the class of each row.
+    values, is_missing : (n_classes,), the label of each class, and whether it is NULL.
+    row_classes : int32 (r,), the class of each row.
     """
     texts = values.astype(object)
-    if missing is not None:
-        texts[missing] = None
+    if is_missing is not None:
+        texts[is_missing] = None
     source_dtype = source.dtype
-    categories = isinstance(source_dtype, pd.CategoricalDtype)
+    is_categorical = isinstance(source_dtype, pd.CategoricalDtype)
     dtype: Any = source_dtype if isinstance(source_dtype, pd.StringDtype) else object
     if pd.api.types.is_object_dtype(source_dtype):
         # Otherwise the type would reveal a withheld row that held no text.
         dtype = pd.Series(["text"]).dtype
     if (
-        categories
+        is_categorical
         or pd.api.types.is_integer_dtype(source_dtype)
         or pd.api.types.is_bool_dtype(source_dtype)
     ):
         values_by_text = {str(value): value for value in source.dropna().unique()}
         if {text for text in texts if text is not None} <= values_by_text.keys():
-            texts, dtype = (
-                np.array([values_by_text.get(text) for text in texts], object),
-                source_dtype,
-            )
-        elif categories:
+            texts = np.array([values_by_text.get(text) for text in texts], object)
+            dtype = source_dtype
+        elif is_categorical:
             dtype = "category"
     class_labels: pd.Series[Any] = pd.Series(texts, dtype=object).astype(dtype)
-    rows = class_labels.iloc[labels].reset_index(drop=True)
+    column = class_labels.iloc[row_classes].reset_index(drop=True)
     if dtype == "category":
         # The labels are sorted; drop those of withheld classes.
-        return rows.cat.remove_unused_categories()
-    return without_unused_categories(rows)
+        return column.cat.remove_unused_categories()
+    return without_unused_categories(column)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,59 +158,59 @@ class FrameTarget:
 
     Parameters
     ----------
-    rows : ``input`` keeps order and index; otherwise rows get a random order and a new index.
+    row_order : ``input`` keeps order and index; otherwise rows get a random order and a new index.
 
     Attributes
     ----------
-    released, places : the frame, and the source position of each of its rows, int64 (r,); None
-        until it is published.
+    released, source_positions : the frame, and the position of each of its rows in the source,
+        int64 (r,); None until it is published.
     """
 
     released: pd.DataFrame | None = None
-    places: NDArray[np.int64] | None = None
+    source_positions: NDArray[np.int64] | None = None
 
-    def __init__(self, rows: str = SHUFFLED) -> None:
-        self._rows = rows
+    def __init__(self, row_order: str = SHUFFLED) -> None:
+        self._row_order = row_order
 
     def plan(self, job: Job, release_id: str) -> Output:
         """Plan the output: a frame in memory has no conflicts. Raises as ``require_ranges``."""
         if job.policy.intervals == RANGE:
-            raise _no_ranges()
+            raise _ranges_error()
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
     def earlier(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
-        """Empty: frames have no ledger."""
+        """Return an empty history: frames have no ledger."""
         return NO_HISTORY
 
     def joint_histories(
         self, written: Any, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
-        """None: frames have no ledger."""
+        """Return None: frames have no ledger."""
         return None
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
-        """None: frames have no ledger."""
+        """Return an empty mapping: frames have no ledger."""
         return {}
 
     def last_counts(
         self, job: Job, source: RelationName, output: RelationName
     ) -> LastCounts | None:
-        """None: frames have no ledger."""
+        """Return None: frames have no ledger."""
         return None
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Refuse ranges; raises InvalidParameter."""
-        raise _no_ranges()
+        raise _ranges_error()
 
     def copies_from(self, source: Source) -> bool:
-        """False for frames: a frame is released from a frame."""
+        """Return False for frames, whose columns are already in this process."""
         return not isinstance(source, FrameSource)
 
     def require_type(self, attribute: Attribute) -> None:
-        """Nothing to check: a frame holds values of any type."""
+        """Do nothing: a frame holds values of any type."""
 
     def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
@@ -216,10 +224,10 @@ class FrameTarget:
         """Build the released rows; raises as ``ports.Target``."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
-        if self._rows != INPUT:
+        if self._row_order != INPUT:
             records = records[random_order(len(records))]
         released = _released_frame(source.frame, draft, records)
-        if self._rows == INPUT:
+        if self._row_order == INPUT:
             released.index = source.frame.index.take(draft.microdata.keys[records, 0])
         return StagedFrameRelease(draft, released, records)
 
@@ -227,33 +235,31 @@ class FrameTarget:
         """Answer the questions by grouping rows with equal values."""
         frame = written.frame
         rows = questions.recount_classes(lambda columns: _recount(frame, columns))
-        also = tuple(_recount(frame, columns) for columns in questions.further_sets)
+        set_counts = tuple(_recount(frame, columns) for columns in questions.further_sets)
         if not (questions.persons or questions.sensitive):
-            return Counts(rows, further_sets=also)
+            return Counts(rows, further_sets=set_counts)
         classes = group_by_display(frame, questions.columns).ngroup().to_numpy(np.int64)
         entities = written.draft.microdata.entities
-        ones = np.ones(len(frame), np.int64)
-        cells = {
-            name: ClassValueCounts(
-                classes, coded(frame[name], name in questions.leaf_columns), ones
-            )
-            for name in questions.sensitive
-        }
+        one_per_row = np.ones(len(frame), np.int64)
+        cells = {}
+        for name in questions.sensitive:
+            column = encode_column(frame[name], as_texts=name in questions.leaf_columns)
+            cells[name] = ClassValueCounts(classes, column, one_per_row)
         persons = {}
         for name in questions.persons:
             assert entities is not None
             row_entities = entities[written.records]
-            of_sets = tuple(
-                _persons(
-                    group_by_display(frame, columns).ngroup().to_numpy(np.int64), row_entities, {}
-                )
-                for columns in questions.further_sets
+            persons_of_sets = []
+            for columns in questions.further_sets:
+                set_classes = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
+                persons_of_sets.append(_count_persons(set_classes, row_entities, cells={}))
+            persons[name] = replace(
+                _count_persons(classes, row_entities, cells), further_sets=tuple(persons_of_sets)
             )
-            persons[name] = replace(_persons(classes, row_entities, cells), further_sets=of_sets)
-        return Counts(rows, persons, cells, further_sets=also)
+        return Counts(rows, persons, cells, further_sets=set_counts)
 
     def require_pseudonyms(self, source: Source) -> None:
-        """Nothing to check: Python computes pseudonyms."""
+        """Do nothing: Python computes the pseudonyms."""
 
     def different(self, written: StagedFrameRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct values."""
@@ -263,7 +269,7 @@ class FrameTarget:
     def sampled(
         self, written: StagedFrameRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:
-        """Empty: all rows are counted, not a sample."""
+        """Return an empty mapping: all rows are counted, not a sample."""
         return {}
 
     def profiles(
@@ -287,19 +293,19 @@ class FrameTarget:
         return ClassHomogeneity.of_groups(name, classes, values)
 
     def digest(self, written: StagedFrameRelease) -> str | None:
-        """None: a frame cannot be verified later."""
+        """Return None: a frame cannot be verified later."""
         return None
 
     def publish(
         self, written: StagedFrameRelease, report: Report, counts: Counts, elapsed: float
     ) -> str:
-        """Hand the frame over."""
-        self.released = mark_row_order(written.frame, self._rows)
-        self.places = written.draft.microdata.keys[written.records, 0]
+        """Make the frame available as ``released``."""
+        self.released = mark_row_order(written.frame, self._row_order)
+        self.source_positions = written.draft.microdata.keys[written.records, 0]
         return report.created_at
 
 
-def _no_ranges() -> InvalidParameter:
+def _ranges_error() -> InvalidParameter:
     return InvalidParameter(
         "A data frame has no range type.",
         hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
@@ -310,92 +316,107 @@ def _released_frame(
     frame: pd.DataFrame, draft: PreparedRelease, records: NDArray[np.int64]
 ) -> pd.DataFrame:
     """Build the released rows with the frame's column order; bounds replace their column."""
-    labels = draft.release.partition.labels[records]
+    row_classes = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
     for name in (name for name in frame.columns if name in draft.job.named):
-        released_here = [column for column in draft.release.columns if column.source == str(name)]
+        released_columns = [
+            column for column in draft.release.columns if column.source == str(name)
+        ]
         if str(name) in draft.job.pseudonyms:
-            columns[name] = _pseudonyms(frame[name].iloc[positions], draft)
-        elif not released_here:
+            columns[name] = _pseudonym_column(frame[name].iloc[positions], draft)
+        elif not released_columns:
             columns[name] = without_unused_categories(
                 frame[name].iloc[positions].reset_index(drop=True)
             )
-        for column in released_here:
+        for column in released_columns:
             key = name if column.source_name is None else column.attribute.name
             if key in columns or (column.source_name is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame already has a column named "{key}".')
             if column.attribute.sql_type == GENERALIZED:
-                before = frame[name].iloc[positions]
-                columns[key] = labels_as(before, column.values, column.missing, labels)
+                original_values = frame[name].iloc[positions]
+                columns[key] = generalized_column(
+                    original_values, column.values, column.missing, row_classes
+                )
             else:
-                columns[key] = without_unused_categories(_series(column, frame[name].dtype, labels))
+                columns[key] = without_unused_categories(
+                    _released_column(column, frame[name].dtype, row_classes)
+                )
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
 
 
-def _pseudonyms(values: pd.Series[Any], draft: PreparedRelease) -> pd.Series[Any]:
+def _pseudonym_column(values: pd.Series[Any], draft: PreparedRelease) -> pd.Series[Any]:
     """Compute the pseudonyms of values, in pandas' text type."""
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None
-    plain = values.astype(object).where(values.notna(), None)
-    pseudonyms = [key.of(attribute, value) for value in plain]
+    python_values = values.astype(object).where(values.notna(), None)
+    pseudonyms = [key.of(attribute, value) for value in python_values]
     series: pd.Series[Any] = pd.Series(pseudonyms, dtype=pd.Series(["text"]).dtype)
     return series
 
 
-def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
-    values, missing = column.values, column.missing
+def _released_column(column: ReleasedColumn, dtype: Any, row_classes: NDArray[np.int32]) -> Any:
+    """Build a column of released values in the type of the source column.
+
+    Parameters
+    ----------
+    dtype : pandas type of the source column.
+    row_classes : int32 (r,), the class of each row.
+    """
+    values, is_missing = column.values, column.missing
     if column.attribute.kind is Kind.CATEGORY:
-        texts = values[labels]
-        if missing is not None:
-            texts[missing[labels]] = None
+        texts = values[row_classes]
+        if is_missing is not None:
+            texts[is_missing[row_classes]] = None
         if isinstance(dtype, pd.CategoricalDtype):
             values_by_text = {str(value): value for value in dtype.categories}
             texts = np.array([values_by_text.get(text) for text in texts], object)
         return pd.Series(texts, dtype=dtype)
     if column.attribute.kind is Kind.TIMESTAMP:
-        moments = values.astype("datetime64[us]")
-        if missing is not None:
-            moments = np.where(missing, np.datetime64("NaT", "us"), moments)
-        series: pd.Series[Any] = pd.Series(moments[labels])
+        timestamps = values.astype("datetime64[us]")
+        if is_missing is not None:
+            timestamps = np.where(is_missing, np.datetime64("NaT", "us"), timestamps)
+        series: pd.Series[Any] = pd.Series(timestamps[row_classes])
         if column.attribute.has_time_zone:
             return series.dt.tz_localize("UTC").astype(dtype)
         return series.astype(dtype)
     if column.attribute.kind in (Kind.DATE, Kind.DECIMAL):
-        python_values = objects(column.attribute, values)
-        if missing is not None:
-            python_values[missing] = None
-        return pd.Series(python_values[labels], dtype=dtype)
-    if missing is None:
-        return pd.Series(values[labels]).astype(dtype)
-    holed = values.astype(object)
-    holed[missing] = pd.NA if pd.api.types.is_extension_array_dtype(dtype) else np.nan
-    return pd.Series(holed[labels], dtype=dtype)
+        python_values = to_python_objects(column.attribute, values)
+        if is_missing is not None:
+            python_values[is_missing] = None
+        return pd.Series(python_values[row_classes], dtype=dtype)
+    if is_missing is None:
+        return pd.Series(values[row_classes]).astype(dtype)
+    nullable_values = values.astype(object)
+    nullable_values[is_missing] = pd.NA if pd.api.types.is_extension_array_dtype(dtype) else np.nan
+    return pd.Series(nullable_values[row_classes], dtype=dtype)
 
 
 def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
+    """Count rows, class sizes, and rows with NULL, for classes of equal values in these columns."""
     histogram = _histogram(group_by_display(frame, names).size().to_numpy())
     null_rows = int(frame[list(names)].isna().any(axis=1).sum())
     return Recount(len(frame), histogram, null_rows)
 
 
 def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
+    """Return the number of classes by size."""
     distinct_sizes, counts = np.unique(sizes, return_counts=True)
     return dict(zip(distinct_sizes.tolist(), counts.tolist(), strict=True))
 
 
-def _persons(
+def _count_persons(
     classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, ClassValueCounts]
 ) -> EntityCount:
     """Count the persons in each class; all arguments have one entry per row."""
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
-    in_class = np.bincount(pairs[:, 0])
+    persons_by_class = np.bincount(pairs[:, 0])
     return EntityCount(
         persons=len(np.unique(persons)),
-        smallest=int(in_class.min()) if len(pairs) else 0,
+        smallest=int(persons_by_class.min()) if len(pairs) else 0,
         histogram=_histogram(np.bincount(classes)),
-        persons_per_class=in_class.astype(np.int64),
+        persons_per_class=persons_by_class.astype(np.int64),
         cells={
             name: _mark_first_rows(column_cells, persons) for name, column_cells in cells.items()
         },
@@ -404,7 +425,8 @@ def _persons(
 
 def _mark_first_rows(cells: ClassValueCounts, persons: NDArray[np.int32]) -> ClassValueCounts:
     """Mark each row with 1 if it is its person's first in its cell, and 0 otherwise."""
-    key = np.column_stack((cells.classes, cells.column.codes, persons))
-    first = np.zeros(len(key), np.int64)
-    first[np.unique(key, axis=0, return_index=True)[1]] = 1
-    return replace(cells, persons=first)
+    triples = np.column_stack((cells.classes, cells.column.codes, persons))
+    _, first_rows = np.unique(triples, axis=0, return_index=True)
+    is_first = np.zeros(len(triples), np.int64)
+    is_first[first_rows] = 1
+    return replace(cells, persons=is_first)

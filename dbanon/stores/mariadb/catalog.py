@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 # Ledger table of planned publications and their outcome.
-TABLE = "publication"
+PUBLICATION_TABLE = "publication"
 # Lock names are derived from this secret, since anyone who knows a lock's name can take it.
 SECRET_TABLE = "lock_secret"
 # Persons per row of the ledger's table.
 _PERSONS_PER_ROW = 32_768
-_OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
-_OF_LEDGER = (*_OF_OUTPUT, "UPDATE", "DELETE")
+_OUTPUT_RIGHTS = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
+_LEDGER_RIGHTS = (*_OUTPUT_RIGHTS, "UPDATE", "DELETE")
 
 
-def ddl(name: RelationName) -> str:
-    """Return CREATE TABLE for publications."""
+def publication_ddl(name: RelationName) -> str:
+    """Return the statement that creates the ledger table of publications."""
     return (
         f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
         " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
@@ -63,7 +63,7 @@ def ddl(name: RelationName) -> str:
 
 
 class MariadbCatalog(Session):
-    """The part of a session that reads and changes the server's catalog."""
+    """Session methods that read and change the server's catalog."""
 
     dialect: ClassVar[Dialect] = types
     ledger_types: ClassVar[Mapping[str, str]] = {
@@ -92,24 +92,27 @@ class MariadbCatalog(Session):
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         if sql.startswith('DROP TABLE "') and '"."' not in sql:
-            # Names without a schema are staging tables; a plain DROP TABLE would commit.
+            # Names without a schema are temporary tables. DROP TABLE would commit.
             sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
         self.rows(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.note(sql)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
-            cursor.execute(types.to_mariadb(sql, bound=bool(parameters)), tuple(parameters) or None)
+            cursor.execute(
+                types.to_mariadb(sql, has_parameters=bool(parameters)), tuple(parameters) or None
+            )
             return list(cursor.fetchall())
 
-    def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+    def _fetch_chunks(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows of a query in chunks, without buffering all of them."""
         self.note(sql)
         with translate_errors(), closing(self.connection.cursor(SSCursor)) as cursor:
-            cursor.execute(types.to_mariadb(sql, bound=False))
+            cursor.execute(types.to_mariadb(sql, has_parameters=False))
             while rows := cursor.fetchmany(chunk_rows):
                 yield list(rows)
 
-    def _catalog(self, name: RelationName) -> list[tuple[Any, ...]]:
+    def _look_up(self, name: RelationName) -> list[tuple[Any, ...]]:
         """Return type, engine and comment of the relation whose name matches byte by byte."""
         return self.rows(
             "SELECT table_type, engine, table_comment FROM information_schema.tables"
@@ -120,7 +123,7 @@ class MariadbCatalog(Session):
 
     def find_source(self, name: RelationName) -> Relation:
         resolved = self.resolve_output(name)
-        rows = self._catalog(resolved)
+        rows = self._look_up(resolved)
         if not rows:
             tables = self.rows(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
@@ -138,10 +141,18 @@ class MariadbCatalog(Session):
             (resolved.schema, resolved.name, resolved.name),
         )
         attributes = tuple(
-            types.attribute(column, declared, nullable == "YES", int(p), int(s), int(d))
-            for column, declared, nullable, p, s, d in columns
+            types.build_attribute(
+                column,
+                declared,
+                nullable=is_nullable == "YES",
+                precision=int(precision),
+                scale=int(scale),
+                second_digits=int(second_digits),
+            )
+            for column, declared, is_nullable, precision, scale, second_digits in columns
         )
-        kind = "view" if "VIEW" in rows[0][0] else "table"
+        [(table_type, _, _)] = rows
+        kind = "view" if "VIEW" in table_type else "table"
         if kind == "view":
             require_own_code(self.rows, resolved, self.current_user())
         return Relation(resolved, Schema(attributes), kind)
@@ -155,7 +166,8 @@ class MariadbCatalog(Session):
         )
         return dict(rows)
 
-    def _indexes(self, name: RelationName) -> dict[str, list[str]]:
+    def _unique_indexes(self, name: RelationName) -> dict[str, list[str]]:
+        """Return the columns of each unique index, in order, by name of the index."""
         indexes: dict[str, list[str]] = {}
         for index, column in self.rows(
             "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
@@ -167,10 +179,10 @@ class MariadbCatalog(Session):
         return indexes
 
     def _primary_key(self, name: RelationName) -> tuple[str, ...]:
-        return tuple(self._indexes(name).get("PRIMARY", ()))
+        return tuple(self._unique_indexes(name).get("PRIMARY", ()))
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
-        indexes = self._indexes(source.name).values()
+        indexes = self._unique_indexes(source.name).values()
         return frozenset(columns[0] for columns in indexes if len(columns) == 1)
 
     def resolve_output(self, name: RelationName) -> RelationName:
@@ -185,19 +197,19 @@ class MariadbCatalog(Session):
         return RelationName(schema, name.name)
 
     def same_name(self, name: RelationName, other_name: RelationName) -> bool:
-        [(folded,)] = self.rows("SELECT @@lower_case_table_names")
-        return str(name).lower() == str(other_name).lower() if folded else name == other_name
+        [(ignores_case,)] = self.rows("SELECT @@lower_case_table_names")
+        if ignores_case:
+            return str(name).lower() == str(other_name).lower()
+        return name == other_name
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        rows = self._catalog(name)
+        rows = self._look_up(name)
         if not rows:
             return None
-        kind, _, comment = rows[0]
-        return (
-            ExistingRelation("view", None)
-            if "VIEW" in kind
-            else ExistingRelation("table", comment or None)
-        )
+        [(table_type, _, comment)] = rows
+        if "VIEW" in table_type:
+            return ExistingRelation("view", mark=None)
+        return ExistingRelation("table", mark=comment or None)
 
     def make_database(self, name: RelationName) -> None:
         """Create the database for a schema, if it is missing."""
@@ -229,17 +241,17 @@ class MariadbCatalog(Session):
         except InsufficientRights:
             # A run reads the rows by the primary key.
             needed = dict.fromkeys((*columns, *self._primary_key(name)))
-            listed = ", ".join(map(quote_name, needed))
+            column_list = ", ".join(map(quote_name, needed))
             account = quote_account(self.current_user())
-            return [f"GRANT SELECT ({listed}) ON {quote_dotted(name)} TO {account}"]
+            return [f"GRANT SELECT ({column_list}) ON {quote_dotted(name)} TO {account}"]
         return []
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        missing = self.missing_to_write(name)
-        if missing:
+        grants = self.missing_to_write(name)
+        if grants:
             raise InsufficientRights(
                 f"This account may not release into {name.schema}.",
-                hint=f"{sql_for_hint('; '.join(missing))}.",
+                hint=f"{sql_for_hint('; '.join(grants))}.",
             )
         schema = str(name.schema)
         if self.has_schema(schema):
@@ -250,23 +262,26 @@ class MariadbCatalog(Session):
 
     def lock_output(self, name: RelationName) -> None:
         # A run locks its output when it publishes. Check only whether it could write.
-        [(server, transactions)] = self.rows("SELECT CAST(@@read_only AS CHAR), @@tx_read_only")
-        may_always = {"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._granted_rights("")
-        if transactions or (str(server) not in ("0", "OFF") and not may_always):
+        [(server_setting, is_transaction_read_only)] = self.rows(
+            "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
+        )
+        is_server_read_only = str(server_setting) not in ("0", "OFF")
+        is_exempt = bool({"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._granted_rights(""))
+        if is_transaction_read_only or (is_server_read_only and not is_exempt):
             raise ReadOnly(hint=READ_ONLY_HINT)
 
     def missing_to_write(self, output: RelationName) -> list[str]:
         grants = []
         [(database,)] = self.rows("SELECT database()")
-        schemas = {str(output.schema): _OF_OUTPUT, LEDGER_SCHEMA: _OF_LEDGER}
-        # Staging is temporary tables in the database of the URL.
+        schemas = {str(output.schema): _OUTPUT_RIGHTS, LEDGER_SCHEMA: _LEDGER_RIGHTS}
+        # Staging tables are temporary tables in the database of the URL.
         schemas[database] = (*schemas.get(database, ()), "CREATE TEMPORARY TABLES")
         for schema, required in schemas.items():
             granted = self._granted_rights(schema)
-            lacked = [right for right in required if right not in granted]
-            if lacked:
+            missing_rights = [privilege for privilege in required if privilege not in granted]
+            if missing_rights:
                 grants.append(
-                    f"GRANT {', '.join(lacked)} ON {quote_name(schema)}.* TO"
+                    f"GRANT {', '.join(missing_rights)} ON {quote_name(schema)}.* TO"
                     f" {quote_account(self.current_user())}"
                 )
         return grants
@@ -274,8 +289,8 @@ class MariadbCatalog(Session):
     def _granted_rights(self, schema: str) -> frozenset[str]:
         """Return the rights of this account and its roles on all tables of a schema."""
         return frozenset(
-            right
-            for (right,) in self.rows(
+            privilege
+            for (privilege,) in self.rows(
                 "SELECT privilege_type FROM information_schema.user_privileges UNION"
                 " SELECT privilege_type FROM information_schema.schema_privileges"
                 " WHERE ? LIKE table_schema",
@@ -295,23 +310,23 @@ class MariadbCatalog(Session):
         if triggers:
             table, trigger = triggers[0]
             raise LedgerNotTrusted(
-                f"A trigger hangs on {LEDGER_SCHEMA}.{table}, which could read or change rows.",
+                f"{LEDGER_SCHEMA}.{table} has a trigger, which could read or change rows.",
                 hint="Find out who made it, and run DROP TRIGGER"
                 f" {sql_for_hint(quote_dotted(RelationName(LEDGER_SCHEMA, trigger)))}.",
             )
 
     def ensure_ledger(self) -> None:
-        existing: dict[str, list[str]] = {}
+        existing_columns: dict[str, list[str]] = {}
         for table, column in self.rows(
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = ?",
             (LEDGER_SCHEMA,),
         ):
-            existing.setdefault(table, []).append(column)
-        changes = ledger_ddl(self.ledger_types, self.ledger_name, existing)
-        if TABLE not in existing:
-            changes.append(ddl(self.ledger_name(TABLE)))
+            existing_columns.setdefault(table, []).append(column)
+        changes = ledger_ddl(self.ledger_types, self.ledger_name, existing_columns)
+        if PUBLICATION_TABLE not in existing_columns:
+            changes.append(publication_ddl(self.ledger_name(PUBLICATION_TABLE)))
         secret = self.ledger_name(SECRET_TABLE)
-        if SECRET_TABLE not in existing:
+        if SECRET_TABLE not in existing_columns:
             changes.append(
                 f"CREATE TABLE IF NOT EXISTS {secret.quoted}"
                 " (id INT NOT NULL PRIMARY KEY, secret VARCHAR(64) NOT NULL)"
@@ -321,7 +336,8 @@ class MariadbCatalog(Session):
         self.make_database(self.ledger_name(""))
         for statement in changes:
             creates_table = statement.startswith("CREATE TABLE")
-            self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if creates_table else statement)
+            options = f" ENGINE=InnoDB {types.TEXT_OPTIONS}" if creates_table else ""
+            self.run(statement + options)
 
     def lock_name(self, kind: str, name: str) -> str:
         """Return a server lock's name that only accounts with access to the ledger can compute.
@@ -331,8 +347,8 @@ class MariadbCatalog(Session):
         table = self.ledger_name(SECRET_TABLE).quoted
         query = f"SELECT secret FROM {table}"
         if not self.rows(query):
-            # If two first runs race, the later one uses the secret of the earlier one.
-            # The server draws it, since everything that a client sends is in the general log.
+            # If two first runs race, the later one uses the secret of the earlier one. The server
+            # draws it: the general log would contain a secret that a client sends.
             self.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
             self.run("COMMIT")
         [(secret,)] = self.rows(query)
@@ -360,7 +376,7 @@ class MariadbCatalog(Session):
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
     def record_persons_in_database(self, release_id: str) -> bool:
-        # Done on the server, since everything that a client sends is in the general log.
+        # Inserted on the server: the general log would contain what a client sends.
         self.run(f"SET SESSION group_concat_max_len = {16 * _PERSONS_PER_ROW}")
         self.run(
             f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"
@@ -373,8 +389,8 @@ class MariadbCatalog(Session):
         return True
 
     def salted_hash(self, text: str) -> str:
-        hashed = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
-        return f"unhex(left({hashed}, 16))"
+        digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
+        return f"unhex(left({digest}, 16))"
 
     def shuffled(self, alias: str) -> str:
         raise ChainsNotHere()

@@ -23,7 +23,7 @@ _OPTION_FILE = "read_default_file"
 def account_arguments(url: URL) -> dict[str, str]:
     """Return the arguments ``password`` and ``user`` for PyMySQL that a URL lacks.
 
-    None are needed with a password, or with ``read_default_file``: PyMySQL reads that file.
+    Empty if the URL has a password, or names a ``read_default_file``, which PyMySQL reads itself.
     """
     if url.password is not None or _OPTION_FILE in url.query:
         return {}
@@ -41,10 +41,10 @@ def _private_options(path: Path) -> dict[str, str]:
     """Read the client's options from an option file, if only its owner has access to it."""
     try:
         with path.open(encoding="utf-8") as file:
-            state = os.fstat(file.fileno())
-            if not stat.S_ISREG(state.st_mode) or state.st_mode & 0o077:
+            file_status = os.fstat(file.fileno())
+            if not stat.S_ISREG(file_status.st_mode) or file_status.st_mode & 0o077:
                 return {}
-            if state.st_uid != os.geteuid():
+            if file_status.st_uid != os.geteuid():
                 return {}
             parser = Parser(strict=False)
             # Directives such as !includedir are the client's own.

@@ -20,23 +20,27 @@ from dbanon.sessions.names import RelationName, quote
 
 # Compares texts by bytes, without padding the shorter one with spaces.
 COLLATION = "utf8mb4_nopad_bin"
-TEXT = f"CHARACTER SET utf8mb4 COLLATE {COLLATION}"
-_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
-_INTEGERS = {"tinyint": 16, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
-_WIDEST = 65
-# A point: reference system, byte order, geometry type, and two doubles.
-_HEAD = b"\0\0\0\0\x01\x01\0\0\0"
-_POINT = len(_HEAD) + 16
-UNKNOWN_POINTS = "This server writes points in a way that dbanon does not know."
+# Character set and collation of text columns.
+TEXT_OPTIONS = f"CHARACTER SET utf8mb4 COLLATE {COLLATION}"
+_TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
+# Bits by integer type, in multiples of 16.
+_INTEGER_BITS = {"tinyint": 16, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
+# Maximum digits of a DECIMAL.
+_MAX_DIGITS = 65
+# Header of a point, before two doubles: reference system, byte order, geometry type.
+_POINT_HEADER = b"\0\0\0\0\x01\x01\0\0\0"
+_POINT_BYTES = len(_POINT_HEADER) + 16
+UNKNOWN_POINT_FORMAT = "This server writes points in a way that dbanon does not know."
 
-# Replacements for shared SQL that MariaDB spells differently.
+# Replacements in shared SQL, which MariaDB spells differently.
 _REPLACEMENTS = {
-    " AS TEXT)": " AS CHAR)",
+    " AS TEXT_OPTIONS)": " AS CHAR)",
     " AS DOUBLE PRECISION)": " AS DOUBLE)",
     "AS MATERIALIZED (": "AS (",
     # Classes are many and small: sorting rows takes half as long as looking each up.
     "(SELECT count(*) AS size": "(SELECT SQL_BIG_RESULT count(*) AS size",
 }
+# Quoted names and literals, parameters (group 1), and words to replace (group 2).
 _TOKEN = re.compile(
     r'"(?:[^"]|"")*"|`(?:[^`]|``)*`|\'(?:[^\'\\]|\\.|\'\')*\'|(\?)|('
     + "|".join(map(re.escape, _REPLACEMENTS))
@@ -45,56 +49,63 @@ _TOKEN = re.compile(
 )
 
 
-def to_mariadb(sql: str, *, bound: bool) -> str:
+def to_mariadb(sql: str, *, has_parameters: bool) -> str:
     """Translate a statement for MariaDB and its driver, except names and literals.
 
     Parameters
     ----------
-    bound : whether there are bind parameters, so that the driver looks for its own marks.
+    has_parameters : whether there are bind parameters, so that the driver interprets ``%``.
     """
 
     def replacement(match: re.Match[str]) -> str:
         if match[1]:
-            return "%s" if bound else "?"
+            return "%s" if has_parameters else "?"
         if match[2]:
             return _REPLACEMENTS[match[2]]
-        return match[0].replace("%", "%%") if bound else match[0]
+        return match[0].replace("%", "%%") if has_parameters else match[0]
 
-    if not bound:
+    if not has_parameters:
         return _TOKEN.sub(replacement, sql)
-    pieces, end = [], 0
+    translated, end = [], 0
     for match in _TOKEN.finditer(sql):
-        pieces += [sql[end : match.start()].replace("%", "%%"), replacement(match)]
+        translated += [sql[end : match.start()].replace("%", "%%"), replacement(match)]
         end = match.end()
-    return "".join([*pieces, sql[end:].replace("%", "%%")])
+    return "".join([*translated, sql[end:].replace("%", "%%")])
 
 
-def attribute(
-    name: str, declared: str, nullable: bool, precision: int, scale: int, digits: int
+def build_attribute(
+    name: str, declared: str, nullable: bool, precision: int, scale: int, second_digits: int
 ) -> Attribute:
-    """Build the attribute for a column from its declared type and number of digits."""
-    word = re.split(r"[ (]", declared, maxsplit=1)[0]
+    """Build the attribute for a column.
+
+    Parameters
+    ----------
+    declared : the declared type.
+    precision, scale : digits of a number, and those after the point.
+    second_digits : decimals of the seconds of a timestamp.
+    """
+    type_name = re.split(r"[ (]", declared, maxsplit=1)[0]
     kind, bits = Kind.OTHER, 64
     order: tuple[str, ...] = ()
     if declared == "tinyint(1)":
         kind = Kind.BOOLEAN
-    elif word in _INTEGERS:
-        kind, bits = Kind.INTEGER, _INTEGERS[word]
+    elif type_name in _INTEGER_BITS:
+        kind, bits = Kind.INTEGER, _INTEGER_BITS[type_name]
         if "unsigned" in declared:
-            bits = min(2 * bits, 128) if bits > 16 or word == "smallint" else 16
-    elif word == "year":
+            bits = min(2 * bits, 128) if bits > 16 or type_name == "smallint" else 16
+    elif type_name == "year":
         kind, bits = Kind.INTEGER, 16
-    elif word == "decimal" and precision <= 38:
+    elif type_name == "decimal" and precision <= 38:
         kind = Kind.DECIMAL
-    elif word == "double":
+    elif type_name == "double":
         kind = Kind.FLOAT
-    elif word == "date":
+    elif type_name == "date":
         kind = Kind.DATE
-    elif word in ("datetime", "timestamp"):
-        kind, scale = Kind.TIMESTAMP, digits
-    elif word in _TEXTS:
+    elif type_name in ("datetime", "timestamp"):
+        kind, scale = Kind.TIMESTAMP, second_digits
+    elif type_name in _TEXT_TYPES:
         kind = Kind.CATEGORY
-    if word == "enum":
+    if type_name == "enum":
         labels = re.findall(r"'((?:[^']|'')*)'", declared)
         order = tuple(value.replace("''", "'") for value in labels)
     if kind not in (Kind.DECIMAL, Kind.TIMESTAMP):
@@ -108,11 +119,11 @@ def attribute(
         scale=scale,
         order=order,
         precision=precision if kind is Kind.DECIMAL else 0,
-        has_time_zone=word == "timestamp",
+        has_time_zone=type_name == "timestamp",
     )
 
 
-def text(attribute: Attribute, column: str) -> str:
+def as_text(attribute: Attribute, column: str) -> str:
     """SQL of a column as text that sorts by code point and compares by bytes."""
     if attribute.kind is Kind.CATEGORY:
         return f"CONVERT({column} USING utf8mb4) COLLATE {COLLATION}"
@@ -124,19 +135,20 @@ def text(attribute: Attribute, column: str) -> str:
 
 
 def retained_column(attribute: Attribute, column: str) -> str:
-    """SQL of a column in the copy; texts get a collation that compares bytes."""
-    return text(attribute, column) if attribute.kind is Kind.CATEGORY else column
+    """SQL of a column in the copy of a source; texts get a collation that compares bytes."""
+    return as_text(attribute, column) if attribute.kind is Kind.CATEGORY else column
 
 
-def declared(sql_type: str) -> str:
-    """Return a type for CREATE TABLE; texts compare by bytes, so that GROUP BY is exact."""
-    word = re.split(r"[ (]", sql_type, maxsplit=1)[0]
-    # Without NULL the first timestamp column would get a default and change on update.
-    return f"{sql_type} {TEXT} NULL" if word in (*_TEXTS, "set") else f"{sql_type} NULL"
+def declare_type(sql_type: str) -> str:
+    """Return a type with options for CREATE TABLE; texts compare by bytes, so GROUP BY is exact."""
+    type_name = re.split(r"[ (]", sql_type, maxsplit=1)[0]
+    # Without NULL the first timestamp column would have a default and change with each update.
+    options = f" {TEXT_OPTIONS}" if type_name in (*_TEXT_TYPES, "set") else ""
+    return f"{sql_type}{options} NULL"
 
 
-def number(position: int, attribute: Attribute) -> str:
-    """SQL of a quasi-identifier as a number or code; NULL stays NULL."""
+def as_number(position: int, attribute: Attribute) -> str:
+    """SQL of the attribute at this position as a number or code; NULL stays NULL."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         return f"datediff({column}, '1970-01-01')"
@@ -146,86 +158,93 @@ def number(position: int, attribute: Attribute) -> str:
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
-    return f"CAST({number(0, attribute)} AS DOUBLE)"
+    """SQL of a column's values as doubles, which cannot overflow, so the bounds are not needed."""
+    return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
 
 def bytes_per_packed_row(attributes: Sequence[Attribute]) -> int:
     """Return the bytes of a row packed by ``pack_row``."""
-    return _POINT * (1 + len(attributes))
+    return _POINT_BYTES * (1 + len(attributes))
 
 
 def pack_row(key: str, attributes: Sequence[Attribute]) -> str:
     """SQL of a row's key, numbers and codes as bytes.
 
-    Values travel as points, the only type that stores doubles as plain bytes: writing and parsing
+    Values are sent as points, the only type that stores doubles as plain bytes: writing and parsing
     text takes many times as long. The first point holds the halves of the key; each attribute has a
     point with its value and whether it is NULL.
     """
     points = [f"POINT({key} >> 32, {key} & {2**32 - 1})"]
-    for position, column in enumerate(attributes):
-        value = number(position, column)
+    for position, attribute in enumerate(attributes):
+        value = as_number(position, attribute)
         points.append(f"POINT(coalesce({value}, 0), {value} IS NULL)")
     return f"concat({', '.join(points)})"
 
 
-def chunk(pack_arrays: bytes, attributes: Sequence[Attribute]) -> Chunk:
-    """Unpack rows that ``pack_row`` packed, one after the other."""
-    points = np.frombuffer(pack_arrays, np.uint8).reshape(-1, 1 + len(attributes), _POINT)
-    if not (points[0, :, : len(_HEAD)] == np.frombuffer(_HEAD, np.uint8)).all():
-        raise DatabaseFailure(UNKNOWN_POINTS)
-    halves = np.ascontiguousarray(points[:, 0, len(_HEAD) :]).view("<f8").astype(np.uint64)
+def unpack_rows(packed: bytes, attributes: Sequence[Attribute]) -> Chunk:
+    """Unpack concatenated rows from ``pack_row``."""
+    points = np.frombuffer(packed, np.uint8).reshape(-1, 1 + len(attributes), _POINT_BYTES)
+    if not (points[0, :, : len(_POINT_HEADER)] == np.frombuffer(_POINT_HEADER, np.uint8)).all():
+        raise DatabaseFailure(UNKNOWN_POINT_FORMAT)
+    halves = np.ascontiguousarray(points[:, 0, len(_POINT_HEADER) :]).view("<f8").astype(np.uint64)
     keys = (halves[:, :1] << np.uint64(32) | halves[:, 1:]).view(np.int64)
-    pairs = np.ascontiguousarray(points[:, 1:, len(_HEAD) :]).view("<f8")
-    valid: NDArray[np.bool_] | None = pairs[:, :, 1] == 0.0
-    if valid is not None and valid.all():
-        valid = None
-    return chunk_from_columns(keys, np.ascontiguousarray(pairs[:, :, 0]), valid, attributes)
+    values_and_nulls = np.ascontiguousarray(points[:, 1:, len(_POINT_HEADER) :]).view("<f8")
+    values = np.ascontiguousarray(values_and_nulls[:, :, 0])
+    is_valid: NDArray[np.bool_] = values_and_nulls[:, :, 1] == 0.0
+    return chunk_from_columns(keys, values, None if is_valid.all() else is_valid, attributes)
 
 
 def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
-    """Pack columns of int64 and float64 into rows of 8 bytes per value, for ``unpack_value``."""
+    """Pack arrays of int64 and float64, (n,) each, for ``unpack_value``; uint8 (n, 8 * arrays)."""
     rows = np.empty((len(arrays[0]), 8 * len(arrays)), np.uint8)
     for position, values in enumerate(arrays):
-        order = values.astype(">i8" if values.dtype == np.int64 else "<f8")
-        rows[:, 8 * position : 8 * position + 8] = order.view(np.uint8).reshape(-1, 8)
+        encoded = values.astype(">i8" if values.dtype == np.int64 else "<f8")
+        rows[:, 8 * position : 8 * position + 8] = encoded.view(np.uint8).reshape(-1, 8)
     return rows
 
 
-def unpack_value(position: int, kind: np.dtype[Any], width: int) -> str:
-    """SQL of a value in row ``place`` of a packet; doubles are read as part of a point."""
-    value = f"substr(packet, {8 * width} * place + {8 * position + 1}, 8)"
-    if kind == np.int64:
+def unpack_value(position: int, dtype: np.dtype[Any], n_arrays: int) -> str:
+    """SQL of a value in row ``row_index`` of a packet of rows; doubles are read as part of a point.
+
+    Parameters
+    ----------
+    position : index of the array that was packed.
+    n_arrays : number of arrays that were packed together.
+    """
+    value = f"substr(packet, {8 * n_arrays} * row_index + {8 * position + 1}, 8)"
+    if dtype == np.int64:
         return f"CONV(hex({value}), 16, -10)"
-    return f"ST_X(concat(x'{_HEAD.hex()}', {value}, x'{bytes(8).hex()}'))"
+    return f"ST_X(concat(x'{_POINT_HEADER.hex()}', {value}, x'{bytes(8).hex()}'))"
 
 
 # The bytes of a double, all different.
-_PROBE = b"\x01\x23\x45\x67\x89\xab\xcd\x3f"
+_DOUBLE_BYTES = b"\x01\x23\x45\x67\x89\xab\xcd\x3f"
+# True if the server stores doubles in points as expected.
 POINT_PROBE = (
-    f"SELECT ST_X(x'{(_HEAD + _PROBE + bytes(8)).hex()}')"
-    f" = {float(np.frombuffer(_PROBE, '<f8')[0])!r}e0"
+    f"SELECT ST_X(x'{(_POINT_HEADER + _DOUBLE_BYTES + bytes(8)).hex()}')"
+    f" = {float(np.frombuffer(_DOUBLE_BYTES, '<f8')[0])!r}e0"
 )
 
 
 def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
-    """Return SQL type and values of a column of class values for staging; None is NULL.
+    """Return SQL type and values, one per class, of a staging column; None is NULL.
 
-    64-bit numbers without NULLs stay an array, which travels as bytes.
+    64-bit numbers without NULLs stay an array, which is sent as bytes.
     """
     kind, values = column.attribute.kind, column.values
     stored: Any
     if kind in (Kind.DATE, Kind.TIMESTAMP):
         require_years(column, 1, "MariaDB")
         unit = "D" if kind is Kind.DATE else "us"
-        moments = np.datetime_as_string(values.astype(f"datetime64[{unit}]"))
+        timestamps = np.datetime_as_string(values.astype(f"datetime64[{unit}]"))
         sql_type = "DATE" if kind is Kind.DATE else "DATETIME(6)"
-        stored = [moment.replace("T", " ") for moment in moments.tolist()]
+        stored = [timestamp.replace("T", " ") for timestamp in timestamps.tolist()]
     elif kind is Kind.DECIMAL:
         scale = column.attribute.scale
-        sql_type = f"DECIMAL({_WIDEST},{scale})"
+        sql_type = f"DECIMAL({_MAX_DIGITS},{scale})"
         stored = [Decimal(int(value)).scaleb(-scale) for value in values]
     elif kind is Kind.INTEGER:
-        sql_type, stored = f"DECIMAL({_WIDEST},0)", [int(value) for value in values]
+        sql_type, stored = f"DECIMAL({_MAX_DIGITS},0)", [int(value) for value in values]
         if values.dtype == np.int64 and column.missing is None:
             stored = values
     elif kind is Kind.FLOAT:
@@ -233,14 +252,17 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
     elif kind is Kind.BOOLEAN:
         sql_type, stored = "TINYINT", [int(value) for value in values]
     else:
-        sql_type, stored = f"LONGTEXT {TEXT}", [str(value) for value in values]
+        sql_type, stored = f"LONGTEXT {TEXT_OPTIONS}", [str(value) for value in values]
     if column.missing is not None:
-        stored = [None if no else value for value, no in zip(stored, column.missing, strict=True)]
+        stored = [
+            None if is_missing else value
+            for value, is_missing in zip(stored, column.missing, strict=True)
+        ]
     return sql_type, stored
 
 
-def storable(value: Any) -> Any:
-    """Convert a value of another database for MariaDB."""
+def to_storable(value: Any) -> Any:
+    """Convert a value of another database for MariaDB; raises if MariaDB cannot store it."""
     if isinstance(value, (float, Decimal)) and (value != value or value in (_INF, -_INF)):
         raise cannot_travel()
     if value is None or isinstance(value, (bool, int, float, str, bytes, Decimal)):
@@ -256,32 +278,40 @@ _INF = float("inf")
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
+    """SQL of the staged class value at this position, which has the column's type already."""
     return f"c.{statements.value_column(position)}"
 
 
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
+    """SQL of quotient and remainder of a number; here 0 and the number itself."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        moment = f"timestampdiff(MICROSECOND, '1970-01-01', {column})"
-        column = f"({moment} DIV {10 ** (6 - attribute.scale)})"
+        microseconds = f"timestampdiff(MICROSECOND, '1970-01-01', {column})"
+        column = f"({microseconds} DIV {10 ** (6 - attribute.scale)})"
     elif attribute.kind is Kind.DECIMAL:
-        column = f"CAST({column} * {10**attribute.scale} AS DECIMAL({_WIDEST},0))"
+        column = f"CAST({column} * {10**attribute.scale} AS DECIMAL({_MAX_DIGITS},0))"
     else:
-        column = f"CAST({column} AS DECIMAL({_WIDEST},0))"
-    # The sum fits a decimal of 65 digits, so no division is needed.
+        column = f"CAST({column} AS DECIMAL({_MAX_DIGITS},0))"
+    # Sums fit a decimal of 65 digits, so no division is needed.
     return f"0 * {column}", column
 
 
 def type_of(attribute: Attribute) -> str:
+    """Return the MariaDB type for a column that may come from another database.
+
+    Raises
+    ------
+    UnsupportedType : there is none.
+    """
     kind = attribute.kind
     if kind is Kind.OTHER:
         raise local_type_error(attribute)
     if kind is Kind.INTEGER:
         return {16: "smallint", 32: "int", 64: "bigint"}.get(attribute.bits, "decimal(38,0)")
     if kind is Kind.DECIMAL:
-        if attribute.precision > _WIDEST or not 0 <= attribute.scale <= 38:
+        if attribute.precision > _MAX_DIGITS or not 0 <= attribute.scale <= 38:
             raise local_type_error(attribute)
-        return f"decimal({attribute.precision or _WIDEST},{attribute.scale})"
+        return f"decimal({attribute.precision or _MAX_DIGITS},{attribute.scale})"
     if kind is Kind.TIMESTAMP:
         return f"datetime({min(attribute.scale, 6)})" if attribute.scale else "datetime"
     return {
@@ -299,10 +329,8 @@ DIGEST_PROBE = (
 )
 
 
-def digest_statement(
-    relation: RelationName, columns: Sequence[Attribute], salt: int, where: str
-) -> str:
-    """SQL of the number of rows and the sum of their 64-bit hashes."""
+def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt: int) -> str:
+    """Return a query for the number of rows and the sum of their 64-bit hashes."""
     points, texts = [], [f"'{salt}'"]
     for attribute in columns:
         column = f"s.{quote(attribute.name)}"
@@ -310,38 +338,38 @@ def digest_statement(
             # The bytes of a point never begin with a dash.
             points.append(f"coalesce(POINT({column}, 0), '-')")
             continue
-        value = text(attribute, column)
+        value = as_text(attribute, column)
         # Quotes keep a text from running into the next column; numbers contain no comma.
-        plain = attribute.kind not in (Kind.CATEGORY, Kind.OTHER)
-        texts.append(f"coalesce({value}, '-')" if plain else f"quote({value})")
-    parts = ", ".join([*points, f"CAST(concat_ws(',', {', '.join(texts)}) AS BINARY)"])
-    hashed = f"left(sha1(concat({parts})), 16)"
-    total = f"coalesce(sum(CAST(conv({hashed}, 16, 10) AS UNSIGNED)), 0)"
-    return f"SELECT count(*), {total} FROM {relation.quoted} AS s{where}"
+        needs_quotes = attribute.kind in (Kind.CATEGORY, Kind.OTHER)
+        texts.append(f"quote({value})" if needs_quotes else f"coalesce({value}, '-')")
+    row_bytes = ", ".join([*points, f"CAST(concat_ws(',', {', '.join(texts)}) AS BINARY)"])
+    row_hash = f"left(sha1(concat({row_bytes})), 16)"
+    total = f"coalesce(sum(CAST(conv({row_hash}, 16, 10) AS UNSIGNED)), 0)"
+    return f"SELECT count(*), {total} FROM {relation.quoted} AS s"
 
 
 def literals(values: Sequence[Any], escape: Callable[[Any], str]) -> tuple[str, Sequence[Any]]:
     """Return the ``%`` format for a column's values, and the values to format."""
-    kinds = set(map(type, values))
-    if kinds == {int}:
+    types = set(map(type, values))
+    if types == {int}:
         return "%d", values
-    if kinds == {float}:
+    if types == {float}:
         # Seventeen digits represent any double exactly.
         return "%.16e", values
     return "%s", [escape(value) for value in values]
 
 
 def quote_name(name: str) -> str:
-    """A name in statements that users run, in whatever SQL mode their session has."""
+    """Quote a name for statements that users run, whatever the SQL mode of their session."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_dotted(name: RelationName) -> str:
-    """A relation in statements that users run."""
-    return ".".join(quote_name(part) for part in (name.schema, name.name) if part)
+    """Quote a relation for statements that users run."""
+    return ".".join(quote_name(word) for word in (name.schema, name.name) if word)
 
 
 def quote_account(account: str | None) -> str:
-    """An account in statements that users run, such as `app`@`%`."""
+    """Quote an account for statements that users run, such as `app`@`%`."""
     user, _, host = str(account).rpartition("@")
     return f"{quote_name(user)}@{quote_name(host)}"

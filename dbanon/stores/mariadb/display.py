@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dbanon.data.schema import Attribute, Kind
-from dbanon.stores.mariadb.dialect import text
+from dbanon.stores.mariadb.dialect import as_text
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
     """SQL that distinguishes a column's values as displayed, whatever its collation."""
     # MariaDB stores -0 as 0.
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
-        return (text(attribute, column),)
+        return (as_text(attribute, column),)
     return (column,)

@@ -30,6 +30,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 
+# Codes of errors after which the connection cannot be used.
 CONNECTION_LOST = frozenset([CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, 1053, 1927, 4031])
 
 READ_ONLY_HINT = (
@@ -40,23 +41,24 @@ PASSWORD_HINT = (
     "Passwords come from ~/.my.cnf (mode 0600, group [client]), from MYSQL_PWD, or from ${VAR} in"
     " the URL of a job file. Check account and host in the URL."
 )
-_WIDER = "Cast the column to a wider type in a view, and anonymize the view."
-_ROOM = (
+_WIDER_TYPE_HINT = "Cast the column to a wider type in a view, and anonymize the view."
+_DISK_SPACE_HINT = (
     "Make room on the server's disk and in its tmpdir: dbanon gc drops what earlier runs left. Then"
     " run it again."
 )
-# Error class, message (None: the caller's) and hint by MariaDB's error code.
-_KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
-    number: translation
-    for numbers, translation in (
+_DISK_FULL_CODE = 1021
+# Error class, message (None for the caller's) and hint, by MariaDB's error code.
+_ERRORS_BY_CODE: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
+    code: translation
+    for codes, translation in (
         ((1049,), (DatabaseNotFound, "There is no such database.", None)),
         (
             (1044,),
             (
                 InsufficientRights,
                 "The account may not use this database.",
-                "GRANT it the rights of"
-                " docs/mariadb.md on the database, or name another one in the URL.",
+                "GRANT it the rights of docs/mariadb.md on the database, or name another one in the"
+                " URL.",
             ),
         ),
         (
@@ -79,8 +81,8 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (1045, 1698, 1862, 1820, 4151),
             (
                 AccessRefused,
-                "The server refused the account: it has no such account, or did not take"
-                " its password, or got none.",
+                "The server refused the account: it has no such account, or rejected its"
+                " password, or got none.",
                 PASSWORD_HINT,
             ),
         ),
@@ -88,18 +90,18 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (1129, 1130),
             (
                 AccessRefused,
-                "The server lets no account in from this machine.",
+                "The server accepts no account from this machine.",
                 "Ask its administrator for an account with this machine as its host.",
             ),
         ),
         ((1205, 1213, 1969, 3024), (DatabaseBusy, None, "Try again later.")),
         (
-            (1021, 1114),
+            (_DISK_FULL_CODE, 1114),
             (
                 DiskFull,
-                "The disk of the MariaDB server is full, or a table of it has no room;"
+                "The disk of the MariaDB server is full, or a table has reached its maximum size;"
                 " nothing was published.",
-                _ROOM,
+                _DISK_SPACE_HINT,
             ),
         ),
         ((1317,), (Cancelled, None, None)),
@@ -118,7 +120,7 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (
                 OutputChanged,
                 "The output has a trigger, so it cannot be replaced.",
-                "Drop the trigger first: a release that nobody counted must not change.",
+                "Drop the trigger first: it could change a release after it was counted.",
             ),
         ),
         (
@@ -129,20 +131,19 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (1406,),
             (
                 UnsupportedType,
-                "A label or value is longer than the column that it is"
-                " written to; nothing was published.",
-                _WIDER,
+                "A label or value is longer than its column allows; nothing was published.",
+                _WIDER_TYPE_HINT,
             ),
         ),
         (
             (1264, 1265, 1292, 1366, 1690, 3854),
-            (UnsupportedType, "A value does not fit the type that it is written as.", _WIDER),
+            (UnsupportedType, "A value does not fit the type of its column.", _WIDER_TYPE_HINT),
         ),
         (
             (1059, 1103, 1166, 1102, 1300),
             (
                 InvalidName,
-                "MariaDB does not take the name of a table or column.",
+                "MariaDB does not accept the name of a table or column.",
                 "Names have at most 64 characters of Unicode's first plane, and do not end with a"
                 " space.",
             ),
@@ -151,48 +152,56 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
             (1060,),
             (
                 InvalidParameter,
-                "The release would have two columns of one name: MariaDB"
-                " takes no notice of capitals in names of columns.",
+                "The release would have two columns of the same name: MariaDB ignores case in"
+                " names of columns.",
                 None,
             ),
         ),
     )
-    for number in numbers
+    for code in codes
 }
-# The text of these errors contains only accounts, rights and tables.
-_REPORTED = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
+# Codes of errors whose text contains only accounts, rights and tables, so it is passed on.
+_SAFE_TEXT_CODES = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
 
 
-def number_of(error: BaseException) -> int:
+def error_code(error: BaseException) -> int:
     """Return MariaDB's code of an error; 0 if it has none."""
     code = error.args[0] if error.args else 0
     return code if isinstance(code, int) else 0
 
 
-def _lacks_room(error: BaseException) -> bool:
+def _is_disk_full(error: BaseException) -> bool:
     """Return True if the server reports the operating system's error for a full disk."""
-    text = str(error.args[1]) if len(error.args) > 1 else ""
-    return bool(re.search(r"\b(errno:|Errcode:|error) 28\b", text)) or DiskFull.caused_by(error)
+    message = str(error.args[1]) if len(error.args) > 1 else ""
+    return bool(re.search(r"\b(errno:|Errcode:|error) 28\b", message)) or DiskFull.caused_by(error)
 
 
 @contextmanager
 def translate_errors(default_message: str = "The database refused a statement.") -> Iterator[None]:
-    """Raise MariaDB's errors as dbanon's own."""
+    """Raise MariaDB's errors as dbanon's own.
+
+    Parameters
+    ----------
+    default_message : message for codes that have none of their own.
+    """
     try:
         yield
     except DbanonError:
         raise
     except (pymysql.err.Error, DBAPIError, OSError) as caught:
         error = caught.orig if isinstance(caught, DBAPIError) and caught.orig else caught
-        number = number_of(error)
-        detail = f"MariaDB's error {number}" if number else type(error).__name__
-        if number in _REPORTED:
+        code = error_code(error)
+        detail = f"MariaDB's error {code}" if code else type(error).__name__
+        if code in _SAFE_TEXT_CODES:
             detail += f": {error.args[1]}"
-        if number in _KINDS or _lacks_room(error):
-            kind, message, hint = _KINDS[number if number in _KINDS else 1021]
-            raise kind(message or default_message, detail=detail, hint=hint) from None
-        if 2001 <= number <= 2005:
+        if code not in _ERRORS_BY_CODE and _is_disk_full(error):
+            code = _DISK_FULL_CODE
+        if code in _ERRORS_BY_CODE:
+            error_class, message, hint = _ERRORS_BY_CODE[code]
+            raise error_class(message or default_message, detail=detail, hint=hint) from None
+        # The client library's codes for servers that cannot be reached.
+        if 2001 <= code <= 2005:
             raise DatabaseUnreachable(detail=detail) from None
-        if number in CONNECTION_LOST or isinstance(error, (pymysql.err.InterfaceError, OSError)):
+        if code in CONNECTION_LOST or isinstance(error, (pymysql.err.InterfaceError, OSError)):
             raise ConnectionLost(detail=detail) from None
         raise DatabaseFailure(default_message, detail=detail) from None

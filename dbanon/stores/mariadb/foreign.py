@@ -5,9 +5,9 @@ with those of its definer. So a view that the caller defined runs as the caller 
 does any INVOKER code it uses, at any depth. Code that runs with another definer's rights cannot
 harm the caller, so the search ends there.
 
-The server does not report dependencies, so names are searched for in the text of definitions. Every
-word counts, even in literals and comments: a false match refuses a harmless view, but a missed name
-would run foreign code.
+The server does not report dependencies, so names are searched for in the text of definitions.
+Every word counts, even in literals and comments: a false match refuses a harmless view, but with a
+missed name foreign code would run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.mariadb.dialect import quote_account, quote_dotted
 
 # Names in either kind of quotes, and unquoted names.
-_WORD = re.compile(r'`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+')
+_NAME_PATTERN = re.compile(r'`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+')
 
 _PROGRAMS = """
 SELECT 'view', table_schema, table_name, definer, security_type, view_definition
@@ -31,7 +31,7 @@ UNION ALL
 SELECT lower(routine_type), routine_schema, routine_name, definer, security_type, routine_definition
 FROM information_schema.routines"""
 
-Rows = Callable[[str], list[tuple[Any, ...]]]
+RunQuery = Callable[[str], list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Program:
     Parameters
     ----------
     security : ``INVOKER`` or ``DEFINER``.
-    text : its definition; None if the server hides it from this account.
+    definition : SQL; None if the server hides it from this account.
     """
 
     kind: str
@@ -49,38 +49,38 @@ class _Program:
     name: str
     definer: str
     security: str
-    text: str | None
+    definition: str | None
 
-    def names(self, other: _Program) -> bool:
-        """Return True if the text contains the other's name and, unless shared, its schema."""
-        words = _words(self.text or "")
+    def mentions(self, other: _Program) -> bool:
+        """Return True if the definition has the other's name and, unless shared, its schema."""
+        words = _words(self.definition or "")
         schemas = words | {self.schema.lower()}
         return other.name.lower() in words and other.schema.lower() in schemas
 
 
-def require_own_code(rows: Rows, view: RelationName, account: str | None) -> None:
+def require_own_code(run_query: RunQuery, view: RelationName, account: str | None) -> None:
     """Refuse a view that runs code of another account with the rights of this one.
 
     Parameters
     ----------
-    rows : function that runs a query and returns its rows.
+    run_query : runs a query and returns its rows.
     account : the caller's account, as the server writes definers.
 
     Raises
     ------
     ForeignCode : the view, or a view or routine it uses at any depth, is such code.
     """
-    programs = [_Program(*row) for row in rows(_PROGRAMS)]
-    pending = [p for p in programs if (p.schema, p.name) == (view.schema, view.name)]
-    pending = [p for p in pending if p.kind == "view"]
-    reached = set(pending)
+    programs = [_Program(*row) for row in run_query(_PROGRAMS)]
+    view_key = ("view", view.schema, view.name)
+    pending = [p for p in programs if (p.kind, p.schema, p.name) == view_key]
+    visited = set(pending)
     while pending:
         program = pending.pop()
         if program.definer != account:
             if program.security == "INVOKER":
                 raise _foreign_code_error(view, program)
             continue
-        if program.text is None:
+        if program.definition is None:
             name = sql_for_hint(quote_dotted(RelationName(program.schema, program.name)))
             raise ForeignCode(
                 f"The definition of the {program.kind} {program.schema}.{program.name} is not shown"
@@ -88,14 +88,14 @@ def require_own_code(rows: Rows, view: RelationName, account: str | None) -> Non
                 hint=f"Run GRANT SHOW VIEW ON {name} TO {sql_for_hint(quote_account(account))}, or"
                 " release from a table.",
             )
-        named = [p for p in programs if p not in reached and program.names(p)]
-        reached.update(named)
-        pending += named
+        used = [p for p in programs if p not in visited and program.mentions(p)]
+        visited.update(used)
+        pending += used
 
 
 def _words(text: str) -> frozenset[str]:
     """Return all possible names in SQL text, in lower case and without quotes."""
-    words: Sequence[str] = _WORD.findall(text)
+    words: Sequence[str] = _NAME_PATTERN.findall(text)
     return frozenset(
         (word[1:-1].replace(word[0] * 2, word[0]) if word[0] in '`"' else word).lower()
         for word in words

@@ -1,9 +1,9 @@
 """Publish releases on MariaDB: plan, stage, count, swap, record.
 
 DDL commits implicitly here, so a release and its entry cannot share a transaction. A ledger table
-records the plan; then ``RENAME TABLE``, one atomic statement, swaps the staged table for the old
-one; only then is the entry written. If a run is interrupted in between, the next run that writes
-checks which tables exist and corrects the ledger.
+records the plan; then ``RENAME TABLE``, one atomic statement, swaps the staged table
+for the old one; only then is the entry written. If a run is interrupted in between, the next run
+that writes checks which tables exist and corrects the ledger.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from dbanon.errors import (
 from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.release.words import now
-from dbanon.sessions.base import MARK, Output
+from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName
-from dbanon.stores.mariadb.catalog import TABLE, MariadbCatalog
+from dbanon.stores.mariadb.catalog import PUBLICATION_TABLE, MariadbCatalog
 from dbanon.stores.mariadb.dialect import quote_dotted, quote_name
 
+# States of a release in the ledger table of publications.
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
-# A waiting swap blocks new readers. So each try is short: seconds of each try, and of the pauses.
-TRIES, PAUSE = (0.05, 0.1, 0.2, 0.4, 0.8), 0.25
+# A waiting swap blocks new readers, so attempts are short. The last time limit is repeated.
+ATTEMPT_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
+PAUSE_SECONDS = 0.25
 
 
 @dataclass
@@ -48,16 +50,16 @@ class UnpublishedRelease:
     entry: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
-    def old(self) -> RelationName:
-        """The name that the replaced table is moved to."""
-        return _old(self.output.release_id)
+    def replaced_name(self) -> RelationName:
+        """The name to which the replaced table is moved."""
+        return _replaced_name(self.output.release_id)
 
 
 def plan(session: MariadbCatalog, output: Output) -> UnpublishedRelease:
     """Lock the output and record the plan; raises OutputBusy if another run writes it."""
     _lock(session, output.name)
     session.insert_rows(
-        session.ledger_name(TABLE),
+        session.ledger_name(PUBLICATION_TABLE),
         ["release_id", "output_schema", "output_name", "state", "planned_at"],
         [(output.release_id, output.name.schema, output.name.name, PLANNED, now())],
     )
@@ -71,13 +73,14 @@ def output_lock(session: MariadbCatalog, name: RelationName) -> str:
 
 
 def _lock(session: MariadbCatalog, name: RelationName) -> None:
+    """Lock an output for this connection; raises OutputBusy if another run holds the lock."""
     if session.rows("SELECT get_lock(?, 0)", (output_lock(session, name),)) != [(1,)]:
         raise OutputBusy(
             f"Another run writes {name} now.", hint="Wait until it has ended, then run it again."
         )
 
 
-def show(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
+def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     """Publish a counted release under the output's name, and write its entry.
 
     Raises
@@ -85,40 +88,48 @@ def show(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     OutputBusy : readers used the output for longer than the session waits.
     SourceChanged, OutputExists : another relation has the name.
     """
-    output, table = pending.output, session.ledger_name(TABLE)
+    output, table = pending.output, session.ledger_name(PUBLICATION_TABLE)
     session.run(
         f"UPDATE {table.quoted} SET entry = ? WHERE release_id = ?",
         (json.dumps(pending.entry), output.release_id),
     )
     session.run("COMMIT")
     session.make_database(output.name)
-    before = session.find_existing(output.name)
-    _require_free(session, output, before)
-    moves = [(output.written, output.name)]
-    if before is not None:
-        moves.insert(0, (output.name, pending.old))
-    _swap(session, output, moves)
-    replaced = None if before is None else session.find_existing(pending.old)
-    if replaced is not None and replaced.mark != (before and before.mark):
+    existing = session.find_existing(output.name)
+    _require_replaceable(session, output, existing)
+    renames = [(output.written, output.name)]
+    if existing is not None:
+        renames.insert(0, (output.name, pending.replaced_name))
+    _swap(session, output, renames)
+    replaced = None if existing is None else session.find_existing(pending.replaced_name)
+    if replaced is not None and replaced.mark != (existing and existing.mark):
         # Another session replaced the table just before the swap: undo it.
-        back = [(output.name, output.written), (pending.old, output.name)]
-        _swap(session, output, back)
+        undo = [(output.name, output.written), (pending.replaced_name, output.name)]
+        _swap(session, output, undo)
         raise SourceChanged(
             f"Another session replaced {output.name} meanwhile; nothing was published.",
             hint=f"Run SHOW CREATE TABLE {sql_for_hint(quote_dotted(output.name))} to see what it"
             " is now, then run it again.",
         )
-    record_shown(session, output.release_id, pending.entry)
-    session.run(f"DROP TABLE IF EXISTS {pending.old.quoted}")
+    record_published(session, output.release_id, pending.entry)
+    session.run(f"DROP TABLE IF EXISTS {pending.replaced_name.quoted}")
 
 
-def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
-    """Check again that the name is free, or still that of a release that may be replaced."""
-    if before is None:
+def _require_replaceable(
+    session: MariadbCatalog, output: Output, existing: ExistingRelation | None
+) -> None:
+    """Check again that the name is free, or still that of a release that may be replaced.
+
+    Raises
+    ------
+    OutputExists, OutputNotOurs : another session has created or replaced a table of this name.
+    OutputChanged : the table has a trigger, or a foreign key refers to it.
+    """
+    if existing is None:
         return
     if output.replaces is None:
         raise OutputExists(f"Another session made {output.name} meanwhile; nothing was published.")
-    if entries.entry_of(session, output.name, before) is None:
+    if entries.entry_of(session, output.name, existing) is None:
         raise OutputNotOurs(
             f"Another session replaced {output.name} meanwhile; nothing was published."
         )
@@ -143,7 +154,7 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
 
 
 def _obstacle_error(output: Output, obstacle: str, statement: str) -> OutputChanged:
-    """Return the error for an output that cannot be replaced; ``statement`` removes the reason."""
+    """Build the error for an output that cannot be replaced; ``statement`` removes the obstacle."""
     return OutputChanged(
         f"The output {output.name} has {obstacle}, so it cannot be replaced.",
         hint=f"Run {sql_for_hint(statement)}, then run it again.",
@@ -151,66 +162,74 @@ def _obstacle_error(output: Output, obstacle: str, statement: str) -> OutputChan
 
 
 def _swap(
-    session: MariadbCatalog, output: Output, moves: list[tuple[RelationName, RelationName]]
+    session: MariadbCatalog, output: Output, renames: list[tuple[RelationName, RelationName]]
 ) -> None:
-    """Rename in short tries, since a waiting RENAME blocks all later readers."""
-    rename = "RENAME TABLE " + ", ".join(f"{a.quoted} TO {b.quoted}" for a, b in moves)
-    until, tries = time.monotonic() + session.swap_seconds, iter(TRIES)
-    longest = TRIES[0]
+    """Rename tables in short attempts, since a waiting RENAME blocks all later readers.
+
+    Parameters
+    ----------
+    renames : pairs of old and new name.
+    """
+    pairs = ", ".join(f"{old.quoted} TO {new.quoted}" for old, new in renames)
+    last_name, _ = renames[-1]
+    deadline = time.monotonic() + session.swap_seconds
+    timeouts, timeout = iter(ATTEMPT_SECONDS), ATTEMPT_SECONDS[0]
     while True:
-        longest = next(tries, longest)
+        timeout = next(timeouts, timeout)
         try:
-            session.run(f"SET STATEMENT max_statement_time = {longest} FOR {rename}")
+            session.run(f"SET STATEMENT max_statement_time = {timeout} FOR RENAME TABLE {pairs}")
         except DatabaseBusy:
             # The rename may have succeeded at the moment of the timeout.
-            if session.find_existing(moves[-1][0]) is None:
+            if session.find_existing(last_name) is None:
                 return
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 raise OutputBusy(
                     f"Readers held {output.name} for {session.swap_seconds:g} s, so the release"
                     " could not replace it; nothing was published.",
                     hint="End their transactions (SHOW PROCESSLIST lists sessions, KILL ends"
-                    " one), or"
-                    " wait longer: `swap_timeout`.",
+                    " one), or wait longer: `swap_timeout`.",
                 ) from None
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
         else:
             return
 
 
-def record_shown(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None) -> None:
+def record_published(
+    session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None
+) -> None:
     """Record a published release and its state in one transaction of the ledger."""
     assert entry is not None
-    run, row = dict(entry["run"]), dict(entry["row"])
-    of = entries.Run(
-        run["door"],
+    run_fields, row = dict(entry["run"]), dict(entry["row"])
+    run = entries.Run(
+        run_fields["door"],
         row["method"],
         row["source"],
         RelationName(row["output_schema"], row["output_name"]),
-        run["elapsed"],
-        run["run_id"],
-        job=run.get("job"),
-        source_types=run.get("source_types"),
-        source_counts=run.get("source_counts"),
-        fingerprint=run.get("fingerprint"),
+        run_fields["elapsed"],
+        run_fields["run_id"],
+        job=run_fields.get("job"),
+        source_types=run_fields.get("source_types"),
+        source_counts=run_fields.get("source_counts"),
+        fingerprint=run_fields.get("fingerprint"),
     )
     session.run("START TRANSACTION")
-    entries.insert_release(session, row, entry["columns"], of)
+    entries.insert_release(session, row, entry["columns"], run)
     _set_state(session, release_id, PUBLISHED)
     session.run("COMMIT")
 
 
 def refuse(session: MariadbCatalog, release_id: str) -> None:
-    """Record that a planned release was not published, and remove its table and figures."""
+    """Record that a planned release was not published; remove its table and internal figures."""
     _set_state(session, release_id, REFUSED)
     internal = session.ledger_name(INTERNAL_TABLE).quoted
     session.run(f"DELETE FROM {internal} WHERE release_id = ?", (release_id,))
     session.run("COMMIT")
-    session.run(f"DROP TABLE IF EXISTS {_staged(release_id).quoted}")
+    session.run(f"DROP TABLE IF EXISTS {_staging_name(release_id).quoted}")
 
 
 def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
-    table = session.ledger_name(TABLE)
+    """Record the outcome of a planned release."""
+    table = session.ledger_name(PUBLICATION_TABLE)
     session.run(
         f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL WHERE release_id = ?",
         (state, now(), release_id),
@@ -219,7 +238,7 @@ def _set_state(session: MariadbCatalog, release_id: str, state: str) -> None:
 
 def settle(session: MariadbCatalog) -> None:
     """Settle the plans of interrupted runs, except those of runs still in progress."""
-    table = session.ledger_name(TABLE)
+    table = session.ledger_name(PUBLICATION_TABLE)
     if session.find_existing(table) is None:
         return
     planned = session.rows(
@@ -236,30 +255,31 @@ def settle(session: MariadbCatalog) -> None:
         except OutputBusy:
             continue
         try:
-            _settle(session, release_id)
+            _settle_release(session, release_id)
         finally:
             session.rows("SELECT release_lock(?)", (output_lock(session, output),))
-    _clear(session)
+    _drop_leftovers(session)
 
 
-def _settle(session: MariadbCatalog, release_id: str) -> None:
-    table = session.ledger_name(TABLE)
+def _settle_release(session: MariadbCatalog, release_id: str) -> None:
+    """Record whether a planned release was published; its output is locked."""
+    table = session.ledger_name(PUBLICATION_TABLE)
     [(state, entry)] = session.rows(
         f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
     )
     if state != PLANNED:
         return
-    # Without a refusal, only the swap removes the staged table of a counted release.
-    if entry is None or session.find_existing(_staged(release_id)) is not None:
+    # A counted release has an entry; its staging table is gone only if the swap renamed it.
+    if entry is None or session.find_existing(_staging_name(release_id)) is not None:
         refuse(session, release_id)
     else:
-        record_shown(session, release_id, json.loads(entry))
-        session.run(f"DROP TABLE IF EXISTS {_old(release_id).quoted}")
+        record_published(session, release_id, json.loads(entry))
+        session.run(f"DROP TABLE IF EXISTS {_replaced_name(release_id).quoted}")
 
 
-def _clear(session: MariadbCatalog) -> None:
-    """Drop tables left behind by runs that were interrupted before dropping them."""
-    table = session.ledger_name(TABLE)
+def _drop_leftovers(session: MariadbCatalog) -> None:
+    """Drop the tables of settled releases that interrupted runs have not dropped."""
+    table = session.ledger_name(PUBLICATION_TABLE)
     rows = session.rows(
         "SELECT t.table_name FROM information_schema.tables AS t"
         f" JOIN {table.quoted} AS p ON p.state <> '{PLANNED}' AND t.table_name IN"
@@ -272,18 +292,20 @@ def _clear(session: MariadbCatalog) -> None:
         session.run(f"DROP TABLE IF EXISTS {table.sibling(name).quoted}")
 
 
-def _staged(release_id: str) -> RelationName:
+def _staging_name(release_id: str) -> RelationName:
+    """Return the name under which a release is written before it is published."""
     return RelationName("dbanon", f"r_{release_id.replace('-', '')}")
 
 
-def _old(release_id: str) -> RelationName:
+def _replaced_name(release_id: str) -> RelationName:
+    """Return the name of the table that this release has replaced."""
     return RelationName("dbanon", f"old_{release_id.replace('-', '')}")
 
 
-def is_shown(session: MariadbCatalog, pending: UnpublishedRelease) -> bool:
+def is_published(session: MariadbCatalog, pending: UnpublishedRelease) -> bool:
     """Return True if the ledger records the release as published."""
     [(state,)] = session.rows(
-        f"SELECT state FROM {session.ledger_name(TABLE).quoted} WHERE release_id = ?",
+        f"SELECT state FROM {session.ledger_name(PUBLICATION_TABLE).quoted} WHERE release_id = ?",
         (pending.output.release_id,),
     )
     return bool(state == PUBLISHED)

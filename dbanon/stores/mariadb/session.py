@@ -41,21 +41,26 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.display import display_key
-from dbanon.stores.mariadb.staging import ROW, SUFFIX, MariadbStaging, unused
+from dbanon.stores.mariadb.staging import ROW_NUMBER, SUFFIX, MariadbStaging, unused_name
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-_COPY = "dbanon_source"
+_COPY_PREFIX = "dbanon_source"
 _SAMPLE = "dbanon_sample"
-# Texts are sorted by this many bytes; the store sets it.
-_SORTED = 65_535
-BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
-_LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
+# Bytes of a text that sorting compares, set by max_sort_length in ``store``.
+_SORTED_BYTES = 65_535
+BEGIN_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+_SET_ISOLATION_LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
 
 
 class MariadbSession(MariadbStaging):
-    """One transaction on MariaDB."""
+    """One transaction on MariaDB.
+
+    Parameters
+    ----------
+    may_copy : whether ``pin`` copies sources; otherwise they are read in place.
+    """
 
     atomic = "swap"
     digest_way = types.DIGEST_WAY
@@ -64,10 +69,10 @@ class MariadbSession(MariadbStaging):
     staging_suffix = SUFFIX
 
     def __init__(
-        self, connection: Connection[Any], on_sql: OnSql | None = None, *, copies: bool = True
+        self, connection: Connection[Any], on_sql: OnSql | None = None, *, may_copy: bool = True
     ) -> None:
         super().__init__(connection, on_sql)
-        self._copies, self._n_copies = copies, 0
+        self._may_copy, self._n_copies = may_copy, 0
         self._keys: dict[RelationName, tuple[str, ...]] = {}
         # The release to publish when the session ends.
         self.pending: publication.UnpublishedRelease | None = None
@@ -75,26 +80,26 @@ class MariadbSession(MariadbStaging):
     # -- source -----------------------------------------------------------------------------------
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
-        [(kind, engine, _)] = self._catalog(source.name)
-        if kind == "BASE TABLE" and engine != "InnoDB":
+        [(table_type, engine, _)] = self._look_up(source.name)
+        if table_type == "BASE TABLE" and engine != "InnoDB":
             raise EngineUnsuitable(
                 f"{source.name} is a table of the engine {engine}, whose rows change while they"
                 " are read.",
                 hint=f"Run ALTER TABLE {sql_for_hint(types.quote_dotted(source.name))} ENGINE"
                 " InnoDB, or anonymize a copy that has this engine.",
             )
-        primary = self._primary_key(source.name)
-        attributes = choose_key(source, key or primary)
-        stated = tuple(key) if key and tuple(key) != primary else ()
+        primary_key = self._primary_key(source.name)
+        attributes = choose_key(source, key or primary_key)
+        unchecked = tuple(key) if key and tuple(key) != primary_key else ()
         if not attributes and source.kind != "table":
             raise key_required(source)
         names = tuple(attribute.name for attribute in attributes)
         self.require_rights(source, names)
         # The copy numbers the rows by these columns.
         self._keys[source.name] = names
-        # An expression, since the job's condition may run where the column does not exist.
-        expression = f"s.{_row(source)} + 0"
-        return replace(source, locator=Locator((expression,), ("BIGINT",), unchecked=stated))
+        # An expression instead of a column, since a filter may run where the column does not exist.
+        expression = f"s.{_row_column(source)} + 0"
+        return replace(source, locator=Locator((expression,), ("BIGINT",), unchecked=unchecked))
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Copy these columns in one statement, and number the rows in key order.
@@ -104,84 +109,88 @@ class MariadbSession(MariadbStaging):
         MixedTypes : a column holds zero dates, or values outside of its enum.
         DuplicateKeys : the key is not unique.
         """
-        if not self._copies or source.copy is not None:
+        if not self._may_copy or source.copy is not None:
             return source
-        keys = self._keys.get(source.name, ())
+        key_names = self._keys.get(source.name, ())
         names = tuple(
             dict.fromkeys([*columns, *source.required_locator.unchecked, *source.required])
         )
         attributes = [source.attribute(name) for name in names]
-        ordered = [source.attribute(name) for name in keys]
+        key_attributes = [source.attribute(name) for name in key_names]
         is_integer_key = (
-            len(ordered) == 1
-            and ordered[0].kind is Kind.INTEGER
-            and ordered[0].bits <= 64
+            len(key_attributes) == 1
+            and key_attributes[0].kind is Kind.INTEGER
+            and key_attributes[0].bits <= 64
             and not source.required_locator.unchecked
         )
         self._n_copies += 1
-        copy = RelationName(None, f"{_COPY}_{self._n_copies}")
-        row = _row(source)
-        body, numbered, order = f"{row} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
+        copy = RelationName(None, f"{_COPY_PREFIX}_{self._n_copies}")
+        row_column = _row_column(source)
+        definition = f"{row_column} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY"
+        row_value = order = ""
         if is_integer_key:
-            body, numbered = f"PRIMARY KEY ({row})", f"{quote(ordered[0].name)} AS {row}, "
-        elif ordered:
-            by = ", ".join(self._sorted(attribute, quote(attribute.name)) for attribute in ordered)
-            order = f" ORDER BY {by}"
+            definition = f"PRIMARY KEY ({row_column})"
+            row_value = f"{quote(key_attributes[0].name)} AS {row_column}, "
+        elif key_attributes:
+            sort_keys = ", ".join(self._sortable(a, quote(a.name)) for a in key_attributes)
+            order = f" ORDER BY {sort_keys}"
         condition = source.filtered and source.filtered.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
-        rows = ", ".join(
+        values = ", ".join(
             f"{types.retained_column(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
         )
         # At REPEATABLE READ the statement would lock all rows it reads, and ignore the snapshot.
         self.run("COMMIT")
-        self.run(_LEVEL.format("READ COMMITTED"))
+        self.run(_SET_ISOLATION_LEVEL.format("READ COMMITTED"))
         self.run(
-            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){SUFFIX} AS"
-            f" SELECT {numbered}{rows or '1 AS one'} FROM {source.name.quoted}{where}{order}"
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({definition}){SUFFIX} AS"
+            f" SELECT {row_value}{values or '1 AS one'} FROM {source.name.quoted}{where}{order}"
         )
-        self.run(_LEVEL.format("REPEATABLE READ"))
-        self.run(BEGIN)
+        self.run(_SET_ISOLATION_LEVEL.format("REPEATABLE READ"))
+        self.run(BEGIN_SNAPSHOT)
         pinned = replace(
             source,
             copy=copy,
             filtered=None,
-            locator=replace(source.required_locator, expressions=(f"s.{row}",)),
+            locator=replace(source.required_locator, expressions=(f"s.{row_column}",)),
         )
         self._require_values(pinned, attributes)
         return pinned
 
     def _require_values(self, source: Relation, attributes: Sequence[Attribute]) -> None:
         """Check that dates are valid, and that enum values belong to their enum."""
-        wrong = {}
-        for a in attributes:
-            column = f"s.{quote(a.name)}"
-            if a.sql_type.startswith("enum") and "" not in a.order:
-                wrong[a.name] = f"{column} = ''"
-            elif a.kind in (Kind.DATE, Kind.TIMESTAMP):
-                wrong[a.name] = f"month({column}) = 0 OR dayofmonth({column}) = 0"
-        if not wrong:
+        invalid_if = {}
+        for attribute in attributes:
+            column = f"s.{quote(attribute.name)}"
+            if attribute.sql_type.startswith("enum") and "" not in attribute.order:
+                # The server stores an empty text for values that are not in the enum.
+                invalid_if[attribute.name] = f"{column} = ''"
+            elif attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+                invalid_if[attribute.name] = f"month({column}) = 0 OR dayofmonth({column}) = 0"
+        if not invalid_if:
             return
-        counts = ", ".join(f"coalesce(sum({condition}), 0)" for condition in wrong.values())
-        [totals] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s")
-        for name, count in zip(wrong, totals, strict=True):
+        sums = ", ".join(f"coalesce(sum({condition}), 0)" for condition in invalid_if.values())
+        [counts] = self.rows(f"SELECT {sums} FROM {source.relation.quoted} AS s")
+        for name, count in zip(invalid_if, counts, strict=True):
             if count:
                 attribute = source.attribute(name)
-                problem = "dates of month 0 or day 0"
+                problem = "dates with month 0 or day 0"
                 if attribute.kind is Kind.CATEGORY:
-                    problem = "values that are not of its enum"
+                    problem = "values that are not in its enum"
                 raise MixedTypes(
                     f'Column "{name}" of {source.name} holds {int(count)} {problem}.',
                     hint="Correct these values, or make them NULL in a view: nullif(…).",
                 )
 
-    def _sorted(self, attribute: Attribute, column: str) -> str:
-        return types.text(attribute, column) if attribute.kind is Kind.CATEGORY else column
+    def _sortable(self, attribute: Attribute, column: str) -> str:
+        """SQL of a column that sorts texts by code point."""
+        return types.as_text(attribute, column) if attribute.kind is Kind.CATEGORY else column
 
     def sort_key(self, attribute: Attribute) -> str:
-        return self._sorted(attribute, f"s.{quote(attribute.name)}")
+        return self._sortable(attribute, f"s.{quote(attribute.name)}")
 
     def text_of(self, attribute: Attribute) -> str:
-        return types.text(attribute, f"s.{quote(attribute.name)}")
+        return types.as_text(attribute, f"s.{quote(attribute.name)}")
 
     def matches(self, text: str, pattern: str) -> str:
         return f"{text} REGEXP '{pattern}'"
@@ -195,7 +204,7 @@ class MariadbSession(MariadbStaging):
         return super().compared(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
-        # Stored, since a query that names it twice would sample twice.
+        # Stored in a table, since a query that reads the sample twice would draw it twice.
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
             f"CREATE TEMPORARY TABLE {_SAMPLE} {SUFFIX} AS SELECT * FROM {relation.quoted}"
@@ -204,39 +213,38 @@ class MariadbSession(MariadbStaging):
         return f"{_SAMPLE} AS s"
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        checks = {}
-        for a in attributes:
-            column = f"s.{quote(a.name)}"
-            if a.sql_type.startswith("float"):
+        checks: dict[str, tuple[str, str, str]] = {}
+        for attribute in attributes:
+            column = f"s.{quote(attribute.name)}"
+            if attribute.sql_type.startswith("float"):
                 raise UnsupportedType(
-                    f'Column "{a.name}"'
+                    f'Column "{attribute.name}"'
                     f" of {source.name} is FLOAT, where different values can print the same.",
                     hint="Change its type to DOUBLE or DECIMAL, or cast it to one of them in a"
-                    " view, and"
-                    " anonymize the view.",
+                    " view, and anonymize the view.",
                 )
-            if a.kind is Kind.BOOLEAN:
-                explanation = "is tinyint(1), which is BOOLEAN", "not 0 or 1"
-                checks[a.name] = (f"{column} NOT IN (0, 1)", *explanation)
-            elif a.sql_type in ("mediumtext", "longtext"):
+            if attribute.kind is Kind.BOOLEAN:
+                type_description, problem = "tinyint(1), which is BOOLEAN", "not 0 or 1"
+                is_invalid = f"{column} NOT IN (0, 1)"
+            elif attribute.sql_type in ("mediumtext", "longtext"):
                 # Sorting compares no more than this.
-                explanation = f"is {a.sql_type}", f"longer than {_SORTED} bytes"
-                checks[a.name] = (
-                    f"octet_length({types.text(a, column)}) > {_SORTED}",
-                    *explanation,
-                )
+                problem = f"longer than {_SORTED_BYTES} bytes"
+                type_description = attribute.sql_type
+                is_invalid = f"octet_length({types.as_text(attribute, column)}) > {_SORTED_BYTES}"
+            else:
+                continue
+            checks[attribute.name] = is_invalid, type_description, problem
         if checks:
-            counts = ", ".join(
-                f"coalesce(sum({condition}), 0)" for condition, *_ in checks.values()
+            sums = ", ".join(
+                f"coalesce(sum({is_invalid}), 0)" for is_invalid, _, _ in checks.values()
             )
-            [totals] = self.rows(
-                f"SELECT {counts} FROM {source.relation.quoted} AS s{source.where}"
-            )
-            for (name, (_, is_, not_)), count in zip(checks.items(), totals, strict=True):
+            [counts] = self.rows(f"SELECT {sums} FROM {source.relation.quoted} AS s{source.where}")
+            for (name, check), count in zip(checks.items(), counts, strict=True):
                 if count:
+                    _, type_description, problem = check
                     raise MixedTypes(
-                        f'Column "{name}" of {source.name} {is_}, but {int(count)} of its values'
-                        f" are {not_}.",
+                        f'Column "{name}" of {source.name} is {type_description}, but'
+                        f" {int(count)} of its values are {problem}.",
                         hint="Change the type of the column, or cast it in a view, and anonymize"
                         " the view.",
                     )
@@ -247,18 +255,18 @@ class MariadbSession(MariadbStaging):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         # Output tables have no key, and are read in storage order.
         keys = source.required_locator.expressions if source.copy is not None else ("0",)
-        parts = [*keys, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
-        for rows in self._pieces(query, chunk_rows):
+        selected = ", ".join([*keys, *(f"s.{quote(name)}" for name in columns)])
+        query = f"SELECT {selected} FROM {source.from_clause}{source.where}"
+        for rows in self._fetch_chunks(query, chunk_rows):
             row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield row_keys, [row[1:] for row in rows]
 
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:
-        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT} PATH '$')) AS t"
+        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT_OPTIONS} PATH '$')) AS t"
         return f"SELECT value FROM {table}", json_text(values)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
+        return (np.array(rows, np.float64) for rows in self._fetch_chunks(query, chunk_rows))
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -273,14 +281,14 @@ class MariadbSession(MariadbStaging):
     ) -> None:
         self.ensure_ledger()
         self.pending = publication.plan(self, output)
-        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
+        body = ", ".join(f"{quote(name)} {self.declared(sql_type)}" for name, sql_type in columns)
         self.run(
-            f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT}"
+            f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT_OPTIONS}"
             f" COMMENT='{MARK}{release_id}'"
         )
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Check that the release can be published; ``publication`` does so at the end."""
+        """Check that the release can be published, which happens at the end of the session."""
         assert self.pending is not None
         if output.replaces is None and self.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
@@ -300,7 +308,7 @@ class MariadbSession(MariadbStaging):
         return str(row["created_at"])
 
     def declared(self, sql_type: str) -> str:
-        return types.declared(sql_type)
+        return types.declare_type(sql_type)
 
     def make_schema(self, name: RelationName) -> None:
         # The schema is created at publication: creating it here could not be rolled back.
@@ -314,25 +322,25 @@ class MariadbSession(MariadbStaging):
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         columns = self.find_source(relation).schema.attributes
-        return self._digest(relation, columns, salt, "")
+        return self._digest(relation, columns, salt)
 
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
         columns = [relation.attribute(name) for name in names]
-        return self._digest(relation.relation, columns, salt, "")
+        return self._digest(relation.relation, columns, salt)
 
     def _digest(
-        self, relation: RelationName, columns: Sequence[Attribute], salt: int, where: str
+        self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt, where))
+        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt))
         return int(rows), int(total)
 
     def digest_probe(self) -> str:
-        value = str(self.rows(types.DIGEST_PROBE)[0][0])
-        return hashlib.sha256(value.encode()).hexdigest()[:16]
+        [(probe,)] = self.rows(types.DIGEST_PROBE)
+        return hashlib.sha256(str(probe).encode()).hexdigest()[:16]
 
 
-def _row(source: Relation) -> str:
-    """Return an unused name for the copy's column of row numbers."""
-    return unused(ROW, [attribute.name for attribute in source.schema.attributes])
+def _row_column(source: Relation) -> str:
+    """Return an unused_name name for the copy's column of row numbers."""
+    return unused_name(ROW_NUMBER, [attribute.name for attribute in source.schema.attributes])

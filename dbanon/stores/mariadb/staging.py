@@ -26,41 +26,47 @@ from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb.catalog import MariadbCatalog
 from dbanon.stores.mariadb.errors import translate_errors
 
-ROW, _CLASS = "dbanon_row", "dbanon_class"
-SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
+# Columns of row numbers and of classes.
+ROW_NUMBER, _CLASS = "dbanon_row", "dbanon_class"
+# Table options of staging tables.
+SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT_OPTIONS}"
 # Rows per batch, and characters per INSERT, each of at most four bytes.
-_ROWS, _CHARACTERS = 20_000, 500_000
-_PLACES = "dbanon_places"
-# The key that encrypts labels. The server draws it and the client reads it, so no log contains it.
-_SECRET = "dbanon_secret"
+_BATCH_ROWS, _STATEMENT_CHARACTERS = 20_000, 500_000
+# Staging table of the numbers from 0, which index the rows of a packet.
+_ROW_INDEXES = "dbanon_places"
+# Staging table of the key that encrypts labels. The server draws the key and the client reads it,
+# so no log contains it.
+_LABEL_KEY = "dbanon_secret"
 # A new key is drawn each time labels are staged.
-_DRAW_SECRET = (
-    f"CREATE OR REPLACE TEMPORARY TABLE {_SECRET} {SUFFIX} AS SELECT random_bytes(16) AS secret"
+_CREATE_LABEL_KEY = (
+    f"CREATE OR REPLACE TEMPORARY TABLE {_LABEL_KEY} {SUFFIX} AS SELECT random_bytes(16) AS secret"
 )
-_LABELS = ", ".join(
-    f"CONV(hex(substr(packet, 16 * place + {start}, {width})), 16, -10)"
-    for start, width in ((1, 8), (9, 4), (13, 4))
+# SQL of key, class and position in a row of a decrypted packet, 16 bytes.
+_UNPACKED_LABELS = ", ".join(
+    f"CONV(hex(substr(packet, 16 * row_index + {start}, {n_bytes})), 16, -10)"
+    for start, n_bytes in ((1, 8), (9, 4), (13, 4))
 )
 # Bytes per read; every server allows packets of this size.
-_PACKET = 800_000
-# Parts of a table, each as a list of columns.
-_Columns = Iterable[Sequence[Sequence[Any]]]
+_PACKET_BYTES = 800_000
+# Batches of rows, each as a list of columns of values.
+_ColumnBatches = Iterable[Sequence[Sequence[Any]]]
 
 
 class MariadbStaging(MariadbCatalog):
-    """The part of a session that uses temporary tables."""
+    """Session methods that use temporary tables."""
 
-    # Rows in the table of numbers that index the rows of a packet.
-    _n_places = 0
+    # Rows in the table of row indexes; 0 before it is created.
+    _n_row_indexes = 0
     # Makes the variable names of each read unique.
-    _n_readings = 0
+    _n_reads = 0
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         [key] = source.required_locator.expressions
-        rows = max(min(chunk_rows, _PACKET // types.bytes_per_packed_row(attributes)), 1)
-        border = f"SELECT max(place) FROM (SELECT {key} AS place FROM {source.from_clause}"
+        packet_rows = _PACKET_BYTES // types.bytes_per_packed_row(attributes)
+        rows = max(min(chunk_rows, packet_rows), 1)
+        select_last = f"SELECT max(k) FROM (SELECT {key} AS k FROM {source.from_clause}"
         # Hash joins suit the lookup of texts here, but would slow down the joins that write.
         query = (
             "SET STATEMENT join_cache_level = 4 FOR"
@@ -68,23 +74,23 @@ class MariadbStaging(MariadbCatalog):
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
         self.note(f"{query}TRUE{source.and_where}")
-        # Bounds are server variables, since no statement may show keys of persons.
-        self._n_readings += 1
-        last, before = (f"@dbanon_{word}_{self._n_readings}" for word in ("last", "before"))
-        begin = "TRUE"
+        # Bounds are server variables, since logs of statements must not show keys of persons.
+        self._n_reads += 1
+        last, previous = (f"@dbanon_{word}_{self._n_reads}" for word in ("last", "previous"))
+        condition = "TRUE"
         # Fetching single rows would take the driver ten times as long.
         with closing(self.connection.cursor()) as cursor:
             while True:
-                last_place = f"{border} WHERE {begin} ORDER BY {key} LIMIT {rows}) AS piece"
-                self._execute(cursor, f"SET {last} = ({last_place})")
+                chunk = f"WHERE {condition} ORDER BY {key} LIMIT {rows}"
+                self._execute(cursor, f"SET {last} = ({select_last} {chunk}) AS chunk)")
                 if self._single_value(cursor, f"SELECT {last} IS NULL"):
                     return
-                piece = f"{begin} AND {key} <= {last}{source.and_where}"
-                packets = self._single_value(cursor, query + piece)
-                self._execute(cursor, f"SET {before} = {last}")
-                begin = f"{key} > {before}"
-                if packets is not None:
-                    yield types.chunk(packets, attributes)
+                where = f"{condition} AND {key} <= {last}{source.and_where}"
+                packet = self._single_value(cursor, query + where)
+                self._execute(cursor, f"SET {previous} = {last}")
+                condition = f"{key} > {previous}"
+                if packet is not None:
+                    yield types.unpack_rows(packet, attributes)
 
     def _single_value(self, cursor: Any, sql: str) -> Any:
         """Return the only value of a query without logging it; raises if it was truncated."""
@@ -97,58 +103,66 @@ class MariadbStaging(MariadbCatalog):
     def _execute(self, cursor: Any, sql: str) -> None:
         """Run a statement without logging it."""
         with translate_errors():
-            cursor.execute(types.to_mariadb(sql, bound=False))
+            cursor.execute(types.to_mariadb(sql, has_parameters=False))
 
-    def _load(self, table: str, columns: Sequence[tuple[str, str]], rows: _Columns) -> None:
-        """Stage columns in batches, since binding values takes the driver ten times as long."""
+    def _load(
+        self, table: str, columns: Sequence[tuple[str, str]], batches: _ColumnBatches
+    ) -> None:
+        """Create and fill a staging table by literals: binding values takes ten times as long.
+
+        Parameters
+        ----------
+        columns : names and types.
+        """
         self.run(statements.create_staging(table, columns, SUFFIX))
         insert = f"INSERT INTO {quote(table)} VALUES "
         self.note(f"{insert}…")
         with translate_errors(), closing(self.connection.cursor()) as cursor:
-            for part in rows:
-                written = [types.literals(column, self.connection.escape) for column in part]
-                row = "({})".format(",".join(mark for mark, _ in written)).__mod__
+            for batch in batches:
+                literals = [types.literals(column, self.connection.escape) for column in batch]
+                row_format = "({})".format(",".join(value_format for value_format, _ in literals))
                 row_texts, length = [], 0
-                for row_text in map(row, zip(*(values for _, values in written), strict=True)):
+                for row in zip(*(values for _, values in literals), strict=True):
+                    row_text = row_format % row
                     row_texts.append(row_text)
                     length += len(row_text)
-                    if length > _CHARACTERS:
+                    if length > _STATEMENT_CHARACTERS:
                         cursor.execute(insert + ",".join(row_texts))
                         row_texts, length = [], 0
                 if row_texts:
                     cursor.execute(insert + ",".join(row_texts))
 
-    def _stage_places(self) -> None:
+    def _stage_row_indexes(self) -> None:
         """Stage the numbers that index the rows of a packet.
 
         Raises
         ------
         DatabaseFailure : the server stores doubles in an unknown format.
         """
-        if not self._n_places:
-            self._load(_PLACES, [("place", "INT")], [[list(range(_ROWS))]])
-            self._n_places = _ROWS
+        if not self._n_row_indexes:
+            self._load(_ROW_INDEXES, [("row_index", "INT")], [[list(range(_BATCH_ROWS))]])
+            self._n_row_indexes = _BATCH_ROWS
             if self.rows(types.POINT_PROBE) != [(1,)]:
-                raise DatabaseFailure(types.UNKNOWN_POINTS)
+                raise DatabaseFailure(types.UNKNOWN_POINT_FORMAT)
 
     def _load_numbers(
         self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any]]
     ) -> None:
         """Stage columns of int64 and float64 as bytes, which avoids formatting and parsing text."""
-        self._stage_places()
+        self._stage_row_indexes()
         self.run(statements.create_staging(table, columns, SUFFIX))
         values = ", ".join(
-            types.unpack_value(i, a.dtype, len(arrays)) for i, a in enumerate(arrays)
+            types.unpack_value(i, array.dtype, len(arrays)) for i, array in enumerate(arrays)
         )
-        insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_PLACES}, (SELECT x'"
+        insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_ROW_INDEXES}, (SELECT x'"
         self.note(f"{insert}…")
-        packets = types.pack_arrays(arrays)
-        rows = max(min(self._n_places, 2 * _CHARACTERS // packets.shape[1]), 1)
+        packed = types.pack_arrays(arrays)
+        packet_rows = max(min(self._n_row_indexes, 2 * _STATEMENT_CHARACTERS // packed.shape[1]), 1)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
-            for start in range(0, len(packets), rows):
-                part = packets[start : start + rows]
-                some = f"' AS packet) AS p WHERE place < {len(part)}"
-                cursor.execute(f"{insert}{part.tobytes().hex()}{some}")
+            for start in range(0, len(packed), packet_rows):
+                packet = packed[start : start + packet_rows]
+                where = f"' AS packet) AS p WHERE row_index < {len(packet)}"
+                cursor.execute(f"{insert}{packet.tobytes().hex()}{where}")
 
     def load_labels(
         self,
@@ -166,65 +180,75 @@ class MariadbStaging(MariadbCatalog):
         ------
         EngineUnsuitable : the binary log replays statements, so a replica would draw another key.
         """
-        if self.rows("SELECT @@log_bin AND @@sql_log_bin AND @@binlog_format = 'STATEMENT'") == [
-            (1,)
-        ]:
+        [(logs_statements,)] = self.rows(
+            "SELECT @@log_bin AND @@sql_log_bin AND @@binlog_format = 'STATEMENT'"
+        )
+        if logs_statements == 1:
             raise EngineUnsuitable(
                 "The server's binary log has the format STATEMENT: it would show which row is in"
                 " which class, and replicas would not get the same release.",
                 hint="Let an administrator run: SET GLOBAL binlog_format = 'MIXED'",
             )
-        # No index: the join looks up rows of the copy by key, in key order.
+        # No index is needed: the join reads labels in key order, and looks up rows of the copy.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
         self.run(statements.create_staging(statements.LABELS, columns, SUFFIX))
-        self._stage_places()
-        self.run(_DRAW_SECRET)
-        insert = f"INSERT INTO {quote(statements.LABELS)} SELECT {_LABELS} FROM {_PLACES}, (SELECT"
+        self._stage_row_indexes()
+        self.run(_CREATE_LABEL_KEY)
+        insert = (
+            f"INSERT INTO {quote(statements.LABELS)}"
+            f" SELECT {_UNPACKED_LABELS} FROM {_ROW_INDEXES}, (SELECT"
+        )
         self.note(f"{insert} …")
         order = np.argsort(keys[:, 0])
-        rows = np.empty(len(order), np.dtype([("key", ">i8"), ("class", ">i4"), ("place", ">i4")]))
-        rows["key"], rows["class"], rows["place"] = keys[order, 0], classes[order], positions[order]
+        labels = np.empty(
+            len(order), np.dtype([("key", ">i8"), ("class", ">i4"), ("position", ">i4")])
+        )
+        labels["key"], labels["class"] = keys[order, 0], classes[order]
+        labels["position"] = positions[order]
         with closing(self.connection.cursor()) as cursor:
-            key = self._single_value(cursor, f"SELECT secret FROM {_SECRET}")
-            for start in range(0, len(rows), _ROWS):
-                part = rows[start : start + _ROWS]
-                # A row is one block, and keys make all blocks distinct: no chaining is needed.
-                packet = _encrypted(part.tobytes(), key)
-                # LIMIT makes the server decrypt once instead of for each row.
-                decrypted = f"AES_DECRYPT(x'{packet}', secret) AS packet FROM {_SECRET} LIMIT 1"
-                self._execute(cursor, f"{insert} {decrypted}) AS p WHERE place < {len(part)}")
+            secret = self._single_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
+            for start in range(0, len(labels), _BATCH_ROWS):
+                batch = labels[start : start + _BATCH_ROWS]
+                # A row is one cipher block, and keys make all blocks distinct: ECB reveals nothing.
+                packet = _encrypt(batch.tobytes(), secret)
+                # LIMIT makes the server decrypt the packet once instead of once per row.
+                decrypted = f"AES_DECRYPT(x'{packet}', secret) AS packet FROM {_LABEL_KEY} LIMIT 1"
+                self._execute(cursor, f"{insert} {decrypted}) AS p WHERE row_index < {len(batch)}")
 
     def insert_encrypted(self, relation: RelationName, key: str, text: str) -> None:
         """Insert a key and a text that must not appear in any log."""
-        self.run(_DRAW_SECRET)
+        self.run(_CREATE_LABEL_KEY)
         insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
         self.note(f"{insert}…")
         with closing(self.connection.cursor()) as cursor:
-            secret = self._single_value(cursor, f"SELECT secret FROM {_SECRET}")
-            packet = _encrypted(text.encode(), secret)
-            self._execute(cursor, f"{insert}{packet}', secret) USING utf8mb4) FROM {_SECRET}")
+            secret = self._single_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
+            packet = _encrypt(text.encode(), secret)
+            self._execute(cursor, f"{insert}{packet}', secret) USING utf8mb4) FROM {_LABEL_KEY}")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        named = [("class", "INT PRIMARY KEY")]
-        lists: list[Any] = [np.arange(n_classes, dtype=np.int64)]
+        column_types = [("class", "INT PRIMARY KEY")]
+        column_values: list[Any] = [np.arange(n_classes, dtype=np.int64)]
         for position, column in enumerate(columns):
-            kind, values = types.staged_values(column)
-            named.append((statements.value_column(position), kind))
-            lists.append(values)
-        if all(isinstance(values, np.ndarray) for values in lists):
-            self._load_numbers(statements.CLASSES, named, lists)
+            sql_type, values = types.staged_values(column)
+            column_types.append((statements.value_column(position), sql_type))
+            column_values.append(values)
+        if all(isinstance(values, np.ndarray) for values in column_values):
+            self._load_numbers(statements.CLASSES, column_types, column_values)
         else:
-            self._load(statements.CLASSES, named, [[list(values) for values in lists]])
+            batch = [list(values) for values in column_values]
+            self._load(statements.CLASSES, column_types, [batch])
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INT"), ("position", "INT")]
         for index, attribute in enumerate(attributes):
             columns.append((statements.kept_column(index), self.declared(self.type_of(attribute))))
-        rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
-        # Sorted in the order of the release, so that the general log reveals no origin of a row.
-        sorted_rows = iter(lambda: sorted(islice(rows, _ROWS), key=itemgetter(0, 1)), [])
-        parts = (list(zip(*part, strict=True)) for part in sorted_rows)
-        self._load(statements.ROWS, columns, parts)
+        rows = storable_rows(attributes, labelled_rows(pieces), types.to_storable)
+        # Sorted by class and position, as in the release, so that the order of statements in the
+        # general log does not reveal which row of the source became which.
+        by_position = itemgetter(0, 1)
+        sorted_batches = iter(lambda: sorted(islice(rows, _BATCH_ROWS), key=by_position), [])
+        batches = (list(zip(*batch, strict=True)) for batch in sorted_batches)
+        self._load(statements.ROWS, columns, batches)
 
     def insert(
         self,
@@ -241,29 +265,29 @@ class MariadbStaging(MariadbCatalog):
         # LIMIT separates the two steps.
         [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in reads)
-        # Names for the columns of labels that no other column has.
-        label, position = (unused(name, reads) for name in (_CLASS, ROW))
+        class_column, position_column = (unused_name(name, reads) for name in (_CLASS, ROW_NUMBER))
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
             f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
-            f" (SELECT STRAIGHT_JOIN l.class AS {label}, l.position AS {position}{read_columns}"
+            f" (SELECT STRAIGHT_JOIN l.class AS {class_column}, l.position AS {position_column}"
+            f"{read_columns}"
             f" FROM {quote(statements.LABELS)} AS l JOIN {source.from_clause}"
             f" ON {key} = l.key0 LIMIT {2**63 - 1}) AS s"
-            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
-            f" ORDER BY s.{label}, s.{position}"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{class_column}{joins}"
+            f" ORDER BY s.{class_column}, s.{position_column}"
         )
 
 
-def unused(name: str, others: Sequence[str]) -> str:
-    """Append underscores to a name until no other name equals it, ignoring case."""
-    lower_names = {other.lower() for other in others}
+def unused_name(name: str, existing_names: Sequence[str]) -> str:
+    """Append underscores to a lower-case name until no existing name equals it, ignoring case."""
+    lower_names = {existing.lower() for existing in existing_names}
     while name in lower_names:
         name += "_"
     return name
 
 
-def _encrypted(plain: bytes, key: bytes) -> str:
-    """Encrypt bytes for the server's AES_DECRYPT, as hexadecimal digits; the key is used once."""
+def _encrypt(content: bytes, key: bytes) -> str:
+    """Encrypt bytes for the server's AES_DECRYPT; return hexadecimal digits."""
     padder, encryptor = PKCS7(128).padder(), Cipher(algorithms.AES(key), modes.ECB()).encryptor()
-    padded = padder.update(plain) + padder.finalize()
+    padded = padder.update(content) + padder.finalize()
     return (encryptor.update(padded) + encryptor.finalize()).hex()

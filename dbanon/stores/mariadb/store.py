@@ -27,12 +27,13 @@ from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.connecting import account_arguments
 from dbanon.stores.mariadb.dialect import COLLATION, quote_dotted
 from dbanon.stores.mariadb.errors import translate_errors
-from dbanon.stores.mariadb.session import BEGIN, MariadbSession
+from dbanon.stores.mariadb.session import BEGIN_SNAPSHOT, MariadbSession
 
 # Settings that a session relies on, whatever the server's defaults: values are never truncated
-# silently, names are quoted as in standard SQL, times are in UTC, whole texts are sorted, results
-# are complete, a commit only ends the transaction, and current rows are read. DEFAULT would be the
-# administrator's choice, except for system_versioning_asof, where it is always the present.
+# silently, names are quoted as in standard SQL, times are in UTC, texts are sorted by all their
+# bytes, results are complete, a commit only ends the transaction, and current rows are read. Values
+# are explicit, since an administrator can change DEFAULT, except for system_versioning_asof, where
+# it is always the present.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -48,12 +49,12 @@ _SETTINGS = (
 )
 
 
-class _Wire:
-    """A connection that ``ending`` can cancel.
+class _CancellableConnection:
+    """A connection whose statement ``ending`` can cancel.
 
     Parameters
     ----------
-    connect : opens another connection, which cancels the statement of this one.
+    connect : opens another connection, through which the statement is cancelled.
     """
 
     def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
@@ -61,13 +62,13 @@ class _Wire:
 
     def fileno(self) -> int:
         """Return the file descriptor of the socket."""
-        # The driver has no public attribute for it.
-        number: int = self._connection._sock.fileno()
-        return number
+        # The driver has no public attribute for the socket.
+        descriptor: int = self._connection._sock.fileno()
+        return descriptor
 
     def cancel_safe(self, *, timeout: float) -> None:
         """Ask the server to cancel the running statement."""
-        with closing(self._connect()) as other, other.cursor() as cursor:
+        with closing(self._connect()) as second_connection, second_connection.cursor() as cursor:
             cursor.execute(f"KILL QUERY {int(self._connection.thread_id())}")
 
 
@@ -91,20 +92,20 @@ class MariadbStore:
         return redact(self._engine.url.render_as_string(hide_password=True))
 
     @contextmanager
-    def _connected(self) -> Iterator[Any]:
+    def _open_connection(self) -> Iterator[Any]:
         """Open a separate connection; settings and staging tables end with it."""
 
         def connect() -> Any:
-            raw = connected(self._engine.raw_connection)
-            driver: Any = raw.driver_connection
+            pooled = connected(self._engine.raw_connection)
+            driver: Any = pooled.driver_connection
             # It must never return to the caller's pool.
-            raw.detach()
+            pooled.detach()
             return driver
 
         with translate_errors("The server cannot be reached."):
-            connection = ending().connected(connect, lambda late: late.close())
-        wire = _Wire(connection, connect)
-        ending().register(wire)
+            connection = ending().connected(connect, lambda driver: driver.close())
+        cancellable = _CancellableConnection(connection, connect)
+        ending().register(cancellable)
         try:
             with translate_errors(), connection.cursor() as cursor:
                 cursor.execute("SELECT version(), database()")
@@ -113,8 +114,7 @@ class MariadbStore:
                     raise InvalidParameter(
                         "The server is not MariaDB.",
                         hint="Copy the table to MariaDB, PostgreSQL, DuckDB or SQLite, and"
-                        " release it"
-                        " there. MySQL cannot compare texts as dbanon needs it.",
+                        " release it there. MySQL cannot compare texts as dbanon needs it.",
                     )
                 if database is None:
                     raise InvalidParameter(
@@ -126,39 +126,39 @@ class MariadbStore:
                     cursor.execute(setting)
             yield connection
         finally:
-            ending().forget(wire)
+            ending().forget(cancellable)
             with suppress(Exception):
                 connection.close()
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
         """Open one transaction; its release is published at the end, see ``publication``."""
-        with interruptible_until_commit() as hold, self._connected() as connection:
+        with interruptible_until_commit() as hold_interrupts, self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             if write:
                 publication.settle(session)
-            session.run(BEGIN)
+            session.run(BEGIN_SNAPSHOT)
             try:
                 yield session
                 if session.pending is None:
                     if write:
-                        hold()
+                        hold_interrupts()
                     session.run("COMMIT")
             except BaseException:
                 if session.pending is not None:
-                    self._look(connection, session.pending)
+                    self._settle_lost(connection, session.pending)
                 raise
             if session.pending is not None:
-                self._show(session, session.pending)
-                hold()
+                self._publish(session, session.pending)
+                hold_interrupts()
 
-    def _show(self, session: MariadbSession, pending: publication.UnpublishedRelease) -> None:
+    def _publish(self, session: MariadbSession, pending: publication.UnpublishedRelease) -> None:
         """Publish the pending release; if that is interrupted, find out whether it succeeded."""
         try:
-            publication.show(session, pending)
+            publication.publish(session, pending)
         except BaseException as error:
-            is_shown = self._look(session.connection, pending)
-            if is_shown is None:
+            is_published = self._settle_lost(session.connection, pending)
+            if is_published is None:
                 raise OutcomeUnknown(
                     "The connection was lost while the release was being published. The next run"
                     " that writes here will find out whether it was, and record it.",
@@ -167,7 +167,7 @@ class MariadbStore:
                     f" if its comment is dbanon release {pending.output.release_id}, it was"
                     " published.",
                 ) from None
-            if not is_shown:
+            if not is_published:
                 raise
             warn_caller(
                 CommitConfirmed(
@@ -176,44 +176,44 @@ class MariadbStore:
                 )
             )
 
-    def _look(self, before: Any, pending: publication.UnpublishedRelease) -> bool | None:
+    def _settle_lost(self, connection: Any, pending: publication.UnpublishedRelease) -> bool | None:
         """End a connection, settle its publication, and return whether its release is published.
 
         None if that cannot be determined.
         """
-        number = before.thread_id()
+        thread_id = connection.thread_id()
         with suppress(Exception):
-            before.close()
+            connection.close()
         try:
-            with self._connected() as connection:
-                session = MariadbSession(connection, self._on_sql)
+            with self._open_connection() as new_connection:
+                session = MariadbSession(new_connection, self._on_sql)
                 # The server may still consider the connection open.
                 with suppress(DbanonError):
-                    session.run(f"KILL CONNECTION {int(number)}")
+                    session.run(f"KILL CONNECTION {int(thread_id)}")
                 lock = publication.output_lock(session, pending.output.name)
                 session.rows("SELECT get_lock(?, 5)", (lock,))
                 session.rows("SELECT release_lock(?)", (lock,))
                 publication.settle(session)
-                return publication.is_shown(session, pending)
+                return publication.is_published(session, pending)
         except DbanonError:
             return None
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[MariadbSession]:
         """Open a transaction that changes nothing; only staging copies the source."""
-        with self._connected() as connection:
-            session = MariadbSession(connection, self._on_sql, copies=staging)
-            session.run(BEGIN)
+        with self._open_connection() as connection:
+            session = MariadbSession(connection, self._on_sql, may_copy=staging)
+            session.run(BEGIN_SNAPSHOT)
             yield session
             session.run("COMMIT")
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """Hold a server lock, which ends with the connection.
+        """Hold a job's lock on the server, which ends with the connection.
 
-        Accounts without rights on the ledger get no lock; they cannot publish either.
+        Accounts without rights on the ledger do not take it, but they cannot publish either.
         """
-        with self._connected() as connection:
+        with self._open_connection() as connection:
             session = MariadbSession(connection, self._on_sql)
             with suppress(InsufficientRights):
                 session.ensure_ledger()
@@ -230,9 +230,10 @@ class MariadbStore:
         """Return True if both use the same database and account."""
         if not isinstance(other, MariadbStore):
             return False
-        mine, theirs = self._engine.url, other._engine.url
-        return self._engine is other._engine or (
-            (mine.host, mine.port or 3306, mine.username, mine.query)
-            == (theirs.host, theirs.port or 3306, theirs.username, theirs.query)
-            and mine.database == theirs.database
+        if self._engine is other._engine:
+            return True
+        own_key, other_key = (
+            (url.host, url.port or 3306, url.username, url.query, url.database)
+            for url in (self._engine.url, other._engine.url)
         )
+        return own_key == other_key

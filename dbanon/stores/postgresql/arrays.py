@@ -1,12 +1,13 @@
 """Pass classes and released values as arrays that one statement looks up.
 
-The address or key of a row is the index of an element, which holds the row's class and random
-position; the class is the index of the released values. So no row is staged, nothing is joined, and
-a single sort orders the rows. An element is one number, ``class << shift | position``, with classes
-from 1; -1 marks rows that are not released.
+The address or key of a row is an index into an array of class positions: each element has the
+row's class and the row's random position in it. The class is an index into the arrays of released
+values. So no row is staged, nothing is joined, and a single sort orders the rows. An element is one
+number, ``class << position_bits | position``, with classes from 1; -1 marks rows that are not
+released.
 
 A column of texts is a ``jsonb`` array, since PostgreSQL scans text arrays from the start. If rows
-have no numeric keys, the release is written from staging.
+have no numeric keys, the release is written from staging tables instead.
 """
 
 from __future__ import annotations
@@ -32,45 +33,56 @@ from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
-PLACES = "dbanon_places"
+# Staging table whose only row has one array per column.
+RELEASE_ARRAYS = "dbanon_places"
 
 # Maximum elements of an array; the server needs about 24 bytes for each while reading.
-MOST = 2**23
-# Maximum elements per released row if keys have gaps; small tables may have more.
-_SPARSE, _FEW = 4, 2**16
+MAX_ELEMENTS = 2**23
+# Maximum elements per record if keys have gaps; arrays up to _MAX_SPARSE_ELEMENTS may have more.
+_MAX_ELEMENTS_PER_RECORD, _MAX_SPARSE_ELEMENTS = 4, 2**16
 # jsonb holds less than 256 MiB.
-_LONGEST_TEXT = 2**27
+_MAX_TEXT_BYTES = 2**27
 
-_ELEMENTS = {
+# Oid and numpy dtype of each element type.
+_ELEMENT_TYPES = {
     "bigint": (20, ">i8"),
     "integer": (23, ">i4"),
     "double precision": (701, ">f8"),
     "boolean": (16, "?"),
 }
-_PIECE = 65_536
+# Elements that are encoded at a time.
+_ELEMENTS_PER_WRITE = 65_536
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayColumn:
-    """An array: name, SQL type of its elements or ``jsonb``, and values of shape (m,)."""
+    """An array that is sent to the server.
+
+    Parameters
+    ----------
+    element_type : SQL type of the elements; ``jsonb`` for texts, which are sent as a JSON array.
+    values : (m,), the elements.
+    """
 
     name: str
-    kind: str
+    element_type: str
     values: NDArray[Any]
 
     @property
     def sql_type(self) -> str:
         """The type of the array."""
-        return self.kind if self.kind == "jsonb" else f"{self.kind}[]"
+        return "jsonb" if self.element_type == "jsonb" else f"{self.element_type}[]"
 
     @property
-    def nothing(self) -> str:
+    def empty_array(self) -> str:
         """SQL of an empty array of this type."""
-        return f"'{'[]' if self.kind == 'jsonb' else '{}'}'::{self.sql_type}"
+        return f"'{'[]' if self.element_type == 'jsonb' else '{}'}'::{self.sql_type}"
 
-    def element(self, array: str, number: str) -> str:
-        """SQL of an element, from SQL of the array and of its index (integer, from 1)."""
-        return f"{array} ->> ({number} - 1)" if self.kind == "jsonb" else f"({array})[{number}]"
+    def element(self, array: str, index: str) -> str:
+        """SQL of an element, from SQL of the array and of the element's index (integer, from 1)."""
+        if self.element_type == "jsonb":
+            return f"{array} ->> ({index} - 1)"
+        return f"({array})[{index}]"
 
     def as_json(self) -> str:
         """Return an array of texts as JSON."""
@@ -84,55 +96,59 @@ class Slots:
 
     Parameters
     ----------
-    n : number of elements.
     key : SQL of the key of a row, over the alias s.
-    number : SQL of the index of a row's element, from 1, or NULL; a template with ``{key}`` and
-        ``{ends}``.
+    index : SQL of the index of a row's element, from 1, or NULL; a template with ``{key}`` and
+        ``{key_range}``.
     condition : SQL condition, over the alias s, that rows with an element fulfil.
-    ends : int64 (2,), smallest and largest key, if ``number`` needs them.
+    key_range : int64 (2,), smallest and largest key, if ``index`` needs them.
     """
 
-    n: int
+    n_elements: int
     key: str
-    number: str
+    index: str
     condition: str = "true"
-    ends: NDArray[np.int64] | None = None
+    key_range: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Arrays:
+class ReleaseArrays:
     """The arrays for an INSERT.
 
     Parameters
     ----------
     slots : the mapping from rows to elements.
-    order : int32 or int64 (slots.n,), class and random position of each released row, -1 elsewhere.
-    shift : bits of a position within a class.
-    values : released values in the order of class numbers.
+    class_positions : int32 or int64 (slots.n_elements,), class and random position of each released
+        row, packed into one number; -1 elsewhere.
+    position_bits : bits of a position within a class.
+    values : released values, an element for each class number.
     """
 
     slots: Slots
-    order: NDArray[np.int32] | NDArray[np.int64]
-    shift: int
+    class_positions: NDArray[np.int32] | NDArray[np.int64]
+    position_bits: int
     values: tuple[ArrayColumn, ...]
 
-    def without_order(self) -> Arrays:
+    def without_class_positions(self) -> ReleaseArrays:
         """Return a copy without the largest array, which is not needed once it was sent."""
-        return replace(self, order=self.order[:0])
+        return replace(self, class_positions=self.class_positions[:0])
 
     @property
     def columns(self) -> tuple[ArrayColumn, ...]:
-        """All arrays, the order first."""
-        ends = self.slots.ends
-        kind = "integer" if self.order.dtype == np.int32 else "bigint"
-        arrays = (ArrayColumn("place", kind, self.order), *self.values)
-        return arrays if ends is None else (*arrays, ArrayColumn("ends", "bigint", ends))
+        """All arrays: class positions first, then the values, then the range of keys, if any."""
+        key_range = self.slots.key_range
+        element_type = "integer" if self.class_positions.dtype == np.int32 else "bigint"
+        arrays = (ArrayColumn("place", element_type, self.class_positions), *self.values)
+        if key_range is None:
+            return arrays
+        return (*arrays, ArrayColumn("key_range", "bigint", key_range))
 
 
-def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[np.int64]] | None:
-    """Return the mapping and the element of each record from 0, int64 (n,).
+def assign_slots(
+    source: Relation, keys: NDArray[np.int64]
+) -> tuple[Slots, NDArray[np.int64]] | None:
+    """Return the mapping, and the index of each record's element from 0, int64 (n,).
 
-    None if keys are not numbers, or are too sparse.
+    None if keys are not numbers, or have too many gaps.
 
     Parameters
     ----------
@@ -141,90 +157,105 @@ def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[
     locator = source.required_locator
     if not len(keys) or locator.mapped:
         return None
-    key, expression = keys[:, 0], locator.expressions[0]
-    limit = min(MOST, max(_SPARSE * len(keys), _FEW))
+    record_keys, expression = keys[:, 0], locator.expressions[0]
+    limit = min(MAX_ELEMENTS, max(_MAX_ELEMENTS_PER_RECORD * len(keys), _MAX_SPARSE_ELEMENTS))
     if locator.types == ("tid",):
-        block, row = key >> 16, key & 0xFFFF
+        block, row = record_keys >> 16, record_keys & 0xFFFF
         # One element per block is reserved for rows that were not read.
-        blocks, width = int(block.max()) + 1, int(row.max()) + 1
-        if blocks * width > limit:
+        n_blocks, block_elements = int(block.max()) + 1, int(row.max()) + 1
+        if n_blocks * block_elements > limit:
             return None
-        return slots_of_addresses(expression, blocks, width), block * width + row - 1
+        slots = slots_for_addresses(expression, n_blocks, block_elements)
+        return slots, block * block_elements + row - 1
     if locator.types == ("bigint",):
-        low, high = int(key.min()), int(key.max())
+        low, high = int(record_keys.min()), int(record_keys.max())
         if high - low >= limit:
             return None
-        number = (
-            "CASE WHEN {key} BETWEEN ({ends})[1] AND ({ends})[2]"
-            " THEN ({key} - ({ends})[1] + 1)::integer END"
+        index = (
+            "CASE WHEN {key} BETWEEN ({key_range})[1] AND ({key_range})[2]"
+            " THEN ({key} - ({key_range})[1] + 1)::integer END"
         )
-        return Slots(high - low + 1, expression, number, ends=np.array([low, high])), key - low
+        slots = Slots(high - low + 1, expression, index, key_range=np.array([low, high]))
+        return slots, record_keys - low
     return None
 
 
-def slots_of_addresses(address: str, blocks: int, width: int) -> Slots:
-    """Return the mapping for row addresses in blocks of fewer rows than ``width``.
+def slots_for_addresses(address: str, n_blocks: int, block_elements: int) -> Slots:
+    """Return the mapping for row addresses in blocks of fewer rows than ``block_elements``.
 
     Rows that were not read may have any address. Those in later blocks are excluded; others share
     the last element of their block, which belongs to no record.
+
+    Parameters
+    ----------
+    address : SQL of the address of a row.
     """
-    # Four bytes of block and two of row; with few blocks the leading bytes are 0.
-    byte = [f"get_byte({{key}}, {at})" for at in range(6)]
-    used = max((blocks - 1).bit_length() + 7, 8) // 8
-    parts = [f"{byte[at]} << {8 * (3 - at)}" for at in range(4 - used, 3)]
-    block = " | ".join([*(f"({part})" for part in parts), byte[3]])
-    number = f"({block}) * {width} + least(({byte[4]} << 8) | {byte[5]}, {width})"
+    # An address has four bytes of block and two of row; with few blocks the leading bytes are 0.
+    address_bytes = [f"get_byte({{key}}, {i})" for i in range(6)]
+    block_bytes = max((n_blocks - 1).bit_length() + 7, 8) // 8
+    leading = [f"({address_bytes[i]} << {8 * (3 - i)})" for i in range(4 - block_bytes, 3)]
+    block = " | ".join([*leading, address_bytes[3]])
+    row = f"({address_bytes[4]} << 8) | {address_bytes[5]}"
+    index = f"({block}) * {block_elements} + least({row}, {block_elements})"
     # IS TRUE prevents a TID range scan, which would evict other pages from the buffer cache.
-    condition = f"({address} < '({blocks},0)'::tid) IS TRUE"
-    return Slots(blocks * width, f"tidsend({address})", number, condition)
+    condition = f"({address} < '({n_blocks},0)'::tid) IS TRUE"
+    return Slots(n_blocks * block_elements, f"tidsend({address})", index, condition)
 
 
-def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[ArrayColumn, ...] | None:
-    """Return arrays for the columns of class values; None if texts are too long."""
-    columns = []
-    for name, kind, values in staged:
-        if kind == "text" and sum(len(str(value).encode()) + 8 for value in values) > _LONGEST_TEXT:
+def value_arrays(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[ArrayColumn, ...] | None:
+    """Return arrays for the columns of class values; None if texts are too long.
+
+    Parameters
+    ----------
+    staged : name, SQL type and values, (n_classes,), of each column.
+    """
+    arrays = []
+    for name, sql_type, values in staged:
+        if sql_type != "text":
+            arrays.append(ArrayColumn(name, sql_type, values))
+        elif sum(len(str(value).encode()) + 8 for value in values) <= _MAX_TEXT_BYTES:
+            arrays.append(ArrayColumn(name, "jsonb", values))
+        else:
             return None
-        columns.append(ArrayColumn(name, "jsonb" if kind == "text" else kind, values))
-    return tuple(columns)
+    return tuple(arrays)
 
 
-def order_of(
-    n: int,
+def pack_class_positions(
+    n_elements: int,
     elements: NDArray[np.int64],
     partition: Partition,
     classes: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], int]:
-    """Return class and random position of each element, (n,), and the bits of a position.
+    """Pack class and random position of each element; return them and the bits of a position.
 
-    Elements without a released row are -1. The type is int32 if it suffices, else int64. Classes
-    are given by their random numbers, here from 1.
+    The array is int32 (n_elements,) if this suffices, else int64; elements without a released row
+    are -1. Classes are given by their random numbers, here from 1.
 
     Parameters
     ----------
-    elements : int64 (m,), the element of each record.
+    elements : int64 (n,), the index of each record's element from 0.
     classes : int64 (n_classes,), the class of each number.
     """
-    sizes = partition.sizes
-    shift = int(sizes.max(initial=1) - 1).bit_length()
-    kind: Any = np.int32 if len(sizes) + 1 << shift < 2**31 else np.int64
-    order: NDArray[Any] = np.full(n, -1, kind)
-    for numbers, records in shuffled_classes(partition, classes):
+    class_sizes = partition.sizes
+    position_bits = int(class_sizes.max(initial=1) - 1).bit_length()
+    dtype: Any = np.int32 if len(class_sizes) + 1 << position_bits < 2**31 else np.int64
+    class_positions: NDArray[Any] = np.full(n_elements, -1, dtype)
+    for class_numbers, records in shuffled_classes(partition, classes):
         # Positions count from the first record of each class; classes are contiguous.
-        begins = np.flatnonzero(np.diff(numbers, prepend=-1))
-        of_class = np.diff(begins, append=len(numbers))
-        places = np.arange(len(numbers)) - np.repeat(begins, of_class)
-        order[elements[records]] = numbers + 1 << shift | places
-    return order, shift
+        starts = np.flatnonzero(np.diff(class_numbers, prepend=-1))
+        sizes = np.diff(starts, append=len(class_numbers))
+        positions = np.arange(len(class_numbers)) - np.repeat(starts, sizes)
+        class_positions[elements[records]] = class_numbers + 1 << position_bits | positions
+    return class_positions, position_bits
 
 
-def insert(
+def insert_statement(
     target: RelationName,
     values: Mapping[str, str],
     source: Relation,
     reads: Sequence[str],
-    arrays: Arrays,
-    array: Callable[[int, ArrayColumn], str],
+    arrays: ReleaseArrays,
+    array_sql: Callable[[int, ArrayColumn], str],
     joins: str,
 ) -> str:
     """Return the INSERT of all released rows, as ``statements.write_from_source`` does.
@@ -233,29 +264,33 @@ def insert(
     ----------
     values : SQL expression by column, over the aliases s and c.
     reads : source columns that expressions and joins use.
-    array : returns SQL of the array at an index, which is evaluated once.
+    array_sql : returns SQL of an array, which is evaluated once, from its index in
+        ``arrays.columns`` and the array.
+    joins : JOIN clauses that the expressions need, with a leading space; empty for none.
     """
-    columns = arrays.columns
-    key, position = (quote(_unused(name, reads)) for name in ("key", "place"))
+    columns, slots = arrays.columns, arrays.slots
+    key, class_position = (quote(_unused(name, reads)) for name in ("key", "place"))
     names = [quote(name) for name in reads]
-    ends = array(len(columns) - 1, columns[-1]) if arrays.slots.ends is not None else ""
-    number = arrays.slots.number.format(key=key, ends=ends)
+    key_range = array_sql(len(columns) - 1, columns[-1]) if slots.key_range is not None else ""
+    index = slots.index.format(key=key, key_range=key_range)
     # OFFSET 0 computes the key once per row, and class values only after sorting.
-    keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in names)])
-    placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {position}", *names])
-    number = f"(s.{position} >> {arrays.shift})::integer"
-    of_class = ", ".join(
-        f"{column.element(array(at, column), number)} AS {column.name}"
-        for at, column in enumerate(arrays.values, 1)
+    with_key = ", ".join([f"{slots.key} AS {key}", *(f"s.{name}" for name in names)])
+    class_positions = array_sql(0, columns[0])
+    with_position = ", ".join([f"({class_positions})[{index}] AS {class_position}", *names])
+    class_number = f"(s.{class_position} >> {arrays.position_bits})::integer"
+    class_values = ", ".join(
+        f"{column.element(array_sql(i, column), class_number)} AS {column.name}"
+        for i, column in enumerate(arrays.values, 1)
     )
     # Without value columns, select the class itself.
-    of_class = of_class or f"{number} - 1 AS class"
+    class_values = class_values or f"{class_number} - 1 AS class"
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
-        f" FROM (SELECT {placed} FROM (SELECT {keyed} FROM {source.from_clause}"
-        f" WHERE {arrays.slots.condition}{source.and_where} OFFSET 0) AS s"
-        f" ORDER BY {position} OFFSET 0) AS s CROSS JOIN LATERAL (SELECT {of_class}) AS c{joins}"
-        f" WHERE s.{position} >= 0"
+        f" FROM (SELECT {with_position} FROM (SELECT {with_key} FROM {source.from_clause}"
+        f" WHERE {slots.condition}{source.and_where} OFFSET 0) AS s"
+        f" ORDER BY {class_position} OFFSET 0) AS s"
+        f" CROSS JOIN LATERAL (SELECT {class_values}) AS c{joins}"
+        f" WHERE s.{class_position} >= 0"
     )
 
 
@@ -266,49 +301,49 @@ def _unused(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def create(arrays: Arrays, suffix: str) -> list[str]:
-    """Return statements that create a table with uncompressed columns for these arrays."""
+def create_statements(arrays: ReleaseArrays, suffix: str) -> list[str]:
+    """Return statements that create the staging table, with uncompressed columns."""
     columns = [(column.name, column.sql_type) for column in arrays.columns]
-    plain = ", ".join(f"ALTER {quote(name)} SET STORAGE EXTERNAL" for name, _ in columns)
+    uncompressed = ", ".join(f"ALTER {quote(name)} SET STORAGE EXTERNAL" for name, _ in columns)
     return [
-        statements.create_staging(PLACES, columns, suffix),
-        f"ALTER TABLE {quote(PLACES)} {plain}",
+        statements.create_staging(RELEASE_ARRAYS, columns, suffix),
+        f"ALTER TABLE {quote(RELEASE_ARRAYS)} {uncompressed}",
     ]
 
 
 def array_query(column: ArrayColumn) -> str:
-    """SQL of an array of that table; it is read once and stays in memory."""
-    return f"(SELECT {quote(column.name)} || {column.nothing} FROM {quote(PLACES)})"
+    """SQL of an array in the staging table, which is read once and stays in memory."""
+    return f"(SELECT {quote(column.name)} || {column.empty_array} FROM {quote(RELEASE_ARRAYS)})"
 
 
-def copy_data(arrays: Arrays) -> Iterator[bytes]:
-    """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for that table's only row."""
+def encode_copy_row(arrays: ReleaseArrays) -> Iterator[bytes]:
+    """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for the staging table's only row."""
     columns = arrays.columns
-    yield packed_rows.HEAD + np.array([len(columns)], ">i2").tobytes()
+    yield packed_rows.COPY_HEADER + np.array([len(columns)], ">i2").tobytes()
     for column in columns:
-        if column.kind == "jsonb":
+        if column.element_type == "jsonb":
             # The binary form begins with its version.
             text = b"\x01" + column.as_json().encode()
             yield np.array([len(text)], ">i4").tobytes() + text
             continue
-        oid, code = _ELEMENTS[column.kind]
-        record = np.dtype([("length", ">i4"), ("value", code)])
+        element_oid, value_dtype = _ELEMENT_TYPES[column.element_type]
+        element_dtype = np.dtype([("length", ">i4"), ("value", value_dtype)])
         n = len(column.values)
-        # Length, dimensions, no NULLs, element type, number of elements, first index.
-        head = [20 + n * record.itemsize, 1, 0, oid, n, 1]
-        yield np.array(head, ">i4").tobytes()
-        for start in range(0, n, _PIECE):
-            piece = np.empty(min(_PIECE, n - start), record)
-            piece["length"] = record.itemsize - 4
-            piece["value"] = column.values[start : start + _PIECE]
-            yield piece.tobytes()
-    yield packed_rows.END
+        # Length in bytes, dimensions, has NULLs, element type, number of elements, first index.
+        header = [20 + n * element_dtype.itemsize, 1, 0, element_oid, n, 1]
+        yield np.array(header, ">i4").tobytes()
+        for start in range(0, n, _ELEMENTS_PER_WRITE):
+            elements = np.empty(min(_ELEMENTS_PER_WRITE, n - start), element_dtype)
+            elements["length"] = element_dtype.itemsize - 4
+            elements["value"] = column.values[start : start + _ELEMENTS_PER_WRITE]
+            yield elements.tobytes()
+    yield packed_rows.COPY_TRAILER
 
 
 class PostgresqlArraySession(Session):
-    """The part of a session that sends classes to the server and writes rows with them."""
+    """Session methods that send classes as arrays and write rows with them."""
 
-    _arrays: Arrays | None = None
+    _arrays: ReleaseArrays | None = None
 
     def stage(
         self,
@@ -319,36 +354,40 @@ class PostgresqlArraySession(Session):
     ) -> None:
         self._arrays = None
         if self._staged is not partition:
-            self._arrays = self._arrays_of(source, microdata, partition, columns)
+            self._arrays = self._build_arrays(source, microdata, partition, columns)
         if self._arrays is None:
             super().stage(source, microdata, partition, columns)
         else:
             self.load_arrays(self._arrays)
 
-    def _arrays_of(
+    def _build_arrays(
         self,
         source: Relation,
         microdata: Microdata,
         partition: Partition,
         columns: Sequence[ReleasedColumn],
-    ) -> Arrays | None:
-        slots_and_elements = slots_of(source, microdata.keys)
+    ) -> ReleaseArrays | None:
+        """Return the arrays for a release; None if it must be written from staging tables."""
+        slots_and_elements = assign_slots(source, microdata.keys)
         if slots_and_elements is None:
             return None
         slots, elements = slots_and_elements
-        values = columns_of(types.staged_columns(self.parts_by_class(partition, columns)))
+        values = value_arrays(types.staged_columns(self.parts_by_class(partition, columns)))
         if values is None:
             return None
         classes = self.classes_by_number(partition)
-        return Arrays(slots, *order_of(slots.n, elements, partition, classes), values)
+        class_positions, position_bits = pack_class_positions(
+            slots.n_elements, elements, partition, classes
+        )
+        return ReleaseArrays(slots, class_positions, position_bits, values)
 
     @abstractmethod
-    def load_arrays(self, loaded: Arrays) -> None:
-        """Send arrays to where statements can read them."""
+    def load_arrays(self, release_arrays: ReleaseArrays) -> None:
+        """Make arrays available to statements, which read them by ``array_sql``."""
 
     @abstractmethod
     def array_sql(self, index: int, column: ArrayColumn) -> str:
-        """SQL of the loaded array with this index in ``Arrays.columns``."""
+        """SQL of the loaded array with this index in ``ReleaseArrays.columns``."""
 
     def run_with_arrays(self, sql: str) -> None:
         """Execute a statement that reads arrays."""
@@ -365,7 +404,7 @@ class PostgresqlArraySession(Session):
         if self._arrays is not None and source is not None:
             self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
             self.run_with_arrays(
-                insert(table, values, source, reads, self._arrays, self.array_sql, joins)
+                insert_statement(table, values, source, reads, self._arrays, self.array_sql, joins)
             )
             self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
             return
@@ -377,4 +416,4 @@ class PostgresqlArraySession(Session):
 
     @property
     def staging_tables(self) -> tuple[str, ...]:
-        return (*super().staging_tables, PLACES)
+        return (*super().staging_tables, RELEASE_ARRAYS)

@@ -4,8 +4,8 @@ At READ COMMITTED, the default of psql and pg_cron, each statement of a function
 So the first statement copies the needed columns, in record order, into a temporary table, which no
 other session can change. Later statements read the copy, whose row addresses are the row keys.
 
-This module never commits. The SET clauses of the calling SQL function provide the settings, so none
-of them outlives the call.
+This module never commits. The SET clauses of the calling SQL function make the settings, which end
+with the call.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
 # Rows that are converted between checks for a cancellation.
-_AT_ONCE = 100
+_ROWS_PER_CANCEL_CHECK = 100
 
-# Rows or classes per text array.
-PIECE = 65_536
-COPY = RelationName("pg_temp", "dbanon_source")
-# Settings for a copy in address order: a sequential scan in one process from the first page.
-_IN_ORDER = (
-    "max_parallel_workers_per_gather = 0",
+# Rows or classes that one array passes to a statement.
+_ELEMENTS_PER_ARRAY = 65_536
+SOURCE_COPY = RelationName("pg_temp", "dbanon_source")
+# Settings for a copy in the order of a query, by one process.
+_SERIAL = ("max_parallel_workers_per_gather = 0",)
+# Settings for a copy in address order: a sequential scan from the first page.
+_ADDRESS_ORDER = (
+    *_SERIAL,
     "synchronize_seqscans = off",
     "enable_indexscan = off",
     "enable_indexonlyscan = off",
@@ -79,21 +81,21 @@ class PlpySession(PostgresqlSession):
         self._execute(*bind_parameters(sql, parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._rows(sql, parameters, planned=False)
+        return self._rows(sql, parameters, cache_plan=False)
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._rows(sql, parameters, planned=True)
+        return self._rows(sql, parameters, cache_plan=True)
 
-    def _rows(self, sql: str, parameters: Sequence[Any], planned: bool) -> list[tuple[Any, ...]]:
+    def _rows(self, sql: str, parameters: Sequence[Any], cache_plan: bool) -> list[tuple[Any, ...]]:
         # SPI returns dictionaries, which drop duplicate column names; JSON text keeps them.
         text, values = bind_parameters(sql, parameters)
-        query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
-        records = self._execute(query, values, planned)
-        if len(records) > _AT_ONCE:
-            records = with_pulses(records, self._look_for_cancel)
-        return [json.loads(row["found"], object_pairs_hook=_values) for row in records]
+        query = f"SELECT row_to_json(q)::text AS row_json FROM ({text}) AS q"
+        records = self._execute(query, values, cache_plan)
+        if len(records) > _ROWS_PER_CANCEL_CHECK:
+            records = with_pulses(records, self._check_for_cancel)
+        return [json.loads(row["row_json"], object_pairs_hook=_tuple_of_values) for row in records]
 
-    def _look_for_cancel(self) -> None:
+    def _check_for_cancel(self) -> None:
         """Run a statement, since reading fetched rows never checks for a cancellation."""
         with translate_spi_errors():
             self._plpy.execute("SELECT 1")
@@ -117,17 +119,19 @@ class PlpySession(PostgresqlSession):
             ],
         )
 
-    def _execute(self, sql: str, values: Sequence[str] = (), planned: bool = False) -> Any:
+    def _execute(self, sql: str, values: Sequence[str] = (), cache_plan: bool = False) -> Any:
         """Execute one statement.
 
         Parameters
         ----------
-        values : the texts that ``provided_text_sql`` refers to.
-        planned : whether to cache the plan for later calls of the connection.
+        values : the texts that ``provided_text_sql`` refers to by index.
+        cache_plan : whether to keep the plan for later calls in this backend.
         """
         self.note(sql)
         with translate_spi_errors(), provide_texts(values):
-            return self._plpy.execute(_plan_of(self._plpy.prepare, sql) if planned else sql)
+            return self._plpy.execute(
+                _prepare_cached(self._plpy.prepare, sql) if cache_plan else sql
+            )
 
     def fetch_records(self, query: str, rows: int) -> Iterator[Any]:
         """Yield the rows of a query as dictionaries, fetching ``rows`` at a time."""
@@ -166,15 +170,15 @@ class PlpySession(PostgresqlSession):
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         self.require_no_staging()
-        self._pages, self._copied = copy_source(
+        self._n_pages, self._n_rows = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
-        keys = source.required_locator.mapped or source.required_locator.unchecked
-        source = replace(source, copy=COPY)
-        if keys:
-            self._check_keys(source, keys)
+        key_columns = source.required_locator.mapped or source.required_locator.unchecked
+        source = replace(source, copy=SOURCE_COPY)
+        if key_columns:
+            self._check_keys(source, key_columns)
         self._and_where = source.and_where
-        return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
+        return replace(source, estimated_rows=self._n_rows, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Relation) -> None:
         """Check that the key of a located source is unique and never NULL."""
@@ -184,7 +188,7 @@ class PlpySession(PostgresqlSession):
 
     def require_no_staging(self) -> None:
         """Check that the caller's session has no tables with the names of staging."""
-        if staging := self._staging():
+        if staging := self._existing_staging():
             raise OutputExists(
                 "This session has a temporary relation whose name starts with dbanon_.",
                 hint=f"Drop or rename pg_temp.{quote(staging[0])}: dbanon stages rows under this"
@@ -194,54 +198,56 @@ class PlpySession(PostgresqlSession):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        keys = source.required_locator.types
-        step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
+        key_types = source.required_locator.types
+        pages_per_chunk = max(chunk_rows * self._n_pages // max(self._n_rows, 1), 1)
         # Most tables have no NULLs, so masks are packed only from the first one on.
-        masked, width = False, packed_rows.bytes_of_record(keys, attributes)
-        plan = self._plan_of_chunk(source, attributes, masked)
-        for first in range(0, self._pages, step):
-            ends = [f"({first},0)", f"({first + step},0)"]
-            buffer, rows = self._packed(plan, ends)
-            if not masked and len(buffer) != rows * width:
-                masked, plan = True, self._plan_of_chunk(source, attributes, True)
-                buffer, rows = self._packed(plan, ends)
-            if rows:
-                yield packed_rows.unpack(buffer, keys, attributes, masked=masked)
+        has_mask = False
+        record_bytes = packed_rows.unmasked_record_bytes(key_types, attributes)
+        plan = self._prepare_chunk_query(source, attributes, has_mask=False)
+        for page in range(0, self._n_pages, pages_per_chunk):
+            address_range = [f"({page},0)", f"({page + pages_per_chunk},0)"]
+            buffer, n_rows = self._fetch_records_between(plan, address_range)
+            if not has_mask and len(buffer) != n_rows * record_bytes:
+                has_mask = True
+                plan = self._prepare_chunk_query(source, attributes, has_mask=True)
+                buffer, n_rows = self._fetch_records_between(plan, address_range)
+            if n_rows:
+                yield packed_rows.unpack(buffer, key_types, attributes, has_mask=has_mask)
 
-    def _plan_of_chunk(
-        self, source: Relation, attributes: Sequence[Attribute], masked: bool
+    def _prepare_chunk_query(
+        self, source: Relation, attributes: Sequence[Attribute], *, has_mask: bool
     ) -> Any:
         """Prepare the query for the records between two addresses."""
-        located = source.required_locator
+        locator = source.required_locator
         record = packed_rows.packed_record(
-            located.expressions, located.types, attributes, masked=masked
+            locator.expressions, locator.types, attributes, has_mask=has_mask
         )
         joins = self.value_joins(attributes)
-        query = packed_rows.by_address(
+        query = packed_rows.select_address_range(
             source.relation, record, ("$1", "$2"), joins, source.and_where
         )
         with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
 
-    def _packed(self, plan: Any, ends: list[str]) -> tuple[bytes, int]:
+    def _fetch_records_between(self, plan: Any, address_range: list[str]) -> tuple[bytes, int]:
         """Return the bytes of the records between two addresses, and the number of rows."""
         with translate_spi_errors():
-            [record] = self._plpy.execute(plan, ends)
+            [record] = self._plpy.execute(plan, address_range)
         return record["string_agg"] or b"", record["count"]
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         rows = (tuple(row.values()) for row in self.fetch_records(query, chunk_rows))
-        while piece := list(islice(rows, chunk_rows)):
-            yield np.array(piece, np.float64)
+        while chunk := list(islice(rows, chunk_rows)):
+            yield np.array(chunk, np.float64)
 
     # -- staging ----------------------------------------------------------------------------------
 
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Stage the class of each released record once; raises as in any session.
+        """Stage the class of each released record, unless this partition is staged already.
 
-        Addresses are not sent: the copy is scanned in order, and its i-th row takes the i-th class
+        Addresses are not sent: the copy is scanned in order, and its i-th row gets the i-th class
         of an array, or -1 if the record is withheld.
         """
         if self._staged is partition:
@@ -264,29 +270,29 @@ class PlpySession(PostgresqlSession):
             f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
             f" {provided_text_sql(2, 'integer[]')}[s.n] AS class,"
             f" {provided_text_sql(3, 'integer[]')}[s.n] AS position FROM"
-            f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted} AS s"
+            f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {SOURCE_COPY.quoted} AS s"
             f" WHERE s.ctid >= {provided_text_sql(0, 'tid')}"
             f" AND s.ctid <= {provided_text_sql(1, 'tid')}"
             f"{self._and_where}) AS s) AS l"
             " WHERE l.class >= 0"
         )
         keys = microdata.keys[:, 0]
-        for start in range(0, n, PIECE):
-            stop = min(start + PIECE, n)
-            ends = (_address(keys[start]), _address(keys[stop - 1]))
-            texts = [array_text(numbers[start:stop]) for numbers in (classes, positions)]
-            self._execute(query, (*ends, *texts))
+        for start in range(0, n, _ELEMENTS_PER_ARRAY):
+            stop = min(start + _ELEMENTS_PER_ARRAY, n)
+            address_range = (_address_text(keys[start]), _address_text(keys[stop - 1]))
+            array_texts = [array_text(numbers[start:stop]) for numbers in (classes, positions)]
+            self._execute(query, (*address_range, *array_texts))
         self.run(f"ANALYZE {table}")
 
-    def load_arrays(self, loaded: arrays.Arrays) -> None:
-        self._arrays = loaded
+    def load_arrays(self, release_arrays: arrays.ReleaseArrays) -> None:
+        self._arrays = release_arrays
 
     def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return provided_text_sql(index, column.sql_type)
 
     def run_with_arrays(self, sql: str) -> None:
         assert self._arrays is not None
-        self._execute(sql, [_text_of(column) for column in self._arrays.columns])
+        self._execute(sql, [_array_text(column) for column in self._arrays.columns])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staged = types.staged_columns(columns)
@@ -294,21 +300,21 @@ class PlpySession(PostgresqlSession):
         self.run(
             statements.create_staging(
                 statements.CLASSES,
-                [("class", "integer"), *((name, kind) for name, kind, _ in staged)],
+                [("class", "integer"), *((name, sql_type) for name, sql_type, _ in staged)],
                 self.staging_suffix,
             )
         )
-        arrays = ", ".join(
-            provided_text_sql(i, f"{kind}[]") for i, (_, kind, _) in enumerate(staged)
+        value_arrays = ", ".join(
+            provided_text_sql(i, f"{sql_type}[]") for i, (_, sql_type, _) in enumerate(staged)
         )
         values = quote_list((name for name, _, _ in staged), "v.")
-        names = quote_list([*(name for name, _, _ in staged), "place"])
-        for start in range(0, n_classes, PIECE):
-            pieces = [array_text(column[start : start + PIECE]) for _, _, column in staged]
+        names = quote_list([*(name for name, _, _ in staged), "ordinal"])
+        for start in range(0, n_classes, _ELEMENTS_PER_ARRAY):
+            stop = start + _ELEMENTS_PER_ARRAY
             self._execute(
-                f"INSERT INTO {table} SELECT {start} + v.place::integer - 1, {values}"
-                f" FROM unnest({arrays}) WITH ORDINALITY AS v({names})",
-                pieces,
+                f"INSERT INTO {table} SELECT {start} + v.ordinal::integer - 1, {values}"
+                f" FROM unnest({value_arrays}) WITH ORDINALITY AS v({names})",
+                [array_text(column[start:stop]) for _, _, column in staged],
             )
         self.run(f"ANALYZE {table}")
 
@@ -317,12 +323,12 @@ class PlpySession(PostgresqlSession):
 
         The table of persons stays, since they are recorded after the ledger entry.
         """
-        names = [name for name in self._staging() if name != statements.RELEASE_PERSONS]
+        names = [name for name in self._existing_staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")
         self._staged = self._class_numbers = self._arrays = None
 
-    def _staging(self) -> list[str]:
-        names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
+    def _existing_staging(self) -> list[str]:
+        names = ", ".join(map(literal, (SOURCE_COPY.name, *self.staging_tables)))
         return [
             name
             for (name,) in self.rows(
@@ -366,27 +372,29 @@ class PlpySession(PostgresqlSession):
 
 def limit_locks(plpy: Any) -> str:
     """Limit the lock timeout of this transaction to dbanon's; return the caller's setting."""
-    [row] = plpy.execute("SELECT current_setting('lock_timeout') AS patience")
-    limit = lock_milliseconds(row["patience"])
-    plpy.execute(f"SELECT set_config('lock_timeout', '{limit}', true)")
-    return str(row["patience"])
+    [row] = plpy.execute("SELECT current_setting('lock_timeout') AS lock_timeout")
+    limit_ms = lock_milliseconds(row["lock_timeout"])
+    plpy.execute(f"SELECT set_config('lock_timeout', '{limit_ms}', true)")
+    return str(row["lock_timeout"])
 
 
 @lru_cache(maxsize=64)
-def _plan_of(prepare: Callable[[str], Any], sql: str) -> Any:
+def _prepare_cached(prepare: Callable[[str], Any], sql: str) -> Any:
     """Cache the plan of a statement; the server replans it when its relations change."""
     return prepare(sql)
 
 
-def _values(pairs: list[tuple[str, Any]]) -> Any:
+def _tuple_of_values(pairs: list[tuple[str, Any]]) -> Any:
+    """Convert a JSON object, as pairs of key and value, to its values."""
     return tuple(value for _, value in pairs)
 
 
-def _text_of(column: arrays.ArrayColumn) -> str:
-    return column.as_json() if column.kind == "jsonb" else array_text(column.values)
+def _array_text(column: arrays.ArrayColumn) -> str:
+    return column.as_json() if column.element_type == "jsonb" else array_text(column.values)
 
 
-def _address(key: np.int64) -> str:
+def _address_text(key: np.int64) -> str:
+    """Return the row address that a key encodes, as a literal of type ``tid``."""
     return f"({int(key) >> 16},{int(key) & 0xFFFF})"
 
 
@@ -403,24 +411,24 @@ def copy_source(
     """
     locator = source.required_locator
     if locator.mapped:
-        ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped]
+        sort_keys = [session.sort_key(source.attribute(key)) for key in locator.mapped]
     else:
-        ordered = list(locator.expressions)
+        sort_keys = list(locator.expressions)
     by_address = locator.expressions == ("s.ctid",)
-    order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
-    keys = locator.mapped or locator.unchecked
-    copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
-    before = _change_settings(session, _IN_ORDER if by_address else _IN_ORDER[:1])
-    rows = run(
-        f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
-        f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
+    order = "" if by_address else f" ORDER BY {', '.join(sort_keys)}"
+    key_columns = locator.mapped or locator.unchecked
+    copied_columns = quote_list(dict.fromkeys([*columns, *key_columns]), "s.")
+    former_settings = _change_settings(session, _ADDRESS_ORDER if by_address else _SERIAL)
+    n_rows = run(
+        f"CREATE TEMPORARY TABLE {quote(SOURCE_COPY.name)} ON COMMIT DROP AS"
+        f" SELECT {copied_columns} FROM {source.name.quoted} AS s{order}"
     )
-    _change_settings(session, before)
-    [(pages,)] = session.rows(
-        f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
+    _change_settings(session, former_settings)
+    [(n_pages,)] = session.rows(
+        f"SELECT pg_relation_size({literal(SOURCE_COPY.quoted)}::regclass)"
         " / current_setting('block_size')::integer"
     )
-    return int(pages), rows
+    return int(n_pages), n_rows
 
 
 def _change_settings(session: Session, settings: Iterable[str]) -> list[str]:
@@ -428,8 +436,9 @@ def _change_settings(session: Session, settings: Iterable[str]) -> list[str]:
     pairs = [setting.split(" = ") for setting in settings]
     # Expressions run from left to right, so each setting is read before it is changed.
     expression = "current_setting(?), set_config(?, ?, true)"
-    values = session.rows(
+    [values] = session.rows(
         f"SELECT {', '.join([expression] * len(pairs))}",
-        [part for name, value in pairs for part in (name, name, value)],
-    )[0]
-    return [f"{name} = {before}" for (name, _), before in zip(pairs, values[::2], strict=True)]
+        [parameter for name, value in pairs for parameter in (name, name, value)],
+    )
+    former_values = values[::2]
+    return [f"{name} = {value}" for (name, _), value in zip(pairs, former_values, strict=True)]

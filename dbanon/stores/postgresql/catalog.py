@@ -11,6 +11,8 @@ from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.foreign import FOREIGN
 
+# Parameter: oid. Returns oid, schema, name, kind, estimated rows, whether other tables inherit, and
+# whether row-level security applies.
 RELATION = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relhassubclass,
        row_security_active(c.oid)
@@ -19,7 +21,7 @@ WHERE c.oid = ?::oid"""
 
 # The first type of a column, or part of it, whose values cannot be sent as bytes and read back: one
 # without binary functions, or a domain inside another type, whose check could be foreign code.
-NOT_CARRIED = """
+TYPES_WITHOUT_PASSTHROUGH = """
 WITH RECURSIVE parts(name, oid, inside) AS (
     SELECT a.attname, a.atttypid, false FROM pg_attribute AS a
     WHERE a.attrelid = ?::oid AND a.attname = ANY(?::text[]) AND a.attnum > 0
@@ -41,18 +43,19 @@ FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
 WHERE t.typsend = 0::oid OR t.typreceive = 0::oid OR t.typtype = 'd' AND s.inside
 ORDER BY 1, 2 LIMIT 1"""
 
+# Columns that are unique by themselves.
 UNIQUE_COLUMNS = """
 SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a
     ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 WHERE i.indrelid = ?::oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1
     AND i.indpred IS NULL"""
 
-RELATIONS_NEAR = """
+RELATION_NAMES = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
-# Resolves domains to base types, and collects all types that these are made of: their owners decide
-# how a column is read and released.
+# Columns with the base types of domains, and with all types that these are made of: their owners
+# decide how a column is read and released. Returns the arguments of ``_attribute``.
 COLUMNS = f"""
 WITH RECURSIVE chain(attnum, oid, typmod, depth) AS (
     SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a
@@ -80,14 +83,15 @@ parts(attnum, oid) AS (
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(b.oid, base.typmod),
        CASE WHEN b.typnamespace = 'pg_catalog'::regnamespace THEN b.typname END,
        b.typtype::text, base.typmod, a.attnotnull AND c.relkind IN ('r', 'm', 'p'),
-       CASE WHEN a.attcollation <> CASE WHEN d.another THEN b.typcollation ELSE t.typcollation END
+       CASE WHEN a.attcollation <>
+                CASE WHEN d.is_foreign THEN b.typcollation ELSE t.typcollation END
             THEN (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
                   FROM pg_collation AS l JOIN pg_namespace AS n ON n.oid = l.collnamespace
                   JOIN pg_roles AS o ON o.oid = l.collowner
                   WHERE l.oid = a.attcollation AND NOT {FOREIGN}) END,
        (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum AS e
         WHERE e.enumtypid = b.oid),
-       d.another,
+       d.is_foreign,
        (SELECT min(format('type %s of role %s', format_type(s.oid, NULL), o.rolname))
         FROM parts AS s JOIN pg_type AS y ON y.oid = s.oid JOIN pg_roles AS o ON o.oid = y.typowner
         WHERE s.attnum = a.attnum AND {FOREIGN})
@@ -96,7 +100,7 @@ JOIN pg_class AS c ON c.oid = a.attrelid
 JOIN pg_type AS t ON t.oid = a.atttypid
 JOIN chain AS base ON base.attnum = a.attnum
 JOIN pg_type AS b ON b.oid = base.oid AND b.typtype <> 'd'
--- A domain is another's as soon as one in the chain, or a function of its checks, is.
+-- A domain is foreign if a domain in the chain, or a function in one of its checks, is.
 CROSS JOIN LATERAL (
     SELECT EXISTS (
         SELECT FROM chain AS h
@@ -109,7 +113,7 @@ CROSS JOIN LATERAL (
             OR g.refclassid = 'pg_proc'::regclass AND p.oid = g.refobjid
         JOIN pg_roles AS o ON o.oid IN (y.typowner, p.proowner)
         WHERE h.attnum = a.attnum AND {FOREIGN}
-    ) AS another
+    ) AS is_foreign
 ) AS d
 WHERE a.attrelid = ?::oid
 ORDER BY a.attnum"""
@@ -150,18 +154,20 @@ WITH RECURSIVE below(oid) AS (
 )
 SELECT EXISTS (SELECT FROM below AS b JOIN pg_class AS c USING (oid) WHERE c.relkind = 'f')"""
 
+# Parameters: column names, and twice the oid. Returns the columns that this role may not read.
 UNREADABLE = """
 SELECT name FROM unnest(?::text[]) AS name
 WHERE NOT has_table_privilege(?::oid, 'SELECT')
   AND NOT has_column_privilege(?::oid, name, 'SELECT')"""
 
-# The catalog is readable even without rights on the schema.
+# Parameters: schemas and the name of a table. Returns oid and schema of the first such table. The
+# catalog is readable even without rights on the schema.
 FIRST_OF_SCHEMAS = """
 SELECT c.oid, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN unnest(?::text[]) WITH ORDINALITY AS s(name, place) ON s.name = n.nspname
 WHERE c.relname = ? ORDER BY s.place LIMIT 1"""
 
-NAMES = """
+COLUMN_NAMES = """
 SELECT attname FROM pg_attribute WHERE attrelid = ?::oid AND attnum > 0 AND NOT attisdropped"""
 
 SCHEMA_RIGHTS = """
@@ -172,7 +178,7 @@ DATABASE_RIGHTS = """
 SELECT has_database_privilege(current_database(), 'CREATE'),
        has_database_privilege(current_database(), 'TEMPORARY')"""
 
-EXISTING = """
+RELATION_BY_NAME = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,
        obj_description(c.oid, 'pg_class'), c.oid::bigint, pg_get_userbyid(c.relowner)::text,
        c.relowner::bigint
@@ -188,13 +194,14 @@ SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
       AND w.ev_class IS DISTINCT FROM c.oid)
 FROM pg_class AS c WHERE c.oid = ?::oid"""
 
-MARKS = """
+# Comments of a relation: two if the snapshot also shows a relation that was replaced.
+COUNT_COMMENTS = """
 SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND n.nspname = ? AND c.relname = ?"""
 
 # Relation kinds whose rows are identified by address.
-ADDRESSED = ("r", "m")
+KINDS_WITH_ADDRESSES = ("r", "m")
 RELATION_KINDS = {
     "r": "table",
     "p": "partitioned table",
@@ -203,19 +210,19 @@ RELATION_KINDS = {
     "f": "foreign table",
 }
 
-_INTEGERS = {"int2": 16, "int4": 32, "int8": 64}
-_FLOATS = {"float4": 32, "float8": 64}
-_TEXTS = {"text", "varchar", "bpchar", "name", "char", "uuid"}
+_INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
+_FLOAT_BITS = {"float4": 32, "float8": 64}
+_TEXT_TYPES = {"text", "varchar", "bpchar", "name", "char", "uuid"}
 
 # For numeric without a declared scale, which is then read from the values.
 UNKNOWN_SCALE = -1
 
 
-def schema_of(look_up: Callable[..., list[tuple[Any, ...]]], oid: int) -> Schema:
-    """Return the schema of a relation."""
+def read_schema(look_up: Callable[..., list[tuple[Any, ...]]], oid: int) -> Schema:
+    """Read the schema of a relation from the catalog."""
     rows = look_up(PLAIN_COLUMNS, (oid,))
-    if all(row[-1] is True for row in rows):
-        return Schema(tuple(_attribute(*row[:-1]) for row in rows))
+    if all(is_plain is True for *_, is_plain in rows):
+        return Schema(tuple(_attribute(*arguments) for *arguments, _ in rows))
     return Schema(tuple(_attribute(*row) for row in look_up(COLUMNS, (oid, oid))))
 
 
@@ -223,26 +230,32 @@ def _attribute(
     name: str,
     sql_type: str,
     base_type: str,
-    base: str | None,
-    type_type: str,
+    builtin_type: str | None,
+    type_category: str,
     typmod: int,
     not_null: bool,
     collation: str | None,
-    labels: list[str] | None,
-    domain_of_another: bool,
-    of_another: str | None,
+    enum_labels: list[str] | None,
+    has_foreign_domain: bool,
+    foreign_type: str | None,
 ) -> Attribute:
     """Build the attribute with the type it will have in a release.
 
     No released column has a type of another role: its owner could run code on the values, or drop
     the type with the column. Such a domain becomes its base type, such an enum text; columns of
     other types made of foreign ones cannot be released.
+
+    Parameters
+    ----------
+    builtin_type : name of the base type if it is built in.
+    type_category, typmod : typtype and modifier of the base type.
+    foreign_type : a foreign type that the column's type is made of, with its owner.
     """
-    kind, extra = _kind(base or "", type_type, typmod)
-    enumerated = type_type == "e"
-    if enumerated and of_another is not None:
-        sql_type, of_another = "text", None
-    elif domain_of_another:
+    kind, details = _kind(builtin_type or "", type_category, typmod)
+    is_enum = type_category == "e"
+    if is_enum and foreign_type is not None:
+        sql_type, foreign_type = "text", None
+    elif has_foreign_domain:
         sql_type = base_type
     if collation is not None:
         sql_type += f" COLLATE {collation}"
@@ -251,40 +264,41 @@ def _attribute(
         kind,
         sql_type=sql_type,
         nullable=not not_null,
-        order=tuple(labels or ()),
-        enum_type=base_type if enumerated and sql_type != "text" else "",
+        order=tuple(enum_labels or ()),
+        enum_type=base_type if is_enum and sql_type != "text" else "",
         # A cast to text would strip trailing blanks, which bpchar without a length displays.
-        uses_output_function=base is None or (base == "bpchar" and typmod < 0),
-        foreign_type=of_another or "",
-        **extra,
+        uses_output_function=builtin_type is None or (builtin_type == "bpchar" and typmod < 0),
+        foreign_type=foreign_type or "",
+        **details,
     )
 
 
-def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]:
-    if base in _INTEGERS:
-        return Kind.INTEGER, {"bits": _INTEGERS[base]}
-    if base in _FLOATS:
-        return Kind.FLOAT, {"bits": _FLOATS[base]}
-    if base == "numeric":
+def _kind(builtin_type: str, type_category: str, typmod: int) -> tuple[Kind, dict[str, Any]]:
+    """Return the kind of a type, and the fields of ``Attribute`` that its modifier determines."""
+    if builtin_type in _INTEGER_BITS:
+        return Kind.INTEGER, {"bits": _INTEGER_BITS[builtin_type]}
+    if builtin_type in _FLOAT_BITS:
+        return Kind.FLOAT, {"bits": _FLOAT_BITS[builtin_type]}
+    if builtin_type == "numeric":
         if typmod < 0:
             return Kind.DECIMAL, {"scale": UNKNOWN_SCALE}
         # The scale is an 11-bit signed integer; negative scales are treated as 0.
         scale = (typmod - 4) & 0x7FF
         scale = max((scale ^ 1024) - 1024, 0)
         return Kind.DECIMAL, {"precision": ((typmod - 4) >> 16) & 0xFFFF, "scale": scale}
-    if base == "date":
+    if builtin_type == "date":
         return Kind.DATE, {}
-    if base in ("timestamp", "timestamptz"):
+    if builtin_type in ("timestamp", "timestamptz"):
         digits = 6 if typmod < 0 else typmod
-        return Kind.TIMESTAMP, {"scale": digits, "has_time_zone": base == "timestamptz"}
-    if base == "bool":
+        return Kind.TIMESTAMP, {"scale": digits, "has_time_zone": builtin_type == "timestamptz"}
+    if builtin_type == "bool":
         return Kind.BOOLEAN, {}
-    if base in _TEXTS or type_type == "e":
+    if builtin_type in _TEXT_TYPES or type_category == "e":
         return Kind.CATEGORY, {}
     return Kind.OTHER, {}
 
 
-def missing_relation(
+def missing_relation_error(
     session: Session, name: RelationName, schemas: Sequence[str]
 ) -> TableNotFound | SchemaNotFound:
     """Build the error for a relation missing in these schemas; the hint has similar names."""
@@ -294,11 +308,11 @@ def missing_relation(
             f'There is no schema "{name.schema}".',
             hint=nearest_names(name.schema, existing_schemas),
         )
-    near = [
-        relation for schema in schemas for (relation,) in session.rows(RELATIONS_NEAR, (schema,))
+    relation_names = [
+        relation for schema in schemas for (relation,) in session.rows(RELATION_NAMES, (schema,))
     ]
     return TableNotFound(
         f"There is no table {name}.",
-        hint=nearest_names(name.name, near)
+        hint=nearest_names(name.name, relation_names)
         or (None if name.schema else "Name its schema, as in app.people."),
     )

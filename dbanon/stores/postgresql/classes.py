@@ -55,19 +55,21 @@ class StableSource(SqlSource):
         )
         return replace(microdata, n_withheld=self.session.count_withheld(relation))
 
-    def labelled(
+    def label_rows(
         self, relation: Relation, microdata: Microdata, partition: Partition
     ) -> Iterator[tuple[str, int | None]]:
-        """Yield row key (JSON text) and class of each row; the class is None if withheld."""
-        places = positions_among(microdata.keys[:, 0] - 1, microdata.n_read)
-        labels = partition.of(places).labels.tolist()
+        """Yield row key (JSON text) and class of each row; the class is None for withheld rows."""
+        # Keys count from 1 in the order of ``_keys``.
+        records = positions_among(microdata.keys[:, 0] - 1, microdata.n_read)
+        labels = partition.of(records).labels.tolist()
         for row_key, label in zip(self._keys(relation), labels, strict=True):
             yield row_key, None if label < 0 else label
 
     def _order(self, relation: Relation) -> str:
         """SQL of the record order, over the alias s."""
         keys = [
-            self.session.sort_key(relation.attribute(n)) for n in relation.required_locator.mapped
+            self.session.sort_key(relation.attribute(name))
+            for name in relation.required_locator.mapped
         ]
         return ", ".join(keys or relation.required_locator.expressions)
 
@@ -82,8 +84,10 @@ class StableSource(SqlSource):
             alias = f"d{position}"
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed_rows.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
-        query = packed_rows.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
-        for row in self.session.fetch_records(query, 1):
+        query = packed_rows.select_all_records(
+            f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS
+        )
+        for row in self.session.fetch_records(query, rows=1):
             yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
 
     def _dictionaries(
@@ -102,6 +106,7 @@ class StableSource(SqlSource):
         return dictionaries
 
     def _keys(self, source: Relation) -> list[str]:
+        """Return the key of each row as JSON text, in record order."""
         locator = source.required_locator
         if locator.mapped or locator.types == ("bigint",):
             columns = [
@@ -109,7 +114,10 @@ class StableSource(SqlSource):
                 for name in locator.mapped or self._key_columns(source)
             ]
         else:
-            columns = [(e.removeprefix("s."), f"{e}::text") for e in locator.expressions]
+            columns = [
+                (expression.removeprefix("s."), f"{expression}::text")
+                for expression in locator.expressions
+            ]
         pairs = ", ".join(f"{literal(name)}, {column}" for name, column in columns)
         query = (
             f"SELECT jsonb_build_object({pairs})::text AS row_key"
@@ -119,6 +127,7 @@ class StableSource(SqlSource):
 
     @staticmethod
     def _key_columns(source: Relation) -> list[str]:
+        """Return the column whose values are the row keys."""
         expression = source.required_locator.expressions[0]
         return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == expression]
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # Key in ``Connection.info`` for the ``Backend`` of a connection.
 BACKEND_KEY = "dbanon_backend"
 # Row keys, or rows of a chain, per read.
-_ROWS = 65_536
+_ROWS_PER_READ = 65_536
 
 
 class PsycopgSession(PassthroughSession):
@@ -85,7 +85,7 @@ class PsycopgSession(PassthroughSession):
 
     def caller_path(self) -> list[str]:
         backend: Backend | None = self._connection.info.get(BACKEND_KEY)
-        return super().caller_path() if backend is None else backend.path
+        return super().caller_path() if backend is None else backend.search_path
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):
@@ -97,9 +97,12 @@ class PsycopgSession(PassthroughSession):
             return rows
 
     @contextmanager
-    def _cursor(self, sql: str, parameters: Sequence[Any] = (), **how: Any) -> Iterator[Any]:
+    def _cursor(
+        self, sql: str, parameters: Sequence[Any] = (), **cursor_options: Any
+    ) -> Iterator[Any]:
+        """Open a cursor that has executed a statement."""
         self.note(sql)
-        with translate_errors(), self._driver.cursor(**how) as cursor:
+        with translate_errors(), self._driver.cursor(**cursor_options) as cursor:
             if parameters:
                 cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
             else:
@@ -121,47 +124,50 @@ class PsycopgSession(PassthroughSession):
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.required_locator
-        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
-        query = packed_rows.passthrough_records(
-            locator.expressions, locator.types, attributes, [], rows
+        from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        query = packed_rows.passthrough_copy(
+            locator.expressions, locator.types, attributes, [], from_clause
         )
         for buffer in self.copy_chunks(query, chunk_rows):
-            chunk, _, _ = packed_rows.unpack_passthrough(buffer, locator.types, attributes, 0)
+            chunk, _, _ = packed_rows.unpack_passthrough(
+                buffer, locator.types, attributes, n_passthrough=0
+            )
             yield chunk
 
     def copy_chunks(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
-        with self._copying(query) as stream:
+        with self._open_copy(query) as stream:
             yield from read_copy(stream, self._driver.pgconn, rows)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.required_locator
-        values = ", ".join(types.portable(source.attribute(name)) for name in columns)
+        values = ", ".join(types.as_portable(source.attribute(name)) for name in columns)
         keys = ", ".join(self.keys_as_read(source))
         query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where}"
-        width = len(locator.types)
+        n_keys = len(locator.types)
         self._recheck_foreign_code()
         with self._cursor(query, name="dbanon_rows") as cursor:
             cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
                 yield (
-                    np.array([row[:width] for row in rows], np.int64),
-                    [row[width:] for row in rows],
+                    np.array([row[:n_keys] for row in rows], np.int64),
+                    [row[n_keys:] for row in rows],
                 )
 
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
         # Bytes take a third of the time of texts.
-        kinds = (*source.required_locator.types, "bigint")
-        rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
+        key_types = (*source.required_locator.types, "bigint")
+        from_clause = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
         keys = (*source.required_locator.expressions, number)
-        query = packed_rows.passthrough_records(keys, kinds, [], [], rows)
-        pieces = [np.empty((0, len(kinds)), np.int64)]
-        for buffer in self.copy_chunks(query, _ROWS):
-            pieces.append(packed_rows.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
-        return np.concatenate(pieces)
+        query = packed_rows.passthrough_copy(keys, key_types, [], [], from_clause)
+        chunks = [np.empty((0, len(key_types)), np.int64)]
+        for buffer in self.copy_chunks(query, _ROWS_PER_READ):
+            chunk, _, _ = packed_rows.unpack_passthrough(buffer, key_types, [], n_passthrough=0)
+            chunks.append(chunk.keys)
+        return np.concatenate(chunks)
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
@@ -170,20 +176,21 @@ class PsycopgSession(PassthroughSession):
         self._recheck_foreign_code()
 
     def _recheck_foreign_code(self) -> None:
-        """Check before reading sources again that no other role has added code meanwhile.
+        """Check that no other role has added code to a source since it was checked first.
 
-        This transaction's snapshot hides such code, but its planner would run it.
+        Run this before reading sources again: the transaction's snapshot hides such code, but its
+        planner would run it.
         """
         oids = [
             relation.oid
             for relation in self._relations.values()
-            if not self.nothing_to_find(relation.oid)
-            or self.rows(foreign.of_another(f"{int(relation.oid)}::oid")) == [(True,)]
+            if not self.has_no_attached_code(relation.oid)
+            or self.rows(foreign.belongs_to_other_role(f"{int(relation.oid)}::oid")) == [(True,)]
         ]
         if self._open_second_session is not None and oids:
-            with self._open_second_session() as now:
+            with self._open_second_session() as second_session:
                 for oid in oids:
-                    now.require_own_code(oid)
+                    second_session.require_own_code(oid)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
@@ -201,7 +208,7 @@ class PsycopgSession(PassthroughSession):
         types: Sequence[str],
     ) -> None:
         columns: list[tuple[str, str, NDArray[Any]]] = [
-            (f"key{i}", kind, keys[:, i]) for i, kind in enumerate(types)
+            (f"key{i}", key_type, keys[:, i]) for i, key_type in enumerate(types)
         ]
         columns += [("class", "integer", classes), ("position", "integer", positions)]
         self._load(statements.LABELS, columns)
@@ -213,11 +220,11 @@ class PsycopgSession(PassthroughSession):
         ]
         self._load(statements.CLASSES, staged)
 
-    def load_arrays(self, loaded: arrays.Arrays) -> None:
-        for statement in arrays.create(loaded, self.staging_suffix):
+    def load_arrays(self, release_arrays: arrays.ReleaseArrays) -> None:
+        for statement in arrays.create_statements(release_arrays, self.staging_suffix):
             self.run(statement)
-        self._copy_binary(arrays.PLACES, arrays.copy_data(loaded))
-        self._arrays = loaded.without_order()
+        self._copy_binary(arrays.RELEASE_ARRAYS, arrays.encode_copy_row(release_arrays))
+        self._arrays = release_arrays.without_class_positions()
 
     def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return arrays.array_query(column)
@@ -242,7 +249,7 @@ class PsycopgSession(PassthroughSession):
     def fill_file_rows(
         self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        rows = (row for piece in pieces for row in piece)
+        rows = (row for chunk in pieces for row in chunk)
         self._copy_rows(f"COPY {quote(statements.FILE_ROWS)} FROM STDIN", rows)
         self.analyze_staging(statements.FILE_ROWS)
 
@@ -256,97 +263,104 @@ class PsycopgSession(PassthroughSession):
         # COPY data is never logged, unlike bind parameters.
         self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
-    def call(self, function: str, parts: Sequence[str]) -> str:
+    def call(self, function: str, arguments: Sequence[str]) -> str:
         table = quote(statements.ARRAYS_TABLE)
         self.run("DROP TABLE IF EXISTS pg_temp." + table)
         self.run(
             statements.create_staging(
                 statements.ARRAYS_TABLE,
-                [("place", "integer"), ("part", "jsonb")],
+                [("position", "integer"), ("argument", "jsonb")],
                 self.staging_suffix,
             )
         )
-        self._copy_rows(f"COPY {table} FROM STDIN", enumerate(parts))
-        arguments = ", ".join(
-            f"(SELECT part FROM {table} WHERE place = {index})" for index in range(len(parts))
+        self._copy_rows(f"COPY {table} FROM STDIN", enumerate(arguments))
+        subqueries = ", ".join(
+            f"(SELECT argument FROM {table} WHERE position = {position})"
+            for position in range(len(arguments))
         )
-        return str(self.rows(f"SELECT {function}({arguments})::text")[0][0])
+        return str(self.rows(f"SELECT {function}({subqueries})::text")[0][0])
 
     @contextmanager
-    def _copying(self, copy: str) -> Iterator[Any]:
+    def _open_copy(self, copy: str) -> Iterator[Any]:
         """Open the stream of a COPY."""
         self.note(copy)
         with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
 
     def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
-        with self._copying(copy) as stream:
+        with self._open_copy(copy) as stream:
             for row in rows:
                 stream.write_row(row)
 
     def copy_out(self, query: str) -> Iterator[bytes]:
         """Yield the rows of a query as CSV in chunks of any size; NULL is an empty field."""
-        with self._copying(f"COPY ({query}) TO STDOUT (FORMAT csv)") as stream:
-            for piece in stream:
-                yield bytes(piece)
+        with self._open_copy(f"COPY ({query}) TO STDOUT (FORMAT csv)") as stream:
+            for chunk in stream:
+                yield bytes(chunk)
 
-    def copy_in(self, table: RelationName, pieces: Iterable[bytes]) -> None:
-        """Append CSV rows to a table, in the order of its columns."""
-        self.copy_bytes(f"COPY {table.quoted} FROM STDIN (FORMAT csv)", pieces)
+    def copy_in(self, table: RelationName, chunks: Iterable[bytes]) -> None:
+        """Append rows in CSV, in chunks of any size, to a table in the order of its columns."""
+        self.copy_bytes(f"COPY {table.quoted} FROM STDIN (FORMAT csv)", chunks)
 
     def _load(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
-        """Create and fill a staging table, in text format if a column is text."""
-        named = [(name, kind) for name, kind, _ in columns]
-        self.run(statements.create_staging(table, named, self.staging_suffix))
-        if any(kind == "text" for _, kind in named):
-            lists = (values.tolist() for _, _, values in columns)
-            self._copy_rows(f"COPY {quote(table)} FROM STDIN", zip(*lists, strict=True))
+        """Create and fill a staging table.
+
+        Parameters
+        ----------
+        columns : name, SQL type and values, (n,), of each column. If a column is text, all are sent
+            in text format.
+        """
+        column_types = [(name, sql_type) for name, sql_type, _ in columns]
+        self.run(statements.create_staging(table, column_types, self.staging_suffix))
+        if any(sql_type == "text" for _, sql_type in column_types):
+            value_lists = (values.tolist() for _, _, values in columns)
+            self._copy_rows(f"COPY {quote(table)} FROM STDIN", zip(*value_lists, strict=True))
         else:
-            self._copy_binary(table, packed_rows.copy_binary(columns))
+            self._copy_binary(table, packed_rows.encode_copy(columns))
         self.analyze_staging(table)
 
-    def _copy_binary(self, table: str, pieces: Iterable[bytes]) -> None:
-        self.copy_bytes(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", pieces)
+    def _copy_binary(self, table: str, chunks: Iterable[bytes]) -> None:
+        self.copy_bytes(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", chunks)
 
-    def copy_bytes(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
-        with self._copying(copy) as stream:
-            for piece in pieces:
-                stream.write(piece)
+    def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
+        with self._open_copy(copy) as stream:
+            for chunk in chunks:
+                stream.write(chunk)
 
     # -- chains -----------------------------------------------------------------------------------
 
-    # Chains exchange arrays with the server: joining all persons there costs several times as much
+    # Chains exchange arrays with the server: joining all persons there takes several times as long
     # as transferring their tags both ways, and COPY takes less than half the time of INSERT.
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
-        kinds = [kind for _, kind in columns]
+        sql_types = [sql_type for _, sql_type in columns]
         # The casts guarantee the declared widths.
-        listed = ", ".join(f"({sql})::{kind}" for sql, kind in columns)
-        chunks: list[list[Fetched]] = [[] for _ in kinds]
-        query = f"COPY (SELECT {listed} FROM {rows}) TO STDOUT (FORMAT binary)"
-        for buffer in self.copy_chunks(query, _ROWS):
-            for column, piece in zip(chunks, packed_rows.fixed_columns(buffer, kinds), strict=True):
-                column.append(piece)
-        nothing = packed_rows.fixed_columns(np.empty(0, np.uint8), kinds)
-        return [
-            np.concatenate([none, *pieces]) for none, pieces in zip(nothing, chunks, strict=True)
-        ]
+        values = ", ".join(f"({sql})::{sql_type}" for sql, sql_type in columns)
+        # Empty arrays give the results their types, even if there are no rows.
+        no_rows = packed_rows.decode_copy(np.empty(0, np.uint8), sql_types)
+        column_chunks: list[list[Fetched]] = [[empty] for empty in no_rows]
+        query = f"COPY (SELECT {values} FROM {rows}) TO STDOUT (FORMAT binary)"
+        for buffer in self.copy_chunks(query, _ROWS_PER_READ):
+            decoded = packed_rows.decode_copy(buffer, sql_types)
+            for chunks, values_of_chunk in zip(column_chunks, decoded, strict=True):
+                chunks.append(values_of_chunk)
+        return [np.concatenate(chunks) for chunks in column_chunks]
 
     def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
-        named = [(name, kind) for name, kind, _ in columns]
-        self.run(statements.create_staging(table, named, self.staging_suffix))
+        column_types = [(name, sql_type) for name, sql_type, _ in columns]
+        self.run(statements.create_staging(table, column_types, self.staging_suffix))
         self.append(RelationName(None, table), columns)
         self.run(f"ANALYZE {quote(table)}")
 
     def append(self, table: RelationName, columns: Sequence[tuple[str, str, Fetched]]) -> None:
         names = quote_list(name for name, _, _ in columns)
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary)"
-        self.copy_bytes(copy, packed_rows.copy_binary(columns))
+        self.copy_bytes(copy, packed_rows.encode_copy(columns))
 
     def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None
         if self._staged is not partition:
-            self._arrays = self._arrays_of(source, microdata, partition, [])
+            self._arrays = self._build_arrays(source, microdata, partition, [])
         if self._arrays is None:
             return False
         self.load_arrays(self._arrays)
@@ -359,7 +373,9 @@ class PsycopgSession(PassthroughSession):
             return False
         self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
         self.run_with_arrays(
-            arrays.insert(table, values, source, reads, self._arrays, self.array_sql, "")
+            arrays.insert_statement(
+                table, values, source, reads, self._arrays, self.array_sql, joins=""
+            )
         )
         self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
         return True
@@ -367,10 +383,11 @@ class PsycopgSession(PassthroughSession):
     # -- the ledger -------------------------------------------------------------------------------
 
     def ledger_is_current(self) -> bool:
-        """Return True if the ledger has this version."""
+        """Return True if the ledger has the version of this package."""
         return ledger_is_current(self)
 
-    def _revokes(self) -> list[str]:
+    def _revoke_statements(self) -> list[str]:
+        """Return statements that close a new ledger to all roles but its owner."""
         tables = ", ".join(self.ledger_name(table).quoted for table in TABLES)
         return [
             f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
@@ -393,7 +410,7 @@ class PsycopgSession(PassthroughSession):
             # A waiting migration would block all later readers.
             lock_schema(self, "dbanon", self.lock_seconds)
             with translate_errors():
-                make_or_migrate(self, self._connection, self._revokes())
+                make_or_migrate(self, self._connection, self._revoke_statements())
         except OutputExists:
             raise SourceChanged(
                 "Another session created the ledger meanwhile; nothing was published.",

@@ -2,8 +2,8 @@
 
 One COPY reads keys, quasi-identifiers and retained columns; another one writes the finished rows in
 random order. So the server neither looks up nor sorts rows. Values of retained columns are opaque
-bytes here and return unchanged. The server encodes the values of each class once, in the types of
-the release.
+bytes here and are written back unchanged. The values of each class are encoded once, by the server
+if their types need a conversion.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.session import PostgresqlSession
 
 # Rows per write.
-_PIECE = 32_768
-# Bytes per row for the end offset of its values and its key.
-_BYTES_BESIDE = 16
-# Types that need no conversion, with the dtype of their values here and in COPY.
-_PLAIN = {
+_ROWS_PER_WRITE = 32_768
+# Bytes per row for its key and the end offset of its values.
+_OVERHEAD_BYTES = 16
+# numpy types of values here and in COPY, by SQL type that needs no conversion by the server.
+_COPY_DTYPES = {
     "double precision": (np.float64, ">f8"),
     "bigint": (np.int64, ">i8"),
     "integer": (np.int64, ">i4"),
     "smallint": (np.int64, ">i2"),
     "date": (np.int64, ">i4"),
 }
-_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
-# A domain may refuse existing values if its check was added or changed later.
-_CHECKED = ("SQLSTATE 23502", "SQLSTATE 23514")
+_ENCODABLE_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
+# Errors of domains, which may refuse existing values if their checks were added or changed later.
+_CHECK_VIOLATIONS = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
 @dataclass(eq=False)
@@ -52,44 +52,44 @@ class Passthrough:
 
     Parameters
     ----------
-    columns : number of retained columns.
+    n_columns : number of retained columns.
     values : the fields of all rows, with their lengths.
     ends : int64 (c,) per chunk, the end offset of each row in ``values``.
     keys : int64 (c, m) per chunk; empty if rows were read in the order of records.
     """
 
-    columns: int
+    n_columns: int
     values: bytearray = field(default_factory=bytearray, repr=False)
     ends: list[NDArray[np.int64]] = field(default_factory=list, repr=False)
     keys: list[NDArray[np.int64]] = field(default_factory=list, repr=False)
     rows: int = 0
 
     def add(
-        self, keys: NDArray[np.int64], tails: NDArray[np.uint8], ends: NDArray[np.int64]
+        self, keys: NDArray[np.int64], values: NDArray[np.uint8], ends: NDArray[np.int64]
     ) -> None:
-        """Append the fields of a chunk of rows."""
+        """Append the fields of a chunk of rows; ``ends`` are offsets in ``values``."""
         self.ends.append(ends + len(self.values))
         self.keys.append(keys)
-        self.values += tails.data
+        self.values += values.data
         self.rows += len(keys)
 
-    def settle(self) -> None:
-        """Drop the keys to save memory if rows were read in the order of records."""
+    def drop_ascending_keys(self) -> None:
+        """Drop the keys to save memory if they ascend, so that rows have the order of records."""
         if not self.keys or self.keys[0].shape[1] != 1:
             return
         keys = np.concatenate(self.keys)[:, 0]
         if bool((keys[1:] > keys[:-1]).all()):
             self.keys.clear()
 
-    def require_memory(self, limit: int | None, n_columns: int, coded: int) -> None:
+    def require_memory(self, limit: int | None, n_attributes: int, n_coded: int) -> None:
         """Check that values and records fit a memory limit; raises MemoryLimit.
 
         Parameters
         ----------
         limit : bytes, or None for no limit.
-        n_columns, coded : columns of the records, and how many of them are not numbers.
+        n_attributes, n_coded : columns of the records, and how many of them are not numbers.
         """
-        overhead = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns, coded))
+        overhead = self.rows * (_OVERHEAD_BYTES + bytes_per_record(n_attributes, n_coded))
         if limit is not None and len(self.values) + overhead > limit:
             raise MemoryLimit.over(
                 "With kept columns in the client's memory the job needs",
@@ -100,8 +100,8 @@ class Passthrough:
                 " stay in the database.",
             )
 
-    def places(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the stored row of each record, int64 (n,); None if the orders are equal.
+    def find_rows(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the index of each record's row here, int64 (n,); None if the orders are equal.
 
         Parameters
         ----------
@@ -119,13 +119,13 @@ class Passthrough:
             )
         if not self.keys:
             return None
-        places = np.empty(len(keys), np.int64)
-        places[find_records(keys, np.concatenate(self.keys))] = np.arange(len(keys))
-        return places
+        row_of_record = np.empty(len(keys), np.int64)
+        row_of_record[find_records(keys, np.concatenate(self.keys))] = np.arange(len(keys))
+        return row_of_record
 
 
 class PassthroughSession(PostgresqlSession):
-    """The part of a client's session that reads retained columns and writes finished rows."""
+    """Session methods of a client that read retained columns and write finished rows."""
 
     _passthrough: Passthrough | None = None
 
@@ -133,18 +133,18 @@ class PassthroughSession(PostgresqlSession):
         """Yield the rows of a COPY … TO STDOUT as bytes, ``rows`` at a time, without header."""
         raise NotImplementedError
 
-    def copy_bytes(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
-        """Execute a COPY … FROM STDIN (FORMAT binary) of these bytes."""
+    def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Execute a COPY … FROM STDIN with these bytes, in chunks of any size."""
         raise NotImplementedError
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
         oid = self._relations[source.name].oid
         # Types that are converted by their output function travel as text.
         names = [a.name for a in columns if types.retained_column(a) == f"s.{quote(a.name)}"]
-        for name, sql_type, is_domain in self.rows(catalog.NOT_CARRIED, (oid, names)):
-            why = "is a domain within another type" if is_domain else "has no binary form"
+        for name, sql_type, is_domain in self.rows(catalog.TYPES_WITHOUT_PASSTHROUGH, (oid, names)):
+            reason = "is a domain within another type" if is_domain else "has no binary form"
             raise UnsupportedType(
-                f'Column "{name}" cannot pass through the client: {sql_type} {why}.',
+                f'Column "{name}" cannot pass through the client: {sql_type} {reason}.',
                 hint="Leave out `kept_columns`, so that its values stay in the database.",
             )
 
@@ -156,26 +156,26 @@ class PassthroughSession(PostgresqlSession):
         chunk_rows: int,
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
-        located = source.required_locator
-        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        locator = source.required_locator
+        from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
         values = [types.retained_column(a) for a in passthrough]
-        query = packed_rows.passthrough_records(
-            located.expressions, located.types, attributes, values, rows
+        query = packed_rows.passthrough_copy(
+            locator.expressions, locator.types, attributes, values, from_clause
         )
         stored = self._passthrough = Passthrough(len(passthrough))
-        self._use_stored_encoding(True)
+        self._use_stored_encoding(enabled=True)
         for buffer in self.copy_chunks(query, chunk_rows):
-            chunk, tails, ends = packed_rows.unpack_passthrough(
-                buffer, located.types, attributes, len(passthrough)
+            chunk, stored_values, ends = packed_rows.unpack_passthrough(
+                buffer, locator.types, attributes, len(passthrough)
             )
-            stored.add(chunk.keys, tails, ends)
-            coded = sum(attribute.kind.is_coded for attribute in attributes)
-            stored.require_memory(memory_limit, len(attributes), coded)
+            stored.add(chunk.keys, stored_values, ends)
+            n_coded = sum(attribute.kind.is_coded for attribute in attributes)
+            stored.require_memory(memory_limit, len(attributes), n_coded)
             yield chunk
-        stored.settle()
-        self._use_stored_encoding(False)
+        stored.drop_ascending_keys()
+        self._use_stored_encoding(enabled=False)
 
-    def _use_stored_encoding(self, enabled: bool) -> None:
+    def _use_stored_encoding(self, *, enabled: bool) -> None:
         """Switch the client encoding to that of the database, or back to UTF-8.
 
         Texts then return unchanged, even if they are not valid UTF-8.
@@ -195,18 +195,20 @@ class PassthroughSession(PostgresqlSession):
     ) -> None:
         stored, self._passthrough = self._passthrough, None
         assert stored is not None
-        assert stored.columns == len(passthrough)
-        places = stored.places(microdata.keys)
+        assert stored.n_columns == len(passthrough)
+        row_of_record = stored.find_rows(microdata.keys)
         stored.keys.clear()
-        heads_and_ends = self._encode_classes(partition, released, columns)
-        if heads_and_ends is None:
+        encoded_classes = self._encode_classes(partition, released, columns)
+        if encoded_classes is None:
             self.stage_classes(partition, columns)
-        self._use_stored_encoding(True)
-        heads, head_ends = heads_and_ends or self._fetch_class_bytes(released, partition.n_classes)
+        self._use_stored_encoding(enabled=True)
+        if encoded_classes is None:
+            encoded_classes = self._fetch_class_bytes(released, partition.n_classes)
+        class_bytes, class_ends = encoded_classes
         join = kernels.RowJoin(
-            len(released) + stored.columns,
-            heads,
-            head_ends,
+            len(released) + stored.n_columns,
+            class_bytes,
+            class_ends,
             np.frombuffer(stored.values, np.uint8),
             np.concatenate(stored.ends) if stored.ends else np.empty(0, np.int64),
         )
@@ -215,10 +217,10 @@ class PassthroughSession(PostgresqlSession):
         # The table is new in this transaction, so its rows can be written frozen.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
-            rows = _rows(join, partition, self.classes_by_number(partition), places)
+            rows = _encode_rows(join, partition, self.classes_by_number(partition), row_of_record)
             self.copy_bytes(copy, rows)
         except DatabaseFailure as error:
-            if not str(error.detail).startswith(_CHECKED):
+            if not str(error.detail).startswith(_CHECK_VIOLATIONS):
                 raise
             raise DatabaseFailure(
                 "A kept column has a value that violates a check of its type, which is applied"
@@ -226,7 +228,7 @@ class PassthroughSession(PostgresqlSession):
                 detail=error.detail,
                 hint="Leave out `kept_columns`, so that its values stay in the database.",
             ) from None
-        self._use_stored_encoding(False)
+        self._use_stored_encoding(enabled=False)
 
     def _encode_classes(
         self,
@@ -234,22 +236,25 @@ class PassthroughSession(PostgresqlSession):
         released: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """Do the same without the server; None if a type needs a conversion there."""
-        by_name = {column.attribute.name: column for column in columns}
+        """Encode the fields of each class without the server.
+
+        Returns the same as ``_fetch_class_bytes``; None if the server must convert a type.
+        """
+        columns_by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
-        values = []
-        order = self.classes_by_number(partition)
+        encoded_columns = []
+        classes = self.classes_by_number(partition)
         for index, (name, sql_type, _) in enumerate(released):
-            column = by_name[name]
+            column = columns_by_name[name]
             if column.upper is not None or column.missing is not None:
                 return None
-            encoded = _encode_plain(column.values[order], column.attribute.kind, sql_type)
+            encoded = _encode_column(column.values[classes], column.attribute.kind, sql_type)
             if encoded is None:
                 return None
-            values.append(encoded)
+            encoded_columns.append(encoded)
             fields += [(f"length{index}", ">i4"), (f"value{index}", encoded.dtype.str)]
         records = np.empty(partition.n_classes, np.dtype(fields))
-        for index, encoded in enumerate(values):
+        for index, encoded in enumerate(encoded_columns):
             records[f"length{index}"] = encoded.dtype.itemsize
             records[f"value{index}"] = encoded
         ends = np.arange(1, len(records) + 1) * records.dtype.itemsize
@@ -269,10 +274,10 @@ class PassthroughSession(PostgresqlSession):
         )
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
-        for buffer in self.copy_chunks(query, _PIECE):
-            split = kernels.split_rows(buffer, [], len(released))
-            ends.append(split[2] + len(fields))
-            fields += split[1].data
+        for buffer in self.copy_chunks(query, _ROWS_PER_WRITE):
+            _, chunk_fields, chunk_ends = kernels.split_rows(buffer, [], len(released))
+            ends.append(chunk_ends + len(fields))
+            fields += chunk_fields.data
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
         if len(all_ends) != n_classes:
             raise RecountFailed(
@@ -283,24 +288,27 @@ class PassthroughSession(PostgresqlSession):
         return np.frombuffer(fields, np.uint8), all_ends
 
 
-def _encode_plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
-    """Encode values for COPY; None if the type needs a conversion by the server."""
-    if sql_type not in _PLAIN or values.dtype != _PLAIN[sql_type][0] or kind not in _KINDS:
+def _encode_column(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
+    """Encode values for COPY; None if the server must convert them to the type."""
+    if sql_type not in _COPY_DTYPES or kind not in _ENCODABLE_KINDS:
+        return None
+    value_dtype, copy_dtype = _COPY_DTYPES[sql_type]
+    if values.dtype != value_dtype:
         return None
     if kind is Kind.FLOAT:
-        return values.astype(_PLAIN[sql_type][1])
+        return values.astype(copy_dtype)
     shifted = values - packed_rows.EPOCH_DAYS if kind is Kind.DATE else values
-    limits = np.iinfo(np.dtype(_PLAIN[sql_type][1]))
+    limits = np.iinfo(np.dtype(copy_dtype))
     if len(shifted) and (shifted.min() < limits.min or shifted.max() > limits.max):
         return None
-    return shifted.astype(_PLAIN[sql_type][1])
+    return shifted.astype(copy_dtype)
 
 
-def _rows(
+def _encode_rows(
     join: kernels.RowJoin,
     partition: Partition,
-    order: NDArray[np.int64],
-    places: NDArray[np.int64] | None,
+    classes: NDArray[np.int64],
+    row_of_record: NDArray[np.int64] | None,
 ) -> Iterator[bytes | memoryview]:
     """Yield the bytes of a COPY of the released rows, while the server consumes earlier ones.
 
@@ -308,12 +316,13 @@ def _rows(
 
     Parameters
     ----------
-    order : int64 (n_classes,), the class of each number.
-    places : from ``Passthrough.places``.
+    classes : int64 (n_classes,), the class of each number.
+    row_of_record : from ``Passthrough.find_rows``.
     """
-    yield packed_rows.HEAD
-    for numbers, records in shuffled_classes(partition, order):
-        tails = records if places is None else places[records]
-        for start in range(0, len(records), _PIECE):
-            yield join.join(numbers, tails, start, min(start + _PIECE, len(records))).data
-    yield packed_rows.END
+    yield packed_rows.COPY_HEADER
+    for class_numbers, records in shuffled_classes(partition, classes):
+        rows = records if row_of_record is None else row_of_record[records]
+        for start in range(0, len(records), _ROWS_PER_WRITE):
+            stop = min(start + _ROWS_PER_WRITE, len(records))
+            yield join.join(class_numbers, rows, start, stop).data
+    yield packed_rows.COPY_TRAILER

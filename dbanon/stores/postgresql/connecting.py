@@ -3,8 +3,8 @@
 No server state outlives a transaction here: a pooler may give each transaction another connection,
 so leftovers would reach another client's session.
 
-The client library's message explains why a server is unreachable. It is parsed but never passed on:
-it may be in any language, and the settings of a URL may be secret.
+The client library's message explains why a server is unreachable. It is matched against patterns
+but never passed on: it may be in any language, and the settings of a URL may be secret.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from dbanon.errors import (
     redact,
 )
 from dbanon.sessions.ending import ending
-from dbanon.stores.postgresql.settings import CALLER_PATH, PINNED
+from dbanon.stores.postgresql.settings import CALLER_PATH, PIN_STATEMENTS
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
-# Keepalive settings of the client's socket (libpq) and the server's. A dead peer is noticed after a
+# Keepalive settings of the client's socket (libpq) and the server's, to notice a dead peer after a
 # minute. The server waits longer, since a client that is processing rows does not read.
-_CLIENT = {
+_CLIENT_KEEPALIVES = {
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-_SERVER = {
+_SERVER_KEEPALIVES = {
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
@@ -51,15 +51,15 @@ _SERVER = {
 # configure logging should get it; by default nothing is printed.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 # Seconds that cancelling a statement may take.
-_CANCEL = 1.0
+_CANCEL_SECONDS = 1.0
 
-_BACKEND = f"""
-{PINNED};
+_QUERY_BACKEND = f"""
+{PIN_STATEMENTS};
 SELECT pg_backend_pid(), (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())),
     ARRAY(SELECT name FROM pg_settings WHERE source = 'default' AND name IN ({
-    ", ".join(f"'{name}'" for name in _SERVER)
+    ", ".join(f"'{name}'" for name in _SERVER_KEEPALIVES)
 }))"""
-_END = (
+_TERMINATE_SESSION = (
     "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_get_activity(%s)"
     " WHERE backend_start::text = %s"
 )
@@ -70,50 +70,57 @@ class Backend(NamedTuple):
 
     Parameters
     ----------
-    path : the search path when it was opened.
-    pid, since : the server process and its start time; None behind a pooler.
-    unset : socket settings of the server that have their defaults.
+    search_path : the search path when it was opened.
+    pid, started_at : the server process and its start time; None behind a pooler.
+    default_settings : keepalive settings of the server that have their defaults.
     """
 
-    path: list[str]
+    search_path: list[str]
     pid: int | None
-    since: str | None
-    unset: Sequence[str]
+    started_at: str | None
+    default_settings: Sequence[str]
 
-    def settings(self) -> str:
-        """SQL that sets them for a transaction, without reading a table."""
-        return "; ".join(f"SET LOCAL {name} = {_SERVER[name]}" for name in self.unset)
+    def keepalive_statements(self) -> str:
+        """SQL that replaces these defaults for a transaction, without reading a table."""
+        return "; ".join(
+            f"SET LOCAL {name} = {_SERVER_KEEPALIVES[name]}" for name in self.default_settings
+        )
 
 
-def arguments_of(url: URL) -> Mapping[str, Any]:
-    """Return driver arguments that complete a URL; its own settings and service win."""
+def driver_arguments(url: URL) -> Mapping[str, Any]:
+    """Return defaults for the driver's connection arguments.
+
+    Settings in the URL take precedence; if the URL names a service, keepalives come from there.
+    """
     # The encoding is set while connecting, since even the first answers are decoded. Prepared
     # statements are off: behind a pooler, another connection would have them.
     arguments: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
     if "service" not in url.query:
-        arguments |= {name: value for name, value in _CLIENT.items() if name not in url.query}
+        arguments |= {
+            name: value for name, value in _CLIENT_KEEPALIVES.items() if name not in url.query
+        }
     return arguments
 
 
-def backend_of(driver: Any) -> Backend:
+def query_backend(driver: Any) -> Backend:
     """Query the backend of a connection; its transaction stays open with a pinned search path."""
     with driver.cursor() as cursor:
-        [(path,)] = cursor.execute(CALLER_PATH).fetchall()
-        cursor.execute(_BACKEND)
+        [(search_path,)] = cursor.execute(CALLER_PATH).fetchall()
+        cursor.execute(_QUERY_BACKEND)
         while cursor.nextset():
             pass
-        [(pid, since, unset)] = cursor.fetchall()
+        [(pid, started_at, default_settings)] = cursor.fetchall()
     # Poolers report an invented process id.
     if pid != driver.info.backend_pid:
-        pid = since = None
-    return Backend(path, pid, since, unset)
+        pid = started_at = None
+    return Backend(search_path, pid, started_at, default_settings)
 
 
 def watch(driver: Any) -> None:
-    """Register a connection to be cut when its run must end, and bound the time of cancels."""
+    """Register a connection to be cut when its run must end, and limit the time of cancels."""
     ending().register(driver)
     if "cancel_safe" not in vars(driver) and hasattr(driver, "cancel_safe"):
-        driver.cancel_safe = _bounded(driver.cancel_safe)
+        driver.cancel_safe = _limit_cancel_time(driver.cancel_safe)
 
 
 def unwatch(driver: Any) -> bool:
@@ -122,40 +129,46 @@ def unwatch(driver: Any) -> bool:
     return ending().forget(driver)
 
 
-def _bounded(cancel: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a cancel function with a timeout, since its own connection may stall, too."""
+def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a cancel function with a timeout, since the connection that it opens may stall, too."""
 
-    def try_to(timeout: float) -> None:
+    def try_cancel(timeout: float) -> None:
         with contextlib.suppress(Exception):
             cancel(timeout=timeout)
 
-    def cancel_safe(*, timeout: float = _CANCEL) -> None:
+    def cancel_safe(*, timeout: float = _CANCEL_SECONDS) -> None:
         # The driver calls this when a signal interrupts a wait.
         if isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit)):
             ending().request_end()
-        at_most = min(timeout, _CANCEL)
-        thread = threading.Thread(target=try_to, args=(at_most,), daemon=True)
+        timeout = min(timeout, _CANCEL_SECONDS)
+        thread = threading.Thread(target=try_cancel, args=(timeout,), daemon=True)
         thread.start()
-        thread.join(at_most)
+        thread.join(timeout)
 
     return cancel_safe
 
 
-def end(driver: Any, backend: Backend) -> None:
-    """End another session of the same role, which would otherwise hold its locks for long."""
+def terminate_session(driver: Any, backend: Backend) -> None:
+    """Terminate a session on a dead network, which would otherwise hold its locks for long.
+
+    Parameters
+    ----------
+    driver : another connection of the same role.
+    """
     with driver.cursor() as cursor:
-        cursor.execute(PINNED)
-        cursor.execute(_END, (backend.pid, backend.since))
+        cursor.execute(PIN_STATEMENTS)
+        cursor.execute(_TERMINATE_SESSION, (backend.pid, backend.started_at))
 
 
-_RUNNING = "Is the server running, and are host and port those it listens at?"
-_PASSWORD = (
+_SERVER_HINT = "Is the server running, and are host and port those it listens at?"
+_PASSWORD_HINT = (
     "Passwords come from ~/.pgpass, a service file or PGPASSWORD; pg_hba.conf of the server says"
-    " who is asked for what."
+    " how each role must authenticate."
 )
 
-# The first match decides: if several hosts were tried, a server's answer says more than a timeout.
-# Placeholders in braces describe the connection.
+# Pattern of the library's message, error class, reason and hint. The first match decides: if
+# several hosts were tried, a server's answer says more than a timeout. Placeholders in braces are
+# the keys of ``_describe_connection``.
 _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"no pg_hba\.conf entry",
@@ -168,14 +181,14 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
         r"password authentication failed|no password supplied|empty password",
         AccessRefused,
         "the server did not take the password of {role}, or got none",
-        _PASSWORD,
+        _PASSWORD_HINT,
     ),
     (r'role ".*" does not exist', AccessRefused, "the server has no {role}", None),
     (
         r"authentication failed|is not permitted to log in|authentication method",
         AccessRefused,
         "the server does not let {role} log in",
-        _PASSWORD,
+        _PASSWORD_HINT,
     ),
     (
         r"permission denied for database|does not have CONNECT",
@@ -211,13 +224,13 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"invalid response to \w+ negotiation|unsupported frontend protocol|invalid message",
         DatabaseNotFound,
-        "what answers at {place} is no PostgreSQL server",
+        "what answers at {address} is no PostgreSQL server",
         None,
     ),
     (
         r"\b(SSL|TLS|GSSAPI)\b|certificate",
         TlsFailed,
-        "no encrypted connection as it was asked for came about (TLS) with {place}",
+        "the encrypted connection (TLS) to {address} could not be established",
         "sslmode, sslrootcert and sslcert in the URL or PGSSLMODE … set what the client asks"
         " for, and the server's ssl setting what it offers.",
     ),
@@ -236,14 +249,14 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
     (
         r"timeout expired|timed out|No route to host|unreachable",
         DatabaseUnreachable,
-        "{place} did not answer in time",
-        _RUNNING + " A firewall may stand between.",
+        "{address} did not answer in time",
+        _SERVER_HINT + " A firewall may block the connection.",
     ),
     (
         r"Connection refused|No such file",
         DatabaseUnreachable,
-        "nothing answers at {place}",
-        _RUNNING,
+        "nothing answers at {address}",
+        _SERVER_HINT,
     ),
 )
 
@@ -251,17 +264,19 @@ _CAUSES: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
 def unreachable_error(error: Exception, url: URL) -> DbanonError:
     """Translate an error of the driver while connecting."""
     message = str(error)
-    pieces = _pieces(error, url)
-    for pattern, kind, reason, hint in _CAUSES:
+    names = _describe_connection(error, url)
+    for pattern, error_class, reason, hint in _CAUSES:
         if re.search(pattern, message):
-            cause = reason.format(**pieces)
-            if kind is AccessRefused:
-                return kind(f"{redacted_url(url)} refused the login: {cause}.", hint=hint)
-            return kind(f"The database {redacted_url(url)} cannot be reached: {cause}.", hint=hint)
+            cause = reason.format(**names)
+            if error_class is AccessRefused:
+                return error_class(f"{redacted_url(url)} refused the login: {cause}.", hint=hint)
+            return error_class(
+                f"The database {redacted_url(url)} cannot be reached: {cause}.", hint=hint
+            )
     return DatabaseUnreachable(
         f"The database {redacted_url(url)} cannot be reached.",
-        detail=f"{type(error).__name__}: {pieces['role']}, {pieces['database']}, {pieces['place']}",
-        hint=_RUNNING,
+        detail=f"{type(error).__name__}: {names['role']}, {names['database']}, {names['address']}",
+        hint=_SERVER_HINT,
     )
 
 
@@ -270,30 +285,29 @@ def redacted_url(url: URL) -> str:
     return redact(url.render_as_string(hide_password=True))
 
 
-def _pieces(error: Exception, url: URL) -> dict[str, str]:
-    """Describe address, role and database from the URL or the environment."""
-    tried = getattr(error, "pgconn", None)
+def _describe_connection(error: Exception, url: URL) -> dict[str, str]:
+    """Describe host, address, role and database, from the URL or the attempted connection."""
+    connection = getattr(error, "pgconn", None)
 
-    def connection_part(stated: object, part: str) -> str:
-        if stated:
-            return str(stated)
+    def url_or_connection(from_url: object, connection_attribute: str) -> str:
+        if from_url:
+            return str(from_url)
         try:
-            value: Any = getattr(tried, part)
+            value: Any = getattr(connection, connection_attribute)
         except Exception:
             # A connection that was never established has no such attribute.
             value = None
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
-    host, port = (
-        connection_part(url.host or url.query.get("host"), "host"),
-        connection_part(url.port, "port"),
-    )
-    role, database = connection_part(url.username, "user"), connection_part(url.database, "db")
-    local = not host or host.startswith("/")
-    address = f"the socket in {host}" if host and local else host or "this machine's socket"
+    host = url_or_connection(url.host or url.query.get("host"), "host")
+    port = url_or_connection(url.port, "port")
+    role = url_or_connection(url.username, "user")
+    database = url_or_connection(url.database, "db")
+    is_socket = not host or host.startswith("/")
+    server = f"the socket in {host}" if host and is_socket else host or "this machine's socket"
     return {
         "host": f'"{host}"',
-        "place": f"{address}, port {port or 5432}",
+        "address": f"{server}, port {port or 5432}",
         "role": f'role "{role}"' if role else "the role",
         "database": f'database "{database}"' if database else "the database",
     }

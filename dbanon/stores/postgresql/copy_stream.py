@@ -1,6 +1,6 @@
 """Read the rows of a COPY … TO STDOUT (FORMAT binary) from libpq.
 
-psycopg runs its event loop once per row, which takes several times as long. Here the compiled core
+psycopg runs its event loop once per row, which is several times slower. Here the compiled core
 reads rows from libpq until it must wait for the server. If libpq's functions cannot be found, as on
 Windows, Python code does the same.
 """
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from psycopg import Copy
     from psycopg.pq.abc import PGconn
 
-# Status codes of ``kernels.CopyDrain``.
-_FULL, _WAITS, _ENDED = 0, 1, 2
-# Seconds to let data accumulate, since waking up for each chunk slows the server down.
-_LULL = 0.0005
+# Status codes of ``kernels.CopyDrain``: rows are buffered, no data has arrived, the COPY has ended.
+_FULL, _WAITS, _ENDED, _FAILED = 0, 1, 2, 3
+# Seconds to let data accumulate: reading each packet at once would slow the server down.
+_ACCUMULATION_SECONDS = 0.0005
 # Seconds between checks of a silent connection.
-_LOOKS = 1.0
-_FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
+_CHECK_SECONDS = 1.0
+_LIBPQ_FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
 
 def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[np.uint8]]:
@@ -48,7 +48,7 @@ def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[n
     ------
     psycopg.Error : the server reported an error, or the connection was lost.
     """
-    drain = _drain_of(connection)
+    drain = _create_drain(connection)
     with selectors.DefaultSelector() as selector:
         selector.register(connection.socket, selectors.EVENT_READ)
         while (status := drain.drain(rows)) != _ENDED:
@@ -58,9 +58,9 @@ def read_copy(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[n
                 # libpq closes the socket of a lost connection; selecting on it would never return.
                 _require_open(connection)
                 # The timeout lets Python handle signals.
-                while not selector.select(_LOOKS):
+                while not selector.select(_CHECK_SECONDS):
                     _require_open(connection)
-                time.sleep(_LULL)
+                time.sleep(_ACCUMULATION_SECONDS)
                 connection.consume_input()
             else:
                 _raise_server_error(connection)
@@ -87,12 +87,13 @@ def _raise_server_error(connection: PGconn) -> None:
     raise error_from_result(result)
 
 
-def _drain_of(connection: PGconn) -> kernels.CopyDrain | _Drain:
+def _create_drain(connection: PGconn) -> kernels.CopyDrain | _PythonDrain:
+    """Return the compiled reader of a connection's rows, or the Python one if libpq is missing."""
     pointer: int | None = getattr(connection, "pgconn_ptr", None)
     addresses = _addresses(type(connection).__module__)
     if addresses is None or not pointer:
-        return _Drain(connection)
-    return kernels.CopyDrain(pointer, *addresses, len(packed_rows.HEAD))
+        return _PythonDrain(connection)
+    return kernels.CopyDrain(pointer, *addresses, len(packed_rows.COPY_HEADER))
 
 
 @cache
@@ -101,36 +102,39 @@ def _addresses(module: str) -> tuple[int, int, int] | None:
 
     None if they cannot be resolved.
     """
-    file: Any = getattr(sys.modules[module], "__file__", "")
+    library_path: Any = getattr(sys.modules[module], "__file__", "")
     try:
-        library = ctypes.CDLL(file)
-        get, consume, free = (
-            ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS
-        )
+        library = ctypes.CDLL(library_path)
+        addresses = [
+            ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+            for name in _LIBPQ_FUNCTIONS
+        ]
     except (AttributeError, OSError):
         return None
-    return (get, consume, free) if get and consume and free else None
+    get_copy_data, consume_input, free_memory = addresses
+    return (get_copy_data, consume_input, free_memory) if all(addresses) else None
 
 
-class _Drain:
-    """``kernels.CopyDrain`` in Python."""
+class _PythonDrain:
+    """``kernels.CopyDrain`` in Python: buffers rows of a COPY."""
 
     def __init__(self, connection: PGconn) -> None:
         self._next_row = connection.get_copy_data
-        self._head = len(packed_rows.HEAD)
+        self._header_bytes = len(packed_rows.COPY_HEADER)
         self._buffer = bytearray()
         self.rows = 0
 
     def drain(self, rows: int) -> int:
         """Buffer up to ``rows`` rows, and return the status code."""
         while self.rows < rows:
-            size, row = self._next_row(1)
-            if size <= 0:
-                return _WAITS if size == 0 else _ENDED + 1
-            if self._head:
+            n_bytes, row = self._next_row(1)
+            if n_bytes <= 0:
+                # Negative: the COPY failed, or ended without its trailer.
+                return _WAITS if n_bytes == 0 else _FAILED
+            if self._header_bytes:
                 # The header precedes the first row.
-                row, self._head = row[self._head :], 0
-            if row == packed_rows.END:
+                row, self._header_bytes = row[self._header_bytes :], 0
+            if row == packed_rows.COPY_TRAILER:
                 return _ENDED
             self._buffer += row
             self.rows += 1

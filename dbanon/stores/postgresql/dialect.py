@@ -17,8 +17,8 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import local_type_error
 from dbanon.sessions.names import literal, quote
 
-# Range types and the types of their bounds.
-_RANGES = {
+# Types of the bounds, by range type.
+_BOUND_TYPES = {
     "int4range": "integer",
     "int8range": "bigint",
     "numrange": "numeric",
@@ -31,7 +31,7 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL that casts the class value at this position to the column's type."""
+    """SQL that casts the staged class value at this position to the column's type."""
     if column.upper is not None:
         return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
@@ -42,11 +42,11 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     elif attribute.kind is Kind.DATE:
         value = f"date '1970-01-01' + {name}::integer"
     elif attribute.kind is Kind.TIMESTAMP:
-        start = "timestamptz" if attribute.has_time_zone else "timestamp"
+        timestamp_type = "timestamptz" if attribute.has_time_zone else "timestamp"
         # Split into days and microseconds, since intervals are multiplied in floating point.
         days = f"({name} / 86400000000)::integer * interval '1 day'"
         micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
-        value = f"{start} 'epoch' + {days} + {micros}"
+        value = f"{timestamp_type} 'epoch' + {days} + {micros}"
     elif attribute.enum_type:
         value = _enum_value(name, attribute.enum_type)
     else:
@@ -57,8 +57,8 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
 
 
-def text(attribute: Attribute) -> str:
-    """SQL of a column's values as text.
+def as_text(attribute: Attribute) -> str:
+    """SQL of a column's values as text, over the alias s.
 
     User-defined types are converted by their output function, which only a superuser can create,
     and never by a cast, which the owner can. NULL stays NULL, even for row types.
@@ -78,33 +78,38 @@ def _enum_value(label: str, enum_type: str) -> str:
 
 def _range_expression(position: int, column: ReleasedColumn) -> str:
     """SQL of a range whose bounds are staged at this position and the next one."""
-    kind = column.attribute.sql_type
-    endpoint = replace(column.attribute, sql_type=_RANGES[kind])
+    range_type_name = column.attribute.sql_type
+    bound_attribute = replace(column.attribute, sql_type=_BOUND_TYPES[range_type_name])
     lower, upper = (
-        released_expression(position + i, replace(part, attribute=endpoint, missing=None))
-        for i, part in enumerate(column.parts)
+        released_expression(position + i, replace(bound, attribute=bound_attribute, missing=None))
+        for i, bound in enumerate(column.parts)
     )
-    value = f"{kind}({lower}, {upper}, '{'[]' if column.closed else '[)'}')"
+    value = f"{range_type_name}({lower}, {upper}, '{'[]' if column.closed else '[)'}')"
     if column.missing is None:
         return value
     return f"CASE WHEN c.{statements.value_column(position)}_null THEN NULL ELSE {value} END"
 
 
-def range_type(attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-    """Return the range type for a column's values, wide enough for these bounds."""
+def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
+    """Return the range type for a column's values, wide enough for these bounds.
+
+    Parameters
+    ----------
+    bounds : arrays of the lower and the upper bounds of the ranges, (n_classes,) each.
+    """
     if attribute.kind is Kind.INTEGER:
-        wide = attribute.bits > 32 or any(
-            len(ends) and max(-int(ends.min()), int(ends.max())) >= _LARGEST_INTEGER
-            for ends in borders
+        needs_bigint = attribute.bits > 32 or any(
+            len(values) and max(-int(values.min()), int(values.max())) >= _LARGEST_INTEGER
+            for values in bounds
         )
-        return "int8range" if wide else "int4range"
+        return "int8range" if needs_bigint else "int4range"
     if attribute.kind is Kind.TIMESTAMP:
         return "tstzrange" if attribute.has_time_zone else "tsrange"
     return "daterange" if attribute.kind is Kind.DATE else "numrange"
 
 
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
-    """SQL of the quotient and the remainder by n.size of an integer, decimal or instant."""
+    """SQL of the quotient and the remainder by n.size of an integer, decimal or timestamp."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
         column = f"extract(epoch FROM {column})"
@@ -114,19 +119,26 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
+    """SQL of a column's values as doubles, clipped to bounds; see ``SessionInterface.bounded``.
+
+    Parameters
+    ----------
+    low, high : the bounds as text, in the form of literals of the column's type.
+    """
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.BOOLEAN:
         return f"{column}::integer::double precision"
     if kind is Kind.INTEGER:
         return f"{column}::double precision"
     # Clip before computing, since infinite or huge values would raise an error.
-    base = {
+    bound_type = {
         Kind.DECIMAL: "numeric",
         Kind.FLOAT: "double precision",
         Kind.DATE: "date",
         Kind.TIMESTAMP: "timestamptz" if attribute.has_time_zone else "timestamp",
     }[kind]
-    clipped = f"LEAST(GREATEST({column}, {literal(low)}::{base}), {literal(high)}::{base})"
+    lower, upper = f"{literal(low)}::{bound_type}", f"{literal(high)}::{bound_type}"
+    clipped = f"LEAST(GREATEST({column}, {lower}), {upper})"
     if kind is Kind.DATE:
         number = f"({clipped} - date '1970-01-01')"
     elif kind is Kind.TIMESTAMP:
@@ -152,29 +164,29 @@ def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.INTEGER:
         return {16: "smallint", 32: "integer", 64: "bigint"}.get(attribute.bits, "numeric")
     if attribute.kind is Kind.DECIMAL:
-        limits = f"({attribute.precision},{attribute.scale})" if attribute.precision else ""
-        return f"numeric{limits}"
+        digits = f"({attribute.precision},{attribute.scale})" if attribute.precision else ""
+        return f"numeric{digits}"
     if attribute.kind is Kind.FLOAT:
         return "real" if attribute.bits == 32 else "double precision"
     if attribute.kind is Kind.TIMESTAMP:
-        zone = " with time zone" if attribute.has_time_zone else ""
-        return f"timestamp({min(attribute.scale, 6)}){zone}"
+        time_zone = " with time zone" if attribute.has_time_zone else ""
+        return f"timestamp({min(attribute.scale, 6)}){time_zone}"
     if attribute.kind is Kind.OTHER:
         raise local_type_error(attribute)
     return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
 
 
-def portable(attribute: Attribute) -> str:
+def as_portable(attribute: Attribute) -> str:
     """SQL of a retained column in a form that another database accepts."""
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
-        return text(attribute)
+        return as_text(attribute)
     return f"s.{quote(attribute.name)}"
 
 
 def retained_column(attribute: Attribute) -> str:
     """SQL of a retained column that its released type accepts without a user-defined cast."""
     if attribute.uses_output_function and attribute.sql_type == "text":
-        return text(attribute)
+        return as_text(attribute)
     return f"s.{quote(attribute.name)}"
 
 

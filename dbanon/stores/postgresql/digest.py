@@ -36,11 +36,12 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 DIGEST_WAY = "pg1"
-_FIXED = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
+_FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
-# Builds the SQL text of a row's hash over the alias s. A mask has two bits for each of 15 columns.
-# A chain has at most 210 columns, since the server's parser limits nesting.
-_HASH = """
+# Builds the SQL text of a row's hash over the alias s. A mask has two bits for each of 15 columns:
+# NULL and the sign of a zero. A chain has at most 210 columns, since the server's parser limits
+# nesting.
+_ROW_HASH = """
 WITH RECURSIVE given AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -113,14 +114,14 @@ WITH RECURSIVE given AS (
 # Parameters: salt, schema and name of a relation. Returns the statement that computes the number of
 # rows and the sum of their hashes.
 STATEMENT = (
-    _HASH
+    _ROW_HASH
     + """SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
               hash, nspname, relname)
 FROM whole, given"""
 )
 # Parameters: the same and column names. Returns SQL of the hash of these columns.
-OF_COLUMNS = (
-    _HASH.replace("NOT a.attisdropped", "NOT a.attisdropped AND a.attname = ANY (?::text[])")
+COLUMNS_HASH = (
+    _ROW_HASH.replace("NOT a.attisdropped", "NOT a.attisdropped AND a.attname = ANY (?::text[])")
     + "SELECT hash FROM whole"
 )
 
@@ -138,45 +139,62 @@ LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
 WHERE n.nspname = ? AND c.relname = ?
 ORDER BY a.attnum"""
 
-# With casts the names become separate parameters: one text, and one plan, serves all relations.
-_STATEMENT_OF, COLUMNS_OF = (query.replace("= ?", "= ?::name") for query in (STATEMENT, COLUMNS))
+# With casts the names are parameters instead of literals: one text, and one plan, serves all
+# relations.
+_STATEMENT_FOR_NAMES, COLUMNS_FOR_NAMES = (
+    query.replace("= ?", "= ?::name") for query in (STATEMENT, COLUMNS)
+)
 
-# Hashes a value of each kind that is hashed differently, and the database encoding.
+# Hashes the database encoding and a value of each kind that is hashed differently. The result
+# changes with the server's hash functions.
 PROBE = """
 SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4extended(7,
        hashint8extended(123456789012345, uuid_hash_extended(
        '12345678-9abc-def0-1234-56789abcdef0', hash_record_extended(ROW(numeric_send(1.50)),
        hash_record_extended(ROW(timestamp_send('2001-02-03 04:05:06')), 42)))))))"""
 
-# Number of secrets that order the rows of a chain's release.
-_SECRETS = 4096
-# Bits of the sort number that depend on the row; the others depend on its values. With a million
-# rows of equal values, every second release has a collision.
-_OWN_BITS, _SHARED = 40, "dbanon_shared"
+# Number of secrets that determine the random order of rows in a chain's release.
+_N_SECRETS = 4096
+# Low bits of the sort number, which depend on the row; the others are a hash of its values. With a
+# million rows of equal values, every second release has a collision.
+_ROW_BITS = 40
+# Name of the column with this hash of the values.
+_VALUE_HASH = "dbanon_shared"
 
-Rows = Callable[..., Sequence[Sequence[Any]]]
+RunQuery = Callable[..., Sequence[Sequence[Any]]]
 
 
-def of_relation(look_up: Rows, run: Rows, relation: RelationName, salt: int) -> tuple[int, int]:
-    """Return the number of rows and the sum of their hashes."""
-    [(statement,)] = look_up(_STATEMENT_OF, (str(salt), relation.schema, relation.name))
+def digest_relation(
+    look_up: RunQuery, run: RunQuery, relation: RelationName, salt: int
+) -> tuple[int, int]:
+    """Return the number of rows and the sum of their hashes.
+
+    Parameters
+    ----------
+    look_up : runs a query on the catalog, whose plan may be cached.
+    run : runs any other query.
+    """
+    [(statement,)] = look_up(_STATEMENT_FOR_NAMES, (str(salt), relation.schema, relation.name))
     [(rows, total)] = run(statement)
     return int(rows), int(total)
 
 
-def of_columns(run: Rows, relation: Relation, names: Sequence[str], salt: int) -> tuple[int, int]:
-    """Do the same for these columns of the rows that are read from a relation."""
+def digest_columns(
+    run: RunQuery, relation: Relation, names: Sequence[str], salt: int
+) -> tuple[int, int]:
+    """Return the number of rows read from a relation, and the sum of these columns' hashes."""
     parameters = (str(salt), relation.name.schema, relation.name.name, list(names))
-    [(hashed,)] = run(OF_COLUMNS, parameters)
+    [(row_hash,)] = run(COLUMNS_HASH, parameters)
     [(rows, total)] = run(
-        f"SELECT count(*) AS rows, coalesce(sum({hashed}), 0) AS total"
+        f"SELECT count(*) AS rows, coalesce(sum({row_hash}), 0) AS total"
         f" FROM {relation.relation.quoted} AS s"
     )
     return int(rows), int(total)
 
 
-# True if type and collation of a column compare values by bytes.
-_DETERMINISTIC = """
+# Parameters: schema and name of a relation, and a column. True if its type and collation compare
+# values by bytes.
+_COMPARES_BYTES = """
 SELECT a.atttypid <> 'bpchar'::regtype AND coalesce(c.collisdeterministic, true)
 FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
 JOIN pg_namespace AS n ON n.oid = r.relnamespace
@@ -184,8 +202,8 @@ LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
 WHERE n.nspname = ? AND r.relname = ? AND a.attname = ? AND a.attnum > 0 AND NOT a.attisdropped"""
 
 
-# The columns of values in a table of cells.
-_NAMES = """
+# Parameters: schema and name of a table of cells. Returns its columns of released values.
+_VALUE_COLUMNS = """
 SELECT a.attname::text FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
 JOIN pg_namespace AS n ON n.oid = r.relnamespace
 WHERE n.nspname = ? AND r.relname = ? AND a.attname <> 'cell' AND a.attnum > 0
@@ -193,23 +211,23 @@ AND NOT a.attisdropped"""
 
 
 class PostgresqlKeyedSession(KeyedSession):
-    """The part of a session that chains use."""
+    """Session methods for chains: keyed tags of persons, and shuffled rows."""
 
     bytes_type = "bytea"
     compute_once_clause = " OFFSET 0"
 
     def keyed_tag(self, text: str) -> str:
-        hashed = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"
+        digest = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"
         if self._hashes_twice:
-            hashed = f"sha256({staged_block(OUTER)} || {hashed})"
-        return f"substring({hashed} FROM 1 FOR 16)"
+            digest = f"sha256({staged_block(OUTER)} || {digest})"
+        return f"substring({digest} FROM 1 FOR 16)"
 
     def pseudonym_of(self, text: str) -> str:
         return f"encode({self.keyed_tag(text)}, 'hex')"
 
     def pads(self, attribute: Attribute) -> bool:
         # True for character(n), which is read in full length but loses spaces when cast to text.
-        return bool(_FIXED.match(attribute.sql_type))
+        return bool(_FIXED_LENGTH_TYPE.match(attribute.sql_type))
 
     def shuffled(self, alias: str) -> str:
         # The server's strong random source does not depend on setseed.
@@ -217,8 +235,8 @@ class PostgresqlKeyedSession(KeyedSession):
 
     @contextmanager
     def tagging(self) -> Iterator[None]:
-        # The planner ignores the cost of hashing, and overestimates that of passing rows between
-        # processes.
+        # The planner ignores the cost of hashing, and overestimates the cost of passing rows
+        # between processes, so it would not use parallel workers.
         self.run("SET LOCAL parallel_tuple_cost = 0.005")
         yield
         self.run("SET LOCAL parallel_tuple_cost TO DEFAULT")
@@ -229,7 +247,7 @@ class PostgresqlKeyedSession(KeyedSession):
         settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
         for option, value in settings.items():
             self.run(f"SET LOCAL enable_{option} = {value}")
-        # Merging what parallel workers sorted would add half of the time again.
+        # Merging the sorted rows of parallel workers would take half as long again.
         self.run("SET LOCAL max_parallel_workers_per_gather = 0")
         yield
         self.run("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")
@@ -248,22 +266,24 @@ class PostgresqlKeyedSession(KeyedSession):
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
         # One join serves both results, since it takes most of the time.
-        more = "".join(f", t.{name}" for name in columns)
-        tagged = f"FROM {quote(TAGGED_PERSONS)} WHERE here"
+        selected = "".join(f", t.{name}" for name in columns)
+        from_tagged = f"FROM {quote(TAGGED_PERSONS)} WHERE here"
         return [
             (
                 "TABLE",
                 TAGGED_PERSONS,
                 "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here,"
-                f" m.cell, m.left_at{more} FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
+                f" m.cell, m.left_at{selected}"
+                f" FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
                 f" FULL JOIN ({members}) AS m ON m.tag = t.tag",
             ),
-            ("VIEW", PRESENT_PERSONS, f"SELECT * {tagged}"),
-            ("TABLE", ABSENT_MEMBERS, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
+            ("VIEW", PRESENT_PERSONS, f"SELECT * {from_tagged}"),
+            ("TABLE", ABSENT_MEMBERS, f"SELECT tag {from_tagged} IS FALSE AND left_at IS NULL"),
         ]
 
     def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
-        # Sorting one number takes half the time of two; 0 encodes NULL, and 1 encodes 0.
+        # Sorting one number takes half the time of two. The low half is 0 for NULL, and otherwise
+        # the second number plus 1.
         pair = f"{first}::bigint << 32 | coalesce({second} + 1::bigint, 0)"
         return (
             f"SELECT (p.pair >> 32)::integer AS {first},"
@@ -275,22 +295,26 @@ class PostgresqlKeyedSession(KeyedSession):
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
         # Cells share secrets of 122 bits, which are hashed with each row: a secret per row would
         # cost as much as the join.
-        secrets = f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_SECRETS}) AS s"
-        secret = f"(({secrets}))[1 + r.cell % {_SECRETS}]"
+        secrets = (
+            f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_N_SECRETS}) AS s"
+        )
+        secret = f"(({secrets}))[1 + r.cell % {_N_SECRETS}]"
         row_part = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
-        # The leading bits are a hash of the values, so equal values are adjacent for grouping, as
-        # in the recount. A single number sorts faster than two.
-        shared = [name for (name,) in self.rows(_NAMES, (values.schema, values.name))]
-        hashed = f"({self.row_hash(values, shared)}) & {-1 << _OWN_BITS}" if shared else "0"
-        valued = f"SELECT s.*, {hashed} AS {_SHARED} FROM {values.quoted} AS s OFFSET 0"
-        joined = f"{rows} AS r JOIN ({valued}) AS v ON v.cell = r.cell"
-        return joined, f"v.{_SHARED} | ({row_part} & {(1 << _OWN_BITS) - 1})"
+        # The leading bits are a hash of the values, so rows with equal values are adjacent, which
+        # makes grouping them in the recount faster. A single number sorts faster than two.
+        columns = [name for (name,) in self.rows(_VALUE_COLUMNS, (values.schema, values.name))]
+        value_hash = f"({self.row_hash(values, columns)}) & {-1 << _ROW_BITS}" if columns else "0"
+        hashed_values = (
+            f"SELECT s.*, {value_hash} AS {_VALUE_HASH} FROM {values.quoted} AS s OFFSET 0"
+        )
+        joined = f"{rows} AS r JOIN ({hashed_values}) AS v ON v.cell = r.cell"
+        return joined, f"v.{_VALUE_HASH} | ({row_part} & {(1 << _ROW_BITS) - 1})"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         salt = str(random_salt())
         parameters = (salt, relation.schema, relation.name, list(names))
-        [(hashed,)] = self.rows(OF_COLUMNS, parameters)
-        return str(hashed)
+        [(row_hash,)] = self.rows(COLUMNS_HASH, parameters)
+        return str(row_hash)
 
     def secret_code(self, hashed: str) -> str:
         # Only the server process sees the secret.
@@ -304,19 +328,19 @@ class PostgresqlKeyedSession(KeyedSession):
         locator = source.required_locator
         return [
             {
-                "tid": f"(({e}::text::point)[0]::bigint << 16) | ({e}::text::point)[1]::bigint",
-                "oid": f"{e}::bigint",
-            }.get(kind, f"({e})::bigint")
-            for e, kind in zip(locator.expressions, locator.types, strict=True)
+                "tid": f"(({key}::text::point)[0]::bigint << 16) | ({key}::text::point)[1]::bigint",
+                "oid": f"{key}::bigint",
+            }.get(key_type, f"({key})::bigint")
+            for key, key_type in zip(locator.expressions, locator.types, strict=True)
         ]
 
     def distinguishes_all_texts(self, source: Relation, attribute: Attribute) -> bool:
         parameters = (source.name.schema, source.name.name, attribute.name)
-        return bool(self.rows(_DETERMINISTIC, parameters)[0][0])
+        return bool(self.rows(_COMPARES_BYTES, parameters)[0][0])
 
 
 class PostgresqlPrivateSession(SessionInterface):
-    """The part of a session that differential privacy uses."""
+    """Session methods for differential privacy."""
 
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)

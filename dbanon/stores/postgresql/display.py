@@ -49,12 +49,13 @@ WHERE d.typtype <> 'd'"""
 def display_keys(
     look_up: Callable[..., Sequence[Sequence[Any]]], oid: int, columns: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
-    """Return SQL that distinguishes the values of columns as displayed.
+    """Return SQL that distinguishes the values of columns as displayed, a 1-tuple for each column.
 
     Parameters
     ----------
     oid : a relation whose columns have these types.
     columns : SQL of each column by column name.
     """
-    key_of = {str(name): str(sql) for name, sql in look_up(DISPLAY_KEYS, (oid, list(columns)))}
-    return [(key_of[name].replace("{}", column),) for name, column in columns.items()]
+    rows = look_up(DISPLAY_KEYS, (oid, list(columns)))
+    templates = {str(name): str(template) for name, template in rows}
+    return [(templates[name].replace("{}", column),) for name, column in columns.items()]

@@ -30,8 +30,8 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import cannot_travel
 
-# Messages of poolers, which are always in English.
-_POOLER_MESSAGES: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
+# Errors by a phrase in the message of a pooler, which is always in English.
+_POOLER_ERRORS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
     (
         "statement pooling mode",
         lambda: PoolerUnsuitable(
@@ -63,8 +63,8 @@ READ_ONLY_HINT = (
     "Run it in a transaction that may write, on a server that is not a standby. See SHOW"
     " default_transaction_read_only."
 )
-# Error class, message (None: that of the class) and hint by SQLSTATE.
-_MESSAGES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
+# SQLSTATEs, error class, message (None for the default of the class) and hint.
+_ERRORS_BY_STATE: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
     (
@@ -113,31 +113,32 @@ _MESSAGES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     (
         "22021 22P05",
         UnsupportedType,
-        "A text holds bytes that are no UTF-8, and its database knows no encoding.",
+        "A text has bytes that are no UTF-8, and its database declares no encoding.",
         "Convert the column in a view, as in convert_from(name::bytea, 'LATIN1').",
     ),
     ("42883", UnsupportedType, "A column's type has no equality.", None),
     ("22003", NonFiniteValue, "A quasi-identifier holds a value too large for float64.", None),
 )
-# Messages by the constraint that dbanon's functions name with SQLSTATE 53400. The server itself
-# raises it for temp_file_limit.
-_QUOTAS = {
+# Messages and hints, by the constraint that dbanon's functions name when they raise SQLSTATE 53400.
+# The server itself raises it for temp_file_limit.
+_QUOTA_MESSAGES = {
     "dbanon_entries_a_day": (
-        "This role has written as many entries of the ledger within a day as one may.",
+        "This role has reached its daily limit of ledger entries.",
         "The owner of the database can allow more: ALTER DATABASE … SET dbanon.entries_a_day = …",
     ),
     "dbanon_rules_of_role": (
-        "This role has declared rules of 100,000 columns, which is all that one may.",
-        "Remove rules of tables that are not released any more: dbanon.undeclare.",
+        "This role has declared rules for 100,000 columns, the limit per role.",
+        "Remove rules of tables that are no longer released: dbanon.undeclare.",
     ),
 }
-# Functions of versions before 0.3.0 name no constraint; this source function identifies them.
-_RAISED = "exec_stmt_raise"
+# Functions of versions before 0.3.0 name no constraint; the server's function that executes RAISE
+# identifies their errors.
+_RAISE_FUNCTION = "exec_stmt_raise"
 # SQLSTATEs whose message needs no detail.
-_SAY_ENOUGH = ("57014", "42P01", "42P16", "2BP01", "22003")
+_SELF_EXPLANATORY_STATES = ("57014", "42P01", "42P16", "2BP01", "22003")
 
 # PostgreSQL's names for classes of SQLSTATEs.
-_CLASSES = {
+_CLASS_NAMES = {
     "0A": "feature not supported",
     "21": "cardinality violation",
     "22": "data exception",
@@ -166,8 +167,9 @@ _CLASSES = {
     "XX": "internal error",
 }
 
-# Classes of SQLSTATEs while connecting: rights, databases, resources, intervention.
-_CONNECTING = ("08", "28", "3D", "53", "57")
+# Classes of SQLSTATEs that mean that connecting failed: connection, authorization, database,
+# resources, operator intervention.
+_CONNECTION_CLASSES = ("08", "28", "3D", "53", "57")
 
 
 @contextmanager
@@ -187,63 +189,73 @@ def translate_errors(
         original = getattr(error, "orig", error)
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
-        if refusal := pooler_error(original):
+        if pooler_error := translate_pooler_error(original):
             try:
-                raise refusal from None
+                raise pooler_error from None
             finally:
-                del refusal
-        state = getattr(original, "sqlstate", None)
-        if on_connection_error is not None and (state is None or state[:2] in _CONNECTING):
+                # Its traceback refers to this frame, so the variable would keep both alive.
+                del pooler_error
+        sqlstate = getattr(original, "sqlstate", None)
+        if on_connection_error is not None and (
+            sqlstate is None or sqlstate[:2] in _CONNECTION_CLASSES
+        ):
             raise on_connection_error(original) from None
-        raise translation(original) from None
+        raise translate_driver_error(original) from None
 
 
-def pooler_error(error: Any) -> DbanonError | None:
-    """Translate an error of a pooler such as pgbouncer, which uses one SQLSTATE for all."""
+def translate_pooler_error(error: Any) -> DbanonError | None:
+    """Translate an error of a pooler such as pgbouncer, which uses the same SQLSTATE for all.
+
+    None if the error comes from the server.
+    """
     if getattr(error, "sqlstate", None) not in (None, "08P01"):
         return None
     text = str(error)
-    for words, refusal in _POOLER_MESSAGES:
-        if words in text:
-            return refusal()
+    for phrase, build_error in _POOLER_ERRORS:
+        if phrase in text:
+            return build_error()
     return None
 
 
-def translation(error: Any) -> DbanonError:
+def translate_driver_error(error: Any) -> DbanonError:
     """Translate an error of the driver."""
-    state = getattr(error, "sqlstate", None)
+    sqlstate = getattr(error, "sqlstate", None)
     # Compare class names, since a backend has no psycopg.
-    kinds = {base.__name__ for base in type(error).__mro__}
-    if state is None and "DataError" in kinds:
+    class_names = {base.__name__ for base in type(error).__mro__}
+    if sqlstate is None and "DataError" in class_names:
         return cannot_travel()
-    detail = f"SQLSTATE {state}" + _object_names(error) if state else None
-    if state is None and "ProgrammingError" in kinds:
+    detail = f"SQLSTATE {sqlstate}" + _describe_objects(error) if sqlstate else None
+    if sqlstate is None and "ProgrammingError" in class_names:
         return DatabaseFailure("The driver refused a statement.")
-    if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
+    if sqlstate is None or sqlstate[:2] == "08" or sqlstate in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
-    if state == "53400":
-        return _limit_error(error)
-    for states, kind, message, hint in _MESSAGES:
-        if state in states.split():
-            return kind(message, detail=None if state in _SAY_ENOUGH else detail, hint=hint)
-    kind_of_state = _CLASSES.get(state[:2], "an error of the database's own functions or triggers")
+    if sqlstate == "53400":
+        return _translate_limit_error(error)
+    if sqlstate in _SELF_EXPLANATORY_STATES:
+        detail = None
+    for states, error_class, message, hint in _ERRORS_BY_STATE:
+        if sqlstate in states.split():
+            return error_class(message, detail=detail, hint=hint)
+    class_name = _CLASS_NAMES.get(
+        sqlstate[:2], "an error of the database's own functions or triggers"
+    )
     return DatabaseFailure(
-        f"The database refused a statement{_object_names(error)}: {kind_of_state}"
-        f" (SQLSTATE {state}).",
+        f"The database refused a statement{_describe_objects(error)}: {class_name}"
+        f" (SQLSTATE {sqlstate}).",
         detail=detail,
         hint="Look up the server's own message in its log. It may contain values of the table.",
     )
 
 
-def _limit_error(error: Any) -> DbanonError:
+def _translate_limit_error(error: Any) -> DbanonError:
     """Translate an error for a limit of dbanon's functions or of temporary files."""
     diagnosis = getattr(error, "diag", None)
     constraint = getattr(diagnosis, "constraint_name", None)
-    if getattr(diagnosis, "source_function", None) == _RAISED:
+    if getattr(diagnosis, "source_function", None) == _RAISE_FUNCTION:
         constraint = constraint or "dbanon_entries_a_day"
     detail = "SQLSTATE 53400"
-    if constraint in _QUOTAS:
-        message, hint = _QUOTAS[constraint]
+    if constraint in _QUOTA_MESSAGES:
+        message, hint = _QUOTA_MESSAGES[constraint]
         return LedgerQuota(message, detail=detail, hint=hint)
     return DiskFull(
         "The run needs larger temporary files than the PostgreSQL server allows this role"
@@ -254,18 +266,19 @@ def _limit_error(error: Any) -> DbanonError:
     )
 
 
-def _object_names(error: Any) -> str:
+def _describe_objects(error: Any) -> str:
+    """Return the names of the table, column and constraint of an error, in parentheses."""
     diagnosis = getattr(error, "diag", None)
-    named = [
-        f'{kind} "{name}"'
-        for kind, name in (
+    names = [
+        f'{object_type} "{name}"'
+        for object_type, name in (
             ("table", getattr(diagnosis, "table_name", None)),
             ("column", getattr(diagnosis, "column_name", None)),
             ("constraint", getattr(diagnosis, "constraint_name", None)),
         )
         if name
     ]
-    return " (" + ", ".join(named) + ")" if named else ""
+    return " (" + ", ".join(names) + ")" if names else ""
 
 
 def _is_psycopg(error: object) -> bool:
@@ -274,24 +287,24 @@ def _is_psycopg(error: object) -> bool:
 
 @contextmanager
 def translate_spi_errors() -> Iterator[None]:
-    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which is not caught."""
+    """Raise errors of SPI as dbanon's own; a cancelled statement raises ``Cancelled``."""
     try:
         yield
     except Exception as error:
         if not hasattr(error, "spidata"):
             raise
-        raise spi_error(error) from None
+        raise translate_spi_error(error) from None
 
 
-def spi_error(error: Any) -> DbanonError:
+def translate_spi_error(error: Any) -> DbanonError:
     """Translate an error of SPI without the server's text, which may quote values."""
     code, _, _, _, _, _, table, column, _, constraint = error.spidata
-    # Five characters of six bits each; plpy lacks classes for some SQLSTATEs.
-    state = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
-    names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
-    return translation(SimpleNamespace(sqlstate=state, diag=names))
+    # Decode the SQLSTATE, five characters of six bits: plpy has no classes for some of them.
+    sqlstate = "".join(chr((code >> 6 * index & 0x3F) + ord("0")) for index in range(5))
+    diagnosis = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
+    return translate_driver_error(SimpleNamespace(sqlstate=sqlstate, diag=diagnosis))
 
 
-def notice_error(error: Any) -> DbanonError:
+def translate_notice_error(error: Any) -> DbanonError:
     """Translate an error that a notice, warning or log entry of plpy raised."""
-    return translation(SimpleNamespace(sqlstate=error.sqlstate, diag=error))
+    return translate_driver_error(SimpleNamespace(sqlstate=error.sqlstate, diag=error))

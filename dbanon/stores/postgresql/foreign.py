@@ -5,8 +5,8 @@ statistics and partition keys, which the planner evaluates. All of it runs with 
 So the catalog is checked first, and a relation is refused if a role other than the caller or a
 superuser could have put code there.
 
-Types are handled differently: ``dialect.text`` and the released types in ``catalog`` avoid running
-their code.
+Types are handled differently: ``dialect.as_text`` and the released types in ``catalog`` avoid
+running their code.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 from dbanon.errors import ForeignCode
 
-# True if the owner ``o`` is neither the caller nor a superuser.
+# SQL condition: the owner ``o`` is neither the caller nor a superuser.
 FOREIGN = "(NOT o.rolsuper AND o.rolname <> current_user)"
 
-# Built-in functions that let a foreign expression do more than compute: they run SQL or an input
-# function named in their arguments, evaluate a partition key or constants in a function's text,
-# read files and state of the server, or store state. Functions of extensions that are not IMMUTABLE
-# may do the same.
+# SQL condition: a function lets a foreign expression do more than compute. Built-in ones may run
+# SQL or an input function named in their arguments, evaluate a partition key or constants in a
+# function's text, read files and state of the server, or store state; functions of extensions that
+# are not IMMUTABLE may do the same.
 _REACHES_OUT = (
     "(p.provolatile = 'v' AND p.proname <> ALL (ARRAY['random', 'clock_timestamp', 'timeofday',"
     " 'gen_random_uuid']) OR p.provolatile = 's' AND p.pronamespace <> 'pg_catalog'::regnamespace"
@@ -30,9 +30,9 @@ _REACHES_OUT = (
     " OR 'cstring'::regtype = ANY (p.proargtypes))"
 )
 
-# Functions that look up casts for the types of their arguments at run time: to json or, like
-# ``quote_literal`` and ``||``, which are written in SQL, to text; or that fill records. Polymorphic
-# functions that are not built in may do anything.
+# SQL condition: a function looks up casts for the types of its arguments at run time. These are
+# casts to json or, in functions written in SQL such as ``quote_literal`` and ``||``, to text, or
+# they fill records. Polymorphic functions that are not built in may do anything.
 _LOOKS_FOR_CASTS = (
     "(p.proname ~ '^(to_jsonb?|row_to_json|array_to_json|jsonb?_build_|jsonb?_agg"
     "|jsonb?_object_agg|jsonb?_populate_record|jsonb?_to_record)'"
@@ -41,9 +41,9 @@ _LOOKS_FOR_CASTS = (
     " WHERE y.typtype = 'p'))"
 )
 
-# SQL functions whose text uses only built-in functions and types, so that inlining runs only the
-# server's code; the planner does not inline text that is not IMMUTABLE. Unicode escapes could hide
-# any name.
+# SQL condition: the text of an SQL function uses only built-in functions and types, so that
+# inlining runs only the server's code; the planner does not inline text that is not IMMUTABLE.
+# Unicode escapes could hide any name.
 _PLAIN_SQL = (
     "(p.provolatile = 'i' AND p.prosrc !~* '[.]|u&|satisfies_hash_partition'"
     " AND coalesce(strpos(p.prosqlbody::text, format(':funcid %s ',"
@@ -272,7 +272,7 @@ ORDER BY 1, 2, 3"""
 
 # True if ``_QUERY`` cannot find anything: a table without any of the objects that it examines. This
 # check saves a third of the time of a small release.
-_PLAIN = """
+_NO_ATTACHED_CODE = """
 SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
     AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = c.oid)
     AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid
@@ -282,24 +282,37 @@ SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
 FROM pg_class AS c WHERE c.oid = {relation}"""
 
 
-def of_another(relation: str) -> str:
-    """SQL that is true if a relation belongs to another role, which could add code to it."""
+def belongs_to_other_role(relation: str) -> str:
+    """Return a query that is true if another role owns a relation, and so could add code to it.
+
+    Parameters
+    ----------
+    relation : SQL of an oid.
+    """
     return (
         f"SELECT {FOREIGN} FROM pg_class AS c JOIN pg_roles AS o ON o.oid = c.relowner"
         f" WHERE c.oid = {relation}"
     )
 
 
-def nothing_to_find(relation: str) -> str:
-    """SQL that is true if ``foreign_code`` of the relation certainly has no rows."""
-    return _PLAIN.format(relation=relation)
+def has_no_attached_code(relation: str) -> str:
+    """Return a query that is true if ``foreign_code`` of a relation certainly has no rows.
+
+    Parameters
+    ----------
+    relation : SQL of an oid.
+    """
+    return _NO_ATTACHED_CODE.format(relation=relation)
 
 
 def foreign_code(relation: str) -> str:
-    """SQL of the code of other roles that reading a relation would run.
+    """Return a query for the code of other roles that reading a relation would run.
 
-    Rows are the relation, the code it runs, and the role that could change this code.
-    ``relation`` is SQL of an oid.
+    Its rows are the relation, the code it runs, and the role that could change this code.
+
+    Parameters
+    ----------
+    relation : SQL of an oid.
     """
     return _QUERY.format(
         relation=relation,
@@ -311,7 +324,7 @@ def foreign_code(relation: str) -> str:
     )
 
 
-def refusal(name: object, code: str, owner: str) -> ForeignCode:
+def foreign_code_error(name: object, code: str, owner: str) -> ForeignCode:
     """Build the error for code of another role that reading a relation would run."""
     return ForeignCode(
         f"Reading {name} would run {code} of role {owner} with this role's rights.",
@@ -325,17 +338,22 @@ HINT = (
 )
 
 
-def type_refusal(name: object, column: str, foreign: str) -> ForeignCode:
-    """Build the error for a column whose type depends on another role's."""
+def foreign_type_error(name: object, column: str, foreign_type: str) -> ForeignCode:
+    """Build the error for a column whose type depends on a type of another role.
+
+    Parameters
+    ----------
+    foreign_type : that type and its owner, as ``type a of role b``.
+    """
     return ForeignCode(
-        f'Column "{column}" of {name} is of {foreign}, whose code would run with this role\'s'
+        f'Column "{column}" of {name} is of {foreign_type}, whose code would run with this role\'s'
         " rights.",
         hint="Release a copy of your own in which the column is cast to a built-in type, or let the"
         " owner release it.",
     )
 
 
-def require_none(rows: list[tuple[Any, ...]]) -> None:
-    """Check that ``foreign_code`` has no row; raises ForeignCode for the first one."""
+def require_no_foreign_code(rows: list[tuple[Any, ...]]) -> None:
+    """Check that ``foreign_code`` returned no rows; raises ForeignCode for the first one."""
     if rows:
-        raise refusal(*rows[0])
+        raise foreign_code_error(*rows[0])

@@ -2,7 +2,7 @@
 
 Literals and parameters can appear in logs of statements or plans: from auto_explain, from
 ``debug_print_plan``, or in the context of another message. So statements call
-``dbanon._given(number)`` instead, which plans never evaluate, and that function reads the value
+``dbanon._given(index)`` instead, which plans never evaluate, and that function reads the value
 here. Values are available only while their statement runs.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 from dbanon.sessions.names import literal, plain_text
 
-# Quoted identifiers are matched too, since they may contain question marks.
-_MARK = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
+# A quoted identifier, which may contain question marks, or a parameter with an optional cast.
+_QUOTED_OR_PARAMETER = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
 
 _values: Sequence[str | None] = ()
 
@@ -25,33 +25,33 @@ _values: Sequence[str | None] = ()
 def provide_texts(values: Sequence[str | None]) -> Iterator[None]:
     """Provide texts for ``dbanon._given``, by index from 0, while the block runs."""
     global _values
-    before, _values = _values, values
+    outer_values, _values = _values, values
     try:
         yield
     finally:
-        _values = before
+        _values = outer_values
 
 
-def given(number: int) -> str | None:
+def given(index: int) -> str | None:
     """Return the text with this index for the running statement, or None."""
-    return _values[number] if 0 <= number < len(_values) else None
+    return _values[index] if 0 <= index < len(_values) else None
 
 
-def provided_text_sql(number: int, sql_type: str) -> str:
-    """SQL of a value of the running statement; it is evaluated once, whatever the plan."""
-    return f"(SELECT dbanon._given({number})::{sql_type})"
+def provided_text_sql(index: int, sql_type: str) -> str:
+    """SQL of the text with this index, cast to a type; it is evaluated once, whatever the plan."""
+    return f"(SELECT dbanon._given({index})::{sql_type})"
 
 
 def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
-    """Bind parameters to a statement; return it and the texts to hand over with it.
+    """Bind parameters to a statement; return it and the texts for ``provide_texts``.
 
-    A text whose mark has a cast, ``?::jsonb``, is handed over, so that no log contains it. Others
-    (names and numbers of dbanon) become literals, which PostgreSQL types by context.
+    A text whose parameter has a cast, ``?::jsonb``, is provided in memory, so that no log contains
+    it. Others (names and numbers of dbanon) become literals, which PostgreSQL types by context.
     """
     if not parameters:
         return sql, []
     values = iter(parameters)
-    handed: list[str] = []
+    texts: list[str] = []
 
     def fill(match: re.Match[str]) -> str:
         if not match[0].startswith("?"):
@@ -61,9 +61,9 @@ def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]
             return literal(value)
         if not isinstance(value, str):
             return f"{literal(value)}{match[0][1:]}"
-        handed.append(plain_text(value))
-        return provided_text_sql(len(handed) - 1, cast)
+        texts.append(plain_text(value))
+        return provided_text_sql(len(texts) - 1, cast)
 
-    filled = _MARK.sub(fill, sql)
+    filled = _QUOTED_OR_PARAMETER.sub(fill, sql)
     assert next(values, fill) is fill
-    return filled, handed
+    return filled, texts

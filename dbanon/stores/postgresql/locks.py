@@ -17,11 +17,11 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import LockHolder, job_running
 from dbanon.sessions.names import RelationName
-from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_patience
+from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_lock_timeout
 
-# A request for an exclusive lock blocks all later ones while it waits. So tries are short, the
+# A request for an exclusive lock blocks all later ones while it waits. So attempts are short, the
 # first ones shortest, and readers proceed in the pauses.
-_TRIES_MS = (50, 100, 200, 400, 800)
+_ATTEMPT_TIMEOUTS_MS = (50, 100, 200, 400, 800)
 _PAUSES_MS = (100, 200, 400, 800, 1000)
 
 
@@ -38,8 +38,9 @@ class SavepointSession(Protocol):
         """Roll back only the statements of the block if it raises."""
 
 
-# Sessions that hold locks on relations of a schema.
-_KEEPERS = """
+# Parameters: a schema, and a relation or NULL for all of the schema. Returns the sessions that hold
+# locks on them: process id, role, start of the transaction.
+_RELATION_HOLDERS = """
     SELECT l.pid, max(a.usename::text),
            to_char(max(a.xact_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
     FROM pg_locks AS l
@@ -51,54 +52,58 @@ _KEEPERS = """
     GROUP BY l.pid ORDER BY 3 NULLS LAST, 1 LIMIT 5"""
 
 
-def run_patiently(
+def run_with_retries(
     session: SavepointSession,
     statements: Sequence[str],
     relation: RelationName | str,
-    seconds: float | None = None,
+    timeout_seconds: float | None = None,
 ) -> None:
-    """Run statements that need an exclusive lock; each try runs all of them.
+    """Run statements that need an exclusive lock; each attempt runs all of them.
 
     Parameters
     ----------
     relation : the relation to lock, or the schema of the tables to lock.
-    seconds : total time to try; None for the session's lock timeout.
+    timeout_seconds : total time to try; None for the session's lock timeout.
 
     Raises
     ------
-    DatabaseBusy : readers held locks for all of ``seconds``.
+    DatabaseBusy : readers held locks until the timeout.
     """
     started = time.monotonic()
-    attempt, patience = 0, _patience(session)
-    seconds = patience / 1000 if seconds is None else seconds
+    attempt, session_timeout_ms = 0, _lock_timeout_ms(session)
+    timeout_seconds = session_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds
     while True:
-        index = min(attempt, len(_TRIES_MS) - 1)
+        index = min(attempt, len(_ATTEMPT_TIMEOUTS_MS) - 1)
         try:
             with session.savepoint():
-                session.run(set_patience(min(_TRIES_MS[index], patience)))
+                attempt_timeout_ms = min(_ATTEMPT_TIMEOUTS_MS[index], session_timeout_ms)
+                session.run(set_lock_timeout(attempt_timeout_ms))
                 for statement in statements:
                     session.run(statement)
-                session.run(set_patience(patience))
+                session.run(set_lock_timeout(session_timeout_ms))
             return
         except DatabaseBusy as error:
-            if time.monotonic() - started > seconds:
-                raise _busy_error(session, relation, seconds, error.detail) from None
+            if time.monotonic() - started > timeout_seconds:
+                raise _busy_error(session, relation, timeout_seconds, error.detail) from None
         # Sleep in the server, so that a cancel is noticed.
         session.run(f"SELECT pg_sleep({_PAUSES_MS[index]} / 1000.0)")
         attempt += 1
 
 
-def _patience(session: SavepointSession) -> int:
+def _lock_timeout_ms(session: SavepointSession) -> int:
     """Return this session's lock timeout in ms."""
-    return lock_milliseconds(session.rows("SELECT current_setting('lock_timeout')")[0][0])
+    [(setting,)] = session.rows("SELECT current_setting('lock_timeout')")
+    return lock_milliseconds(setting)
 
 
-def lock_schema(session: SavepointSession, schema: str, seconds: float = LOCK_SECONDS) -> None:
+def lock_schema(
+    session: SavepointSession, schema: str, timeout_seconds: float = LOCK_SECONDS
+) -> None:
     """Lock all tables of a schema exclusively before changing any of them.
 
     Raises
     ------
-    DatabaseBusy : other sessions held locks for all of ``seconds``.
+    DatabaseBusy : other sessions held locks until the timeout.
     InsufficientRights : a table belongs to another role.
     """
     tables = session.rows(
@@ -108,23 +113,32 @@ def lock_schema(session: SavepointSession, schema: str, seconds: float = LOCK_SE
     )
     if tables:
         names = ", ".join(f"ONLY {RelationName(schema, name).quoted}" for (name,) in tables)
-        run_patiently(session, [f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"], schema, seconds)
+        lock = f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"
+        run_with_retries(session, [lock], schema, timeout_seconds)
 
 
 def _busy_error(
-    session: SavepointSession, relation: RelationName | str, seconds: float, detail: str | None
+    session: SavepointSession,
+    relation: RelationName | str,
+    timeout_seconds: float,
+    detail: str | None,
 ) -> DatabaseBusy:
-    """Build the error that names the lock holders, as far as this role may see them."""
+    """Build the error that names the lock holders, as far as this role may see them.
+
+    Parameters
+    ----------
+    relation : a relation, or a schema's name.
+    """
     if isinstance(relation, RelationName):
         schema_and_name: tuple[str | None, str | None] = relation.schema, relation.name
     else:
         schema_and_name = relation, None
-    readers = [LockHolder(*row) for row in session.rows(_KEEPERS, schema_and_name)]
-    holders = " It is held by " + "; ".join(map(str, readers)) + "." if readers else ""
-    subject = f"The schema {relation}" if schema_and_name[1] is None else relation
+    holders = [LockHolder(*row) for row in session.rows(_RELATION_HOLDERS, schema_and_name)]
+    holder_sentence = " It is held by " + "; ".join(map(str, holders)) + "." if holders else ""
+    subject = relation if isinstance(relation, RelationName) else f"The schema {relation}"
     return DatabaseBusy(
-        f"{subject} was not available within {seconds:g} seconds: readers hold it in open"
-        f" transactions.{holders}",
+        f"{subject} was not available within {timeout_seconds:g} seconds: readers hold it"
+        f" in open transactions.{holder_sentence}",
         detail=detail,
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"
         " or try again later.",
@@ -174,45 +188,47 @@ class LedgerSession(SavepointSession, Protocol):
         """Return True if this database has a ledger."""
 
     def ledger_is_current(self) -> bool:
-        """True when the ledger is of this version."""
+        """Return True if the ledger has the version of this package."""
 
     def require_trusted_ledger(self) -> None:
         """Check that using the ledger runs no code of other roles."""
 
 
-# All roles can see the application name of a session, and only the session can change it.
-_NAME = "'dbanon job ' || left(md5(?), 16)"
-_NOTE = (
-    f"SELECT set_config('application_name', {_NAME} || ' since ' ||"
+# Shows the running job to other sessions: all roles can see the application name of a session, and
+# only the session can change it.
+_APPLICATION_NAME = "'dbanon job ' || left(md5(?), 16)"
+_SET_APPLICATION_NAME = (
+    f"SELECT set_config('application_name', {_APPLICATION_NAME} || ' since ' ||"
     " to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), true)"
 )
 
-# The catalog is readable without rights on the schema.
-_FUNCTION = """
+# Whether this role may take the runners' lock by a function, or by writing the table. The catalog
+# is readable without rights on the schema.
+_MAY_CALL_HOLD_JOB = """
     SELECT has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_hold_job'
       AND oidvectortypes(p.proargtypes) = 'text'"""
-_TABLE = """
+_MAY_WRITE_RUNS = """
     SELECT has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE')
        AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE')
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = 'dbanon' AND c.relname = 'run'"""
 
-# The key is the same in sql/functions/_hold_job.sql.
-_KEY = "overlay(md5('dbanon job ' || ?) PLACING '8' FROM 13 FOR 1)::uuid"
-_ROW = (
-    f"DELETE FROM dbanon.run WHERE run_id = {_KEY} AND state = 'lock'",
+# Key of a row of dbanon.run that stands for a job's lock; the same as in
+# sql/functions/_hold_job.sql.
+_LOCK_ROW_KEY = "overlay(md5('dbanon job ' || ?) PLACING '8' FROM 13 FOR 1)::uuid"
+_LOCK_ROW_STATEMENTS = (
+    f"DELETE FROM dbanon.run WHERE run_id = {_LOCK_ROW_KEY} AND state = 'lock'",
     "INSERT INTO dbanon.run (run_id, door, method, source, output_name, started_at, state, run_by)"
-    f" VALUES ({_KEY}, 'job', '', '', '', clock_timestamp(), 'lock', session_user)",
+    f" VALUES ({_LOCK_ROW_KEY}, 'job', '', '', '', clock_timestamp(), 'lock', session_user)",
 )
-_ADVISORY = "hashtextextended('dbanon job ' || ?, 0)"
+_ADVISORY_KEY = "hashtextextended('dbanon job ' || ?, 0)"
 
-# Lock holders, since when, and whether they may run jobs. Only roles that may write the table can
-# hold this lock on it.
-_HOLDERS = f"""
+# Sessions that hold locks: process id, role, start of the job, and whether the role may run jobs.
+_JOB_HOLDERS = f"""
     SELECT l.pid, a.usename::text,
-           CASE WHEN a.application_name LIKE {_NAME} || ' since %'
+           CASE WHEN a.application_name LIKE {_APPLICATION_NAME} || ' since %'
                 THEN substr(a.application_name, 35) || ' UTC' END,
            a.usename = current_user OR EXISTS (
                SELECT FROM pg_namespace AS n
@@ -224,17 +240,21 @@ _HOLDERS = f"""
     FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
     WHERE l.granted AND l.pid <> pg_backend_pid()
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-_OF_ROW = (
-    f"{_HOLDERS} AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'"
+# Only roles that may write the table can hold this lock on it.
+_ROW_HOLDERS = (
+    f"{_JOB_HOLDERS} AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'"
     " AND l.relation = (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n"
     " ON n.oid = c.relnamespace WHERE n.nspname = 'dbanon' AND c.relname = 'run')"
-    f" AND a.application_name LIKE {_NAME} || ' since %' ORDER BY a.application_name DESC"
+    f" AND a.application_name LIKE {_APPLICATION_NAME} || ' since %'"
+    " ORDER BY a.application_name DESC"
 )
-_OF_ADVISORY = (
-    f"{_HOLDERS} AND l.locktype = 'advisory' AND l.objsubid = 1"
-    f" AND (l.classid::bigint << 32 | l.objid::bigint) = {_ADVISORY}"
+_ADVISORY_HOLDERS = (
+    f"{_JOB_HOLDERS} AND l.locktype = 'advisory' AND l.objsubid = 1"
+    f" AND (l.classid::bigint << 32 | l.objid::bigint) = {_ADVISORY_KEY}"
 )
-_TRIES = 3
+# Attempts to take the advisory lock, since a holder may release it before it is looked up.
+_ADVISORY_ATTEMPTS = 3
+_LOCK_ROW_TIMEOUT_MS = 200
 
 
 def hold_job(session: LedgerSession, job: str) -> None:
@@ -246,40 +266,45 @@ def hold_job(session: LedgerSession, job: str) -> None:
     LedgerNotTrusted : taking it could run code of another role.
     DatabaseBusy : the ledger is being migrated.
     """
-    session.rows(_NOTE, (job,))
-    of_runners = session.has_ledger() and _hold_row(session, job)
-    for _ in range(_TRIES):
-        if session.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY})", (job,))[0][0]:
+    session.rows(_SET_APPLICATION_NAME, (job,))
+    holds_runner_lock = session.has_ledger() and _hold_runner_lock(session, job)
+    for _ in range(_ADVISORY_ATTEMPTS):
+        if session.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY_KEY})", (job,))[0][0]:
             return
-        holders = session.rows(_OF_ADVISORY, (job, job))
-        if holders and of_runners and not any(may_run for *_, may_run in holders):
+        holders = session.rows(_ADVISORY_HOLDERS, (job, job))
+        if holders and holds_runner_lock and not any(may_run for *_, may_run in holders):
+            # Any role can take an advisory lock, so one of a role that may not run jobs is ignored.
             return
         if holders:
             raise _job_running_error(job, holders)
     raise job_running(job)
 
 
-def _hold_row(session: LedgerSession, job: str) -> bool:
-    """Take the lock reserved for runners; False if this role is not a runner, which fails later."""
+def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
+    """Take the lock that only runners of jobs can take; False if this role is not a runner.
+
+    Raises
+    ------
+    JobRunning : another transaction holds it.
+    """
     session.require_trusted_ledger()
     # The run itself migrates an older ledger, which needs exclusive locks.
-    if not _is_current(session):
+    if not _sees_current_ledger(session):
         return False
-    by_function = session.rows(_FUNCTION)
-    if by_function == [(True,)]:
+    if session.rows(_MAY_CALL_HOLD_JOB) == [(True,)]:
         acquired = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
-    elif session.rows(_TABLE) == [(True,)]:
+    elif session.rows(_MAY_WRITE_RUNS) == [(True,)]:
         session.run("LOCK TABLE ONLY dbanon.run IN ROW EXCLUSIVE MODE")
-        acquired = _hold_directly(session, job)
+        acquired = _write_lock_row(session, job)
     else:
         return False
     if not acquired:
-        raise _job_running_error(job, session.rows(_OF_ROW, (job, job)))
+        raise _job_running_error(job, session.rows(_ROW_HOLDERS, (job, job)))
     return True
 
 
-def _is_current(session: LedgerSession) -> bool:
-    """Return True if this role can see that the ledger has this version; keeps no locks."""
+def _sees_current_ledger(session: LedgerSession) -> bool:
+    """Return True if this role can read the ledger, and it has this version; keeps no locks."""
     session.run("SAVEPOINT dbanon_look")
     try:
         return session.ledger_is_current()
@@ -289,15 +314,15 @@ def _is_current(session: LedgerSession) -> bool:
         session.run("ROLLBACK TO SAVEPOINT dbanon_look")
 
 
-def _hold_directly(session: SavepointSession, job: str) -> bool:
-    """Do the work of ``dbanon._hold_job`` in a ledger that this role owns."""
-    patience = _patience(session)
+def _write_lock_row(session: SavepointSession, job: str) -> bool:
+    """Do as ``dbanon._hold_job`` in a ledger that this role owns; False if the lock is taken."""
+    session_timeout_ms = _lock_timeout_ms(session)
     try:
         with session.savepoint():
-            session.run(set_patience(min(200, patience)))
-            for statement in _ROW:
+            session.run(set_lock_timeout(min(_LOCK_ROW_TIMEOUT_MS, session_timeout_ms)))
+            for statement in _LOCK_ROW_STATEMENTS:
                 session.run(statement, (job,))
-            session.run(set_patience(patience))
+            session.run(set_lock_timeout(session_timeout_ms))
     except (DatabaseBusy, OutputExists, SourceChanged):
         return False
     return True
@@ -307,5 +332,5 @@ def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunni
     if not holders:
         return job_running(job)
     pid, role, since, _ = holders[0]
-    ends = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and lets go of it."
-    return job_running(job, LockHolder(pid, role, since), ends)
+    how_to_end = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and releases the lock."
+    return job_running(job, LockHolder(pid, role, since), how_to_end)

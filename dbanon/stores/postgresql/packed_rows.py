@@ -2,14 +2,14 @@
 
 A client reads rows with COPY, which marks NULL by the length of a field. Inside a backend the
 server concatenates the binary forms of keys and numbers into one ``bytea`` per chunk, and numpy
-reads it as records of fixed width. The aggregate skips rows with NULLs, which shows in the number
-of rows; then all parts are coalesced, and a mask of NULLs is added.
+reads it as records of fixed width. The aggregate skips rows with NULLs. If the byte count shows
+that it did, the chunk is read again with defaults for NULLs and a mask that marks them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,14 @@ from dbanon.sessions.names import RelationName, quote
 EPOCH_DAYS = 10_957
 EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
 
-# Header and trailer of COPY … (FORMAT binary).
-HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
-END = b"\xff\xff"
+# First and last bytes of COPY … (FORMAT binary).
+COPY_HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+COPY_TRAILER = b"\xff\xff"
 
-_MASK_BITS = 32
-_COPY_ROWS = 65_536
-_COPY_PARTS = {
+_COLUMNS_PER_MASK = 32
+_ROWS_PER_WRITE = 65_536
+# numpy fields of each SQL type in a row of COPY; {} is the position of the column.
+_COPY_FIELDS = {
     "bytea": [("v{}", "(2,)>u8")],
     # Only the state of admitted cells, which has four letters.
     "text": [("v{}", "S4")],
@@ -41,10 +42,27 @@ _COPY_PARTS = {
     "boolean": [("v{}", "?")],
     "tid": [("{}_block", ">u4"), ("{}_row", ">u2")],
 }
-_KEY_PARTS = {
-    "bigint": ("({})::bigint", "int8send", [("{}", ">i8")]),
-    "oid": ("{}", "oidsend", [("{}", ">u4")]),
-    "tid": ("{}", "tidsend", [("{}_block", ">u4"), ("{}_row", ">u2")]),
+
+
+class _KeyEncoding(NamedTuple):
+    """How a key is sent.
+
+    Parameters
+    ----------
+    value : SQL template of the value; {} is the key expression.
+    send : the function that converts the value to bytes.
+    fields : numpy fields of the bytes; {} is the name of the key.
+    """
+
+    value: str
+    send: str
+    fields: list[tuple[str, str]]
+
+
+_KEY_ENCODINGS = {
+    "bigint": _KeyEncoding("({})::bigint", "int8send", [("{}", ">i8")]),
+    "oid": _KeyEncoding("{}", "oidsend", [("{}", ">u4")]),
+    "tid": _KeyEncoding("{}", "tidsend", [("{}_block", ">u4"), ("{}_row", ">u2")]),
 }
 
 
@@ -53,95 +71,114 @@ def packed_record(
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
     *,
-    masked: bool = True,
+    has_mask: bool = True,
 ) -> str:
     """SQL of one row's bytes: keys, numbers and codes, mask of NULLs.
 
     Without the mask the result is NULL if a number is NULL.
     """
-    if masked:
-        parts = _parts(key_expressions, key_types, attributes)
+    if has_mask:
+        values = _values_and_masks(key_expressions, key_types, attributes)
     else:
-        parts = _values(key_expressions, key_types, attributes, nulls=True)
-    return " || ".join(f"{send}({value})" for value, send in parts)
+        values = _values_to_pack(key_expressions, key_types, attributes, allow_null=True)
+    return " || ".join(f"{send}({value})" for value, send in values)
 
 
-def passthrough_records(
+def passthrough_copy(
     key_expressions: Sequence[str],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
     passthrough: Sequence[str],
     from_clause: str,
 ) -> str:
-    """Return a COPY of keys, numbers (possibly NULL) and further columns of all rows.
+    """Return a COPY of keys, numbers (possibly NULL) and passthrough columns of all rows.
 
     Parameters
     ----------
-    passthrough : SQL of the further columns, of any type.
+    passthrough : SQL of the passthrough columns, of any type.
     """
-    parts = _values(key_expressions, key_types, attributes, nulls=True)
-    values = ", ".join([*(value for value, _ in parts), *passthrough])
-    return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
+    values = _values_to_pack(key_expressions, key_types, attributes, allow_null=True)
+    selected = ", ".join([*(value for value, _ in values), *passthrough])
+    return f"COPY (SELECT {selected} FROM {from_clause}) TO STDOUT (FORMAT binary)"
 
 
-def _parts(
+def _values_and_masks(
     key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> list[tuple[str, str]]:
-    """SQL of each packed value, never NULL, and the function that converts it to bytes."""
-    parts = _values(key_expressions, key_types, attributes)
-    for start in range(0, len(_nullable(attributes)), _MASK_BITS):
+    """SQL of each packed value, never NULL, and the function that converts it to bytes.
+
+    The masks of NULLs come last.
+    """
+    values = _values_to_pack(key_expressions, key_types, attributes, allow_null=False)
+    nullable = _nullable_attributes(attributes)
+    for start in range(0, len(nullable), _COLUMNS_PER_MASK):
         bits = [
             f"((s.{quote(attribute.name)} IS NULL)::integer::bigint << {bit})"
-            for bit, attribute in enumerate(_nullable(attributes)[start : start + _MASK_BITS])
+            for bit, attribute in enumerate(nullable[start : start + _COLUMNS_PER_MASK])
         ]
-        parts.append((" | ".join(bits), "int8send"))
-    return parts
+        values.append((" | ".join(bits), "int8send"))
+    return values
 
 
-def _values(
+def _values_to_pack(
     key_expressions: Sequence[str],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
     *,
-    nulls: bool = False,
+    allow_null: bool,
 ) -> list[tuple[str, str]]:
-    """Do the same without the mask; ``nulls`` allows NULL numbers."""
-    parts = []
-    for expression, key_type in zip(key_expressions, key_types, strict=True):
-        value, send, _ = _KEY_PARTS[key_type]
-        parts.append((value.format(expression), send))
-    for position, attribute in enumerate(attributes):
-        if attribute.kind.is_coded:
-            parts.append((f"{statements.code_column(position)}::integer", "int4send"))
-        else:
-            parts.append(_number(attribute, nulls=nulls))
-    return parts
-
-
-def bytes_of_record(key_types: Sequence[str], attributes: Sequence[Attribute]) -> int:
-    """Return the bytes per row of ``packed_record`` without the mask."""
-    return _record_type(key_types, attributes, masked=False).itemsize
-
-
-def by_address(
-    source: RelationName, record: str, pages: tuple[str, str], joins: str = "", more: str = ""
-) -> str:
-    """Return a query for records between two addresses, and their number.
+    """SQL of each key, number and code, and the function that converts it to bytes.
 
     Parameters
     ----------
-    pages : SQL of the first address and of the one after the last.
-    more : further conditions, beginning with AND.
+    allow_null : whether numbers may be NULL; otherwise a default replaces NULL.
     """
-    low, high = pages
+    values = []
+    for expression, key_type in zip(key_expressions, key_types, strict=True):
+        encoding = _KEY_ENCODINGS[key_type]
+        values.append((encoding.value.format(expression), encoding.send))
+    for position, attribute in enumerate(attributes):
+        if attribute.kind.is_coded:
+            values.append((f"{statements.code_column(position)}::integer", "int4send"))
+        else:
+            values.append(_number_value(attribute, allow_null=allow_null))
+    return values
+
+
+def unmasked_record_bytes(key_types: Sequence[str], attributes: Sequence[Attribute]) -> int:
+    """Return the bytes per row of ``packed_record`` without the mask."""
+    return _record_type(key_types, attributes, has_mask=False).itemsize
+
+
+def select_address_range(
+    source: RelationName,
+    record: str,
+    address_range: tuple[str, str],
+    joins: str = "",
+    and_where: str = "",
+) -> str:
+    """Return a query for the concatenated records between two addresses, and their number.
+
+    Parameters
+    ----------
+    record : SQL of one record, from ``packed_record``.
+    address_range : SQL of the first address and of the one after the last.
+    and_where : further conditions, beginning with AND.
+    """
+    low, high = address_range
     return (
         f"SELECT string_agg({record}, ''::bytea), count(*) FROM ONLY {source.quoted} AS s{joins}"
-        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{more}"
+        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{and_where}"
     )
 
 
-def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
-    """Return a query for all records of a relation, one row per chunk."""
+def select_all_records(from_clause: str, record: str, chunk_rows: int) -> str:
+    """Return a query for the concatenated records of a relation, one row per chunk.
+
+    Parameters
+    ----------
+    record : SQL of one record, from ``packed_record``.
+    """
     return (
         "SELECT string_agg(record, ''::bytea) FROM"
         f" (SELECT {record} AS record, (row_number() OVER () - 1) / {int(chunk_rows)} AS chunk"
@@ -154,34 +191,37 @@ def unpack(
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
     *,
-    masked: bool = True,
+    has_mask: bool = True,
 ) -> Chunk:
     """Unpack a chunk from the bytes of ``packed_record``."""
-    records = np.frombuffer(buffer, _record_type(key_types, attributes, masked=masked))
-    if masked:
-        return _chunk_of(records, key_types, attributes, _valid(records, attributes))
-    coded = [i for i, a in enumerate(attributes) if a.nullable and a.kind.is_coded]
-    valid = None
-    if any((records[f"v{i}"] < 0).any() for i in coded):
-        valid = np.ones((len(records), len(attributes)), bool)
-        for i in coded:
-            valid[:, i] = records[f"v{i}"] >= 0
-    return _chunk_of(records, key_types, attributes, valid)
+    records = np.frombuffer(buffer, _record_type(key_types, attributes, has_mask=has_mask))
+    if has_mask:
+        validity = _validity_from_masks(records, attributes)
+        return _build_chunk(records, key_types, attributes, validity)
+    # Without masks no number is NULL, but a code may be negative for NULL.
+    coded_positions = [i for i, a in enumerate(attributes) if a.nullable and a.kind.is_coded]
+    validity = None
+    if any((records[f"v{i}"] < 0).any() for i in coded_positions):
+        validity = np.ones((len(records), len(attributes)), bool)
+        for i in coded_positions:
+            validity[:, i] = records[f"v{i}"] >= 0
+    return _build_chunk(records, key_types, attributes, validity)
 
 
 def unpack_passthrough(
     buffer: NDArray[np.uint8],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
-    passthrough: int,
+    n_passthrough: int,
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
-    """Unpack rows of ``passthrough_records``: chunk, and raw bytes of further columns.
+    """Unpack rows of ``passthrough_copy``: the chunk, and passthrough columns as raw bytes.
 
-    The bytes are uint8, with the end offset of each row, int64 (c,).
+    The bytes are uint8 (m,), and the end offset of each row in them is int64 (c,).
 
     Parameters
     ----------
-    passthrough : number of further columns.
+    buffer : rows of the COPY without header and trailer.
+    n_passthrough : number of passthrough columns.
 
     Raises
     ------
@@ -189,43 +229,55 @@ def unpack_passthrough(
     """
     fields: list[tuple[str, str]] = []
     widths = []
-    for index, part in enumerate(_fields(key_types, attributes)):
-        fields += [(f"length{index}", ">i4"), *part]
-        widths.append(np.dtype(part).itemsize)
-    heads, tails, ends = kernels.split_rows(buffer, widths, passthrough)
-    records = heads.view(np.dtype(fields))
-    chunk = _chunk_of(records, key_types, attributes, _not_null(records, key_types, attributes))
-    return chunk, tails, ends
+    for index, value_fields in enumerate(_value_fields(key_types, attributes)):
+        fields += [(f"length{index}", ">i4"), *value_fields]
+        widths.append(np.dtype(value_fields).itemsize)
+    fixed_bytes, passthrough_bytes, passthrough_ends = kernels.split_rows(
+        buffer, widths, n_passthrough
+    )
+    records = fixed_bytes.view(np.dtype(fields))
+    validity = _validity_from_lengths(records, key_types, attributes)
+    chunk = _build_chunk(records, key_types, attributes, validity)
+    return chunk, passthrough_bytes, passthrough_ends
 
 
-def _not_null(
+def _validity_from_lengths(
     records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
     """Return which values are present, bool (c, d), from field lengths; None if all are."""
-    validity = []
+    nullable_columns = []
     for index in range(len(key_types) + len(attributes)):
         is_present = records[f"length{index}"] >= 0
         attribute = attributes[index - len(key_types)] if index >= len(key_types) else None
-        may_lack = attribute is not None and attribute.nullable and not attribute.kind.is_coded
-        if not may_lack and not is_present.all():
-            raise ValueError("a row holds a NULL")
+        can_be_null = attribute is not None and attribute.nullable and not attribute.kind.is_coded
+        if not can_be_null and not is_present.all():
+            raise ValueError("a row has a NULL where none is allowed")
         if attribute is not None and attribute.nullable:
-            code = records[f"v{index - len(key_types)}"]
-            validity.append(code >= 0 if attribute.kind.is_coded else is_present)
-    if all(column.all() for column in validity):
+            codes = records[f"v{index - len(key_types)}"]
+            nullable_columns.append(codes >= 0 if attribute.kind.is_coded else is_present)
+    if all(column.all() for column in nullable_columns):
         return None
-    valid = np.ones((len(records), len(attributes)), bool)
-    valid[:, [i for i, a in enumerate(attributes) if a.nullable]] = np.column_stack(validity)
-    return valid
+    validity = np.ones((len(records), len(attributes)), bool)
+    nullable_positions = [i for i, a in enumerate(attributes) if a.nullable]
+    validity[:, nullable_positions] = np.column_stack(nullable_columns)
+    return validity
 
 
-def _chunk_of(
+def _build_chunk(
     records: NDArray[np.void],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
-    valid: NDArray[np.bool_] | None,
+    validity: NDArray[np.bool_] | None,
 ) -> Chunk:
-    keys = np.column_stack([_key(records, i, kind) for i, kind in enumerate(key_types)])
+    """Convert records, (c,), to a chunk, with dates and times relative to 1970.
+
+    Parameters
+    ----------
+    validity : bool (c, d), which values are not NULL; None if all are.
+    """
+    keys = np.column_stack(
+        [_unpack_key(records, f"key{i}", key_type) for i, key_type in enumerate(key_types)]
+    )
     columns = np.empty((len(records), len(attributes)))
     for position, attribute in enumerate(attributes):
         values = records[f"v{position}"]
@@ -238,20 +290,22 @@ def _chunk_of(
             limits64 = np.iinfo(np.int64)
             infinite = (values == limits64.max) | (values == limits64.min)
             # Relative to 1970, PostgreSQL's last 30 years overflow 64 bits, so they become floats.
-            late = ~infinite & (values > limits64.max - EPOCH_MICROSECONDS)
-            shifted = np.where(infinite | late, 0, values).astype(np.int64) + EPOCH_MICROSECONDS
-            columns[:, position] = np.where(infinite, np.inf, shifted)
-            columns[late, position] = values[late].astype(np.float64) + EPOCH_MICROSECONDS
+            overflows = ~infinite & (values > limits64.max - EPOCH_MICROSECONDS)
+            in_range = np.where(infinite | overflows, 0, values).astype(np.int64)
+            columns[:, position] = np.where(infinite, np.inf, in_range + EPOCH_MICROSECONDS)
+            overflowing = values[overflows].astype(np.float64)
+            columns[overflows, position] = overflowing + EPOCH_MICROSECONDS
         else:
             columns[:, position] = values
-    return chunk_from_columns(keys, columns, valid, attributes)
+    return chunk_from_columns(keys, columns, validity, attributes)
 
 
-def _nullable(attributes: Sequence[Attribute]) -> list[Attribute]:
+def _nullable_attributes(attributes: Sequence[Attribute]) -> list[Attribute]:
     return [attribute for attribute in attributes if attribute.nullable]
 
 
-def _number(attribute: Attribute, *, nulls: bool = False) -> tuple[str, str]:
+def _number_value(attribute: Attribute, *, allow_null: bool) -> tuple[str, str]:
+    """SQL of a number, date or timestamp, and the function that converts it to bytes."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         value, zero, send = f"{column}::date", "date '2000-01-01'", "date_send"
@@ -265,10 +319,11 @@ def _number(attribute: Attribute, *, nulls: bool = False) -> tuple[str, str]:
         value, zero, send = _float8(attribute, column), "0", "float8send"
     if not attribute.nullable:
         return value, send
-    # The expression may not be NULL if its column is.
+    # A CASE expression has a value even if the column is NULL.
     expression = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
-    absent = expression if value.startswith("CASE") else value
-    return (absent if nulls else f"coalesce({value}, {zero})"), send
+    if allow_null:
+        return (expression if value.startswith("CASE") else value), send
+    return f"coalesce({value}, {zero})", send
 
 
 def _float8(attribute: Attribute, column: str) -> str:
@@ -282,37 +337,35 @@ def _float8(attribute: Attribute, column: str) -> str:
 
 
 def _record_type(
-    key_types: Sequence[str], attributes: Sequence[Attribute], *, masked: bool = True
+    key_types: Sequence[str], attributes: Sequence[Attribute], *, has_mask: bool = True
 ) -> np.dtype[np.void]:
     """Return the dtype of a row of ``packed_record``."""
-    parts = _fields(key_types, attributes)
-    if masked:
-        masks = range(0, len(_nullable(attributes)), _MASK_BITS)
-        parts += [[(f"mask{start}", ">i8")] for start in masks]
-    return np.dtype([field for part in parts for field in part])
+    fields = _value_fields(key_types, attributes)
+    if has_mask:
+        starts = range(0, len(_nullable_attributes(attributes)), _COLUMNS_PER_MASK)
+        fields += [[(f"mask{start}", ">i8")] for start in starts]
+    return np.dtype([field for value_fields in fields for field in value_fields])
 
 
-def _fields(
+def _value_fields(
     key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> list[list[tuple[str, str]]]:
-    """Return the fields of each key and attribute, without masks."""
-    parts: list[list[tuple[str, str]]] = []
+    """Return the numpy fields of each key and attribute, without masks."""
+    fields: list[list[tuple[str, str]]] = []
     for position, key_type in enumerate(key_types):
-        key_parts = _KEY_PARTS[key_type][2]
-        parts.append([(name.format(f"key{position}"), code) for name, code in key_parts])
-    codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
-    codes |= {kind: ">i4" for kind in Kind if kind.is_coded}
-    parts += [
-        [(f"v{position}", codes.get(attribute.kind, ">f8"))]
+        key_fields = _KEY_ENCODINGS[key_type].fields
+        fields.append([(name.format(f"key{position}"), dtype) for name, dtype in key_fields])
+    dtypes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
+    dtypes |= {kind: ">i4" for kind in Kind if kind.is_coded}
+    fields += [
+        [(f"v{position}", dtypes.get(attribute.kind, ">f8"))]
         for position, attribute in enumerate(attributes)
     ]
-    return parts
+    return fields
 
 
-def _key(
-    records: NDArray[np.void], position: int, key_type: str, name: str = ""
-) -> NDArray[np.int64]:
-    name = name or f"key{position}"
+def _unpack_key(records: NDArray[np.void], name: str, key_type: str) -> NDArray[np.int64]:
+    """Return the keys in fields of this name, int64 (c,); an address is block * 65536 + row."""
     if key_type == "tid":
         block = records[f"{name}_block"].astype(np.int64)
         return np.asarray((block << 16) | records[f"{name}_row"], np.int64)
@@ -320,49 +373,50 @@ def _key(
     return key
 
 
-def _valid(records: NDArray[np.void], attributes: Sequence[Attribute]) -> NDArray[np.bool_] | None:
-    nullable = [i for i, attribute in enumerate(attributes) if attribute.nullable]
-    valid = None
-    for start in range(0, len(nullable), _MASK_BITS):
+def _validity_from_masks(
+    records: NDArray[np.void], attributes: Sequence[Attribute]
+) -> NDArray[np.bool_] | None:
+    """Return which values are present, bool (c, d), from masks of NULLs; None if all are."""
+    nullable_positions = [i for i, attribute in enumerate(attributes) if attribute.nullable]
+    validity = None
+    for start in range(0, len(nullable_positions), _COLUMNS_PER_MASK):
         mask = records[f"mask{start}"].astype(np.int64)
         if not mask.any():
             continue
-        if valid is None:
-            valid = np.ones((len(records), len(attributes)), bool)
-        for bit, position in enumerate(nullable[start : start + _MASK_BITS]):
-            valid[:, position] = (mask >> bit) & 1 == 0
-    return valid
+        if validity is None:
+            validity = np.ones((len(records), len(attributes)), bool)
+        for bit, position in enumerate(nullable_positions[start : start + _COLUMNS_PER_MASK]):
+            validity[:, position] = (mask >> bit) & 1 == 0
+    return validity
 
 
-def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[bytes]:
+def encode_copy(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[bytes]:
     """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for fixed-width columns without NULL.
 
-    Columns are triples of name, SQL type and values, (n,) each. A ``tid`` is given as
-    block * 65536 + row, as by ``unpack``. A ``bytea`` has 16 bytes, uint64 (n, 2), a ``text`` has 4
-    ASCII characters.
+    Columns are triples of name, SQL type and values, (n,). A ``tid`` is block * 65536 + row, as
+    ``unpack`` returns it. A ``bytea`` has 16 bytes, uint64 (n, 2), a ``text`` 4 ASCII characters.
     """
-    yield HEAD
-    record = _fixed_type([sql_type for _, sql_type, _ in columns])
+    yield COPY_HEADER
+    row_type = _copy_row_type([sql_type for _, sql_type, _ in columns])
     n = len(columns[0][2])
-    for start in range(0, n, _COPY_ROWS):
-        stop = min(start + _COPY_ROWS, n)
-        rows = np.empty(stop - start, record)
-        rows["fields"] = len(columns)
+    for start in range(0, n, _ROWS_PER_WRITE):
+        stop = min(start + _ROWS_PER_WRITE, n)
+        rows = np.empty(stop - start, row_type)
+        rows["n_fields"] = len(columns)
         for position, (_, sql_type, values) in enumerate(columns):
-            piece = values[start:stop]
-            width = sum(np.dtype(code).itemsize for _, code in _COPY_PARTS[sql_type])
-            rows[f"length{position}"] = width
+            written_values = values[start:stop]
+            rows[f"length{position}"] = _copy_bytes(sql_type)
             if sql_type == "tid":
-                rows[f"{position}_block"] = piece >> 16
-                rows[f"{position}_row"] = piece & 0xFFFF
+                rows[f"{position}_block"] = written_values >> 16
+                rows[f"{position}_row"] = written_values & 0xFFFF
             else:
-                rows[f"v{position}"] = piece
+                rows[f"v{position}"] = written_values
         yield rows.tobytes()
-    yield END
+    yield COPY_TRAILER
 
 
-def fixed_columns(buffer: NDArray[np.uint8], kinds: Sequence[str]) -> list[NDArray[Any]]:
-    """Unpack the columns of rows in the format of ``copy_binary``, without header.
+def decode_copy(buffer: NDArray[np.uint8], sql_types: Sequence[str]) -> list[NDArray[Any]]:
+    """Unpack the columns of rows in the format of ``encode_copy``, without header and trailer.
 
     Each is int64 (c,), or uint64 (c, 2) for ``bytea``.
 
@@ -370,21 +424,27 @@ def fixed_columns(buffer: NDArray[np.uint8], kinds: Sequence[str]) -> list[NDArr
     ------
     ValueError : a row has a NULL, or a ``bytea`` of another width.
     """
-    rows, columns = np.frombuffer(buffer, _fixed_type(kinds)), []
-    for position, kind in enumerate(kinds):
-        width = sum(np.dtype(code).itemsize for _, code in _COPY_PARTS[kind])
-        if (rows[f"length{position}"] != width).any():
-            raise ValueError("a row holds a NULL")
-        if kind == "tid":
-            columns.append(_key(rows, position, kind, str(position)))
+    rows, columns = np.frombuffer(buffer, _copy_row_type(sql_types)), []
+    for position, sql_type in enumerate(sql_types):
+        if (rows[f"length{position}"] != _copy_bytes(sql_type)).any():
+            raise ValueError("a row has a NULL or a value of another width")
+        if sql_type == "tid":
+            columns.append(_unpack_key(rows, str(position), sql_type))
         else:
-            columns.append(rows[f"v{position}"].astype(np.uint64 if kind == "bytea" else np.int64))
+            dtype = np.uint64 if sql_type == "bytea" else np.int64
+            columns.append(rows[f"v{position}"].astype(dtype))
     return columns
 
 
-def _fixed_type(kinds: Sequence[str]) -> np.dtype[np.void]:
-    fields: list[tuple[Any, ...]] = [("fields", ">i2")]
-    for position, kind in enumerate(kinds):
+def _copy_row_type(sql_types: Sequence[str]) -> np.dtype[np.void]:
+    """Return the dtype of a row of COPY with columns of these types."""
+    fields: list[tuple[Any, ...]] = [("n_fields", ">i2")]
+    for position, sql_type in enumerate(sql_types):
         fields.append((f"length{position}", ">i4"))
-        fields += [(name.format(position), code) for name, code in _COPY_PARTS[kind]]
+        fields += [(name.format(position), dtype) for name, dtype in _COPY_FIELDS[sql_type]]
     return np.dtype(fields)
+
+
+def _copy_bytes(sql_type: str) -> int:
+    """Return the number of bytes of a value of this type in COPY."""
+    return sum(np.dtype(dtype).itemsize for _, dtype in _COPY_FIELDS[sql_type])

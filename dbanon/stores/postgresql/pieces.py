@@ -1,8 +1,8 @@
 """Tables for the pieces of a release that workers of a cluster write.
 
 A piece is committed before the recount. So only its owner may read it, whatever the default
-privileges of its schema, and a mark records its release and time. The driver creates the tables
-that workers fill: a worker that arrives after the cleanup finds no table.
+privileges of its schema, and a comment, the mark, records its release and time. The driver creates
+the tables that workers fill, so a worker that starts after the cleanup finds no table.
 
 Workers also read the source in pieces: one query each, which together return every row once.
 """
@@ -23,11 +23,11 @@ from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as types
 
 MARK = "dbanon piece "
-# Seconds after which pieces without a running driver may be dropped.
-OLD = 86_400
+# Age in seconds after which pieces without a running driver may be dropped.
+ABANDONED_SECONDS = 86_400
 
-_NAME = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
-_MARKED = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
+_NAME_PATTERN = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
+_MARK_PATTERN = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
 _PIECES = """
 SELECT n.nspname, c.relname, c.oid, obj_description(c.oid, 'pg_class'),
        extract(epoch FROM clock_timestamp())::bigint
@@ -47,14 +47,19 @@ def lock_name(release_id: str) -> str:
     return f"release {release_id}"
 
 
-def names(output: RelationName, release_id: str, count: int, limit: int) -> list[RelationName]:
-    """Return the names of a release's pieces: the output's, truncated if needed, and a suffix."""
+def names(output: RelationName, release_id: str, count: int, max_bytes: int) -> list[RelationName]:
+    """Return the names of a release's pieces: the output's name and a suffix.
+
+    Parameters
+    ----------
+    max_bytes : longest name that the server accepts; the output's name is truncated to fit.
+    """
     token = release_id.replace("-", "")[:12]
     piece_names = []
     for number in range(count):
         suffix = f"_p{token}_{number}"
-        start = output.name.encode()[: limit - len(suffix)].decode(errors="ignore")
-        piece_names.append(output.sibling(start + suffix))
+        prefix = output.name.encode()[: max_bytes - len(suffix)].decode(errors="ignore")
+        piece_names.append(output.sibling(prefix + suffix))
     return piece_names
 
 
@@ -76,7 +81,7 @@ def make(
 
 
 def lock(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
-    """Lock out workers; run before the first query, which then sees all that they committed."""
+    """Block workers; run before the first query, whose snapshot then has all their commits."""
     for piece in pieces:
         session.run(f"LOCK TABLE {piece.quoted} IN ACCESS EXCLUSIVE MODE")
 
@@ -88,11 +93,11 @@ def gather(
     columns: Sequence[str],
 ) -> None:
     """Fill the output table with the rows of all pieces in a new random order."""
-    listed = quote_list(columns)
-    rows = " UNION ALL ".join(f"SELECT {listed} FROM {piece.quoted}" for piece in pieces)
+    column_list = quote_list(columns)
+    rows = " UNION ALL ".join(f"SELECT {column_list} FROM {piece.quoted}" for piece in pieces)
     session.run(
-        f"INSERT INTO {output.written.quoted} ({listed})"
-        f" SELECT {listed} FROM ({rows}) AS r ORDER BY gen_random_uuid()"
+        f"INSERT INTO {output.written.quoted} ({column_list})"
+        f" SELECT {column_list} FROM ({rows}) AS r ORDER BY gen_random_uuid()"
     )
 
 
@@ -103,48 +108,63 @@ def drop(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
 
 
 class PostgresqlPieces(SessionInterface):
-    """The part of a session that finds abandoned pieces."""
+    """Session methods that find abandoned pieces."""
 
     def dead_pieces(self) -> list[RelationName]:
-        dead = []
-        free: dict[str, Any] = {}
+        abandoned = []
+        has_no_driver: dict[str, Any] = {}
         for schema, name, oid, comment, now in self.rows(_PIECES):
-            marked = _MARKED.fullmatch(comment)
-            if marked is None or not _NAME.fullmatch(name) or int(now) - int(marked[2]) < OLD:
+            mark = _MARK_PATTERN.fullmatch(comment)
+            if mark is None or not _NAME_PATTERN.fullmatch(name):
+                continue
+            release_id, created = mark.groups()
+            if int(now) - int(created) < ABANDONED_SECONDS:
                 continue
             if not self.rows(catalog.MAY_DROP, (oid,))[0][0]:
                 continue
-            release_id = marked[1]
-            if release_id not in free:
-                # A running driver holds this lock. It is kept until this transaction ends.
-                key = "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
-                [(free[release_id],)] = self.rows(key, (lock_name(release_id),))
-            if free[release_id]:
-                dead.append(RelationName(schema, name))
-        return dead
+            if release_id not in has_no_driver:
+                # A running driver holds this lock. Here it is kept until this transaction ends.
+                try_lock = (
+                    "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
+                )
+                [(has_no_driver[release_id],)] = self.rows(try_lock, (lock_name(release_id),))
+            if has_no_driver[release_id]:
+                abandoned.append(RelationName(schema, name))
+        return abandoned
 
 
-# Minimum pages per query, to be worth a connection.
-SMALLEST = 64
+# Minimum pages per query: fewer are not worth a connection.
+MIN_PAGES = 64
 
 
-def own_key(relation: Relation) -> tuple[str, ...]:
+def primary_key_columns(relation: Relation) -> tuple[str, ...]:
     """Return the columns of a relation's primary key; empty if rows are located by address."""
-    located = relation.required_locator
-    columns = [e.removeprefix("s.") for e in located.expressions]
-    quoted_columns = [e[1:-1].replace('""', '"') for e in columns if e.startswith('"')]
-    return located.mapped or tuple(quoted_columns)
+    locator = relation.required_locator
+    expressions = [expression.removeprefix("s.") for expression in locator.expressions]
+    key_columns = [
+        expression[1:-1].replace('""', '"')
+        for expression in expressions
+        if expression.startswith('"')
+    ]
+    return locator.mapped or tuple(key_columns)
 
 
-def queries(
-    session: Session, relation: Relation, attributes: Sequence[Attribute], tasks: int
+def range_queries(
+    session: Session, relation: Relation, attributes: Sequence[Attribute], n_tasks: int
 ) -> list[str]:
-    """Return one query per task; together they return every row of the snapshot once."""
+    """Return queries for ranges of pages; together they return every row of the snapshot once.
+
+    A single query if rows have no address, or the role may not read it.
+
+    Parameters
+    ----------
+    n_tasks : maximum number of queries.
+    """
     columns = ", ".join(map(_portable, attributes)) or "1"
-    relation_row = session.rows(catalog.RELATION, (_oid(session, relation.name),))[0]
-    kind, has_children = relation_row[3], relation_row[5]
-    no_address = session.rows(catalog.UNREADABLE, (["ctid"], relation_row[0], relation_row[0]))
-    if kind not in catalog.ADDRESSED or has_children or no_address:
+    oid = _oid(session, relation.name)
+    [(_, _, _, relkind, _, has_children, _)] = session.rows(catalog.RELATION, (oid,))
+    is_address_unreadable = session.rows(catalog.UNREADABLE, (["ctid"], oid, oid))
+    if relkind not in catalog.KINDS_WITH_ADDRESSES or has_children or is_address_unreadable:
         return [f"SELECT {columns} FROM {relation.relation.quoted} AS s"]
     if relation.filtered is not None:
         system_columns = tuple(dict.fromkeys([*relation.filtered.system_columns, "ctid"]))
@@ -153,12 +173,12 @@ def queries(
         rows = f"ONLY {relation.name.quoted}"
     [(pages,)] = session.rows(
         "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer",
-        (relation_row[0],),
+        (oid,),
     )
-    step = max(-(-int(pages) // max(tasks, 1)), SMALLEST)
-    starts = list(range(0, int(pages), step)) or [0]
+    pages_per_query = max(-(-int(pages) // max(n_tasks, 1)), MIN_PAGES)
+    starts = list(range(0, int(pages), pages_per_query)) or [0]
     # The last range is open: rows added since the snapshot are invisible to it anyway.
-    ends = [f" AND s.ctid < '({start + step},0)'::tid" for start in starts[:-1]] + [""]
+    ends = [f" AND s.ctid < '({start + pages_per_query},0)'::tid" for start in starts[:-1]] + [""]
     return [
         f"SELECT {columns} FROM {rows} AS s WHERE s.ctid >= '({start},0)'::tid{end}"
         for start, end in zip(starts, ends, strict=True)
@@ -178,4 +198,4 @@ def _portable(attribute: Attribute) -> str:
     """SQL of a column in a form that Arrow's parser accepts."""
     if attribute.kind is Kind.TIMESTAMP and attribute.has_time_zone:
         return f"s.{quote(attribute.name)} AT TIME ZONE 'UTC'"
-    return types.portable(attribute)
+    return types.as_portable(attribute)

@@ -14,11 +14,11 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.types import type_family
 from dbanon.stores.postgresql import catalog, rights
 from dbanon.stores.postgresql.errors import READ_ONLY_HINT
-from dbanon.stores.postgresql.locks import lock_output, run_patiently
+from dbanon.stores.postgresql.locks import lock_output, run_with_retries
 
 
 class PostgresqlPublication(Session):
-    """The part of a session that writes and publishes relations."""
+    """Session methods that write and publish relations."""
 
     # While planning: whether a real run would be read-only. None outside of planning.
     _planned_read_only: bool | None = None
@@ -31,16 +31,16 @@ class PostgresqlPublication(Session):
         return int(rows[0][0])
 
     def begin_plan(self, *, staging: bool) -> None:
-        """Plan in this transaction: take no output locks and, without staging, be read-only."""
+        """Plan in this transaction: take no output locks; without staging, make it read-only."""
         self._planned_read_only = self._is_read_only()
         if not staging:
             self.run("SET TRANSACTION READ ONLY")
 
     def lock_output(self, name: RelationName) -> None:
-        planned = self._planned_read_only
-        if self._is_read_only() if planned is None else planned:
+        is_planning = self._planned_read_only is not None
+        if self._planned_read_only if is_planning else self._is_read_only():
             raise ReadOnly(hint=READ_ONLY_HINT)
-        if planned is None:
+        if not is_planning:
             lock_output(self, name)
 
     def _is_read_only(self) -> bool:
@@ -49,7 +49,7 @@ class PostgresqlPublication(Session):
 
     @abstractmethod
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement on the catalog."""
+        """Return the rows of a query on the catalog."""
 
     def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         schemas = [str(name.schema)] if name.schema is not None else self._search_path
@@ -78,60 +78,72 @@ class PostgresqlPublication(Session):
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        drops, self._statements_with_output = self._statements_with_output, []
+        statements, self._statements_with_output = self._statements_with_output, []
         if output.kind == "view":
             # Never replace a view that another session just created: the ledger would list both.
             create = "CREATE OR REPLACE" if output.replaces else "CREATE"
-            view = (
+            create_view = (
                 f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
-            if output.replaces and (widened := self._widened(output)):
-                self._replace_view(output, columns, [*drops, view], widened)
+            if output.replaces and (resized := self._resized_columns(output)):
+                self._replace_view(output, columns, [*statements, create_view], resized)
             else:
-                run_patiently(self, [*drops, view], output.name)
+                run_with_retries(self, [*statements, create_view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
-            if self.rows(catalog.MARKS, (output.name.schema, output.name.name))[0][0] > 1:
-                # Besides ours, the snapshot shows one that another session has replaced.
+            [(n_comments,)] = self.rows(
+                catalog.COUNT_COMMENTS, (output.name.schema, output.name.name)
+            )
+            if n_comments > 1:
+                # The snapshot also shows the comment of a view that another session has replaced.
                 raise SourceChanged(
                     f"Another session replaced {output.name} meanwhile; nothing was published.",
                     hint="Try again.",
                 )
             return
         if output.replaces:
-            drops.append(f"DROP TABLE {output.name.quoted}")
-        if drops:
-            run_patiently(self, drops, output.name)
+            statements.append(f"DROP TABLE {output.name.quoted}")
+        if statements:
+            run_with_retries(self, statements, output.name)
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
 
-    def _widened(self, output: Output) -> list[str]:
+    def _resized_columns(self, output: Output) -> list[str]:
         """Return the columns of a view whose types differ from the release only in width.
 
         Empty if the view has other columns, or columns of other kinds of types.
         """
-        before, after = self.columns_of(output.name), self.columns_of(output.relation)
-        if [name for name, _ in before] != [name for name, _ in after]:
+        old_columns, new_columns = self.columns_of(output.name), self.columns_of(output.relation)
+        if [name for name, _ in old_columns] != [name for name, _ in new_columns]:
             return []
-        pairs = [(name, a, b) for (name, a), (_, b) in zip(before, after, strict=True) if a != b]
-        if any(type_family(a) != type_family(b) for _, a, b in pairs):
-            return []
-        return [name for name, _, _ in pairs]
+        resized = []
+        for (name, old_type), (_, new_type) in zip(old_columns, new_columns, strict=True):
+            if old_type != new_type:
+                if type_family(old_type) != type_family(new_type):
+                    return []
+                resized.append(name)
+        return resized
 
     def _replace_view(
-        self, output: Output, columns: Sequence[str], statements: Sequence[str], widened: list[str]
+        self, output: Output, columns: Sequence[str], statements: Sequence[str], resized: list[str]
     ) -> None:
         """Drop and recreate a view with its grants, since the types of a view cannot be changed.
+
+        Parameters
+        ----------
+        columns : the columns of the new view.
+        statements : recreate the view.
+        resized : the columns whose types change.
 
         Raises
         ------
         OutputChanged : other objects depend on the view.
         """
-        grants = rights.grants_of(self, output.name, columns)
+        grants = rights.read_grants(self, output.name, columns)
         drop = f"DROP VIEW {output.name.quoted}"
         try:
-            run_patiently(self, [drop, *statements], output.name)
+            run_with_retries(self, [drop, *statements], output.name)
         except OutputChanged as error:
-            names = ", ".join(f'"{name}"' for name in widened)
+            names = ", ".join(f'"{name}"' for name in resized)
             raise OutputChanged(
                 f"{names} of the view {output.name} became wider or narrower, and other objects"
                 " depend on the view, so it cannot be replaced.",
@@ -142,14 +154,14 @@ class PostgresqlPublication(Session):
         rights.restore_grants(self, output.name, grants)
 
     def run_with_output(self, statement: str) -> None:
-        """Run a statement together with the publication, in the same tries for locks."""
+        """Run a statement in the publication, whose retries for locks then include it."""
         self._statements_with_output.append(statement)
 
     def drop_view(self, relation: RelationName) -> None:
-        run_patiently(self, [f"DROP VIEW {relation.quoted}"], relation)
+        run_with_retries(self, [f"DROP VIEW {relation.quoted}"], relation)
 
     def drop_table(self, relation: RelationName) -> None:
-        run_patiently(self, [f"DROP TABLE {relation.quoted}"], relation)
+        run_with_retries(self, [f"DROP TABLE {relation.quoted}"], relation)
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[Any]:

@@ -22,37 +22,45 @@ from dbanon.stores.postgresql import catalog, foreign
 def require_readable(session: Session, source: Relation, columns: Sequence[str], oid: int) -> None:
     """Check that these columns of a source are readable without running foreign code.
 
+    If the source has a locator, also check its columns, and that the role may create staging
+    tables.
+
     Raises
     ------
     InsufficientRights : a right is missing; the hint names it.
     ForeignCode : a column's type belongs to another role.
     """
     locator = source.locator or Locator((), ())
-    system = [e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")]
-    named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
-    for name in named:
+    system_columns = [
+        expression.removeprefix("s.")
+        for expression in locator.expressions
+        if expression in ("s.ctid", "s.tableoid")
+    ]
+    needed_columns = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
+    for name in needed_columns:
         attribute = source.attribute(name)
         if attribute.foreign_type:
-            raise foreign.type_refusal(source.name, name, attribute.foreign_type)
-    refused = session.rows(catalog.UNREADABLE, ([*named, *system], oid, oid))
-    if refused:
-        names = ", ".join(f'"{name}"' for (name,) in refused)
+            raise foreign.foreign_type_error(source.name, name, attribute.foreign_type)
+    unreadable = session.rows(catalog.UNREADABLE, ([*needed_columns, *system_columns], oid, oid))
+    if unreadable:
+        names = ", ".join(f'"{name}"' for (name,) in unreadable)
         raise InsufficientRights(
             f"This role may not read {names} of {source.name}.",
-            hint=f"Its owner runs: GRANT SELECT ON {source.name.quoted} TO {_role(session)};",
+            hint=f"Its owner runs: GRANT SELECT ON {source.name.quoted} TO {_own_role(session)};",
         )
     schema = source.name.schema
     if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
         raise InsufficientRights(
             f'This role may not use schema "{schema}".',
-            hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(schema))} TO {_role(session)};",
+            hint=f"Its owner runs: GRANT USAGE ON SCHEMA {quote(str(schema))}"
+            f" TO {_own_role(session)};",
         )
     if source.locator is not None and not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
         [(database,)] = session.rows("SELECT current_database()::text")
         raise InsufficientRights(
             "This role may not create temporary tables, which are needed for staging.",
             hint=f"The owner of the database runs: GRANT TEMPORARY ON DATABASE {quote(database)}"
-            f" TO {_role(session)};",
+            f" TO {_own_role(session)};",
         )
 
 
@@ -94,13 +102,13 @@ def require_schema(session: Session, schema: str, strict: bool) -> bool:
         raise InsufficientRights(
             f'There is no schema "{schema}", and this role may not create it.',
             hint="The owner of the database runs: CREATE SCHEMA"
-            f" {quote(schema)} AUTHORIZATION {_role(session)};",
+            f" {quote(schema)} AUTHORIZATION {_own_role(session)};",
         )
     if privileges and not all(privileges[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
             hint="The owner of the schema runs: GRANT USAGE, CREATE ON SCHEMA"
-            f" {quote(schema)} TO {_role(session)};",
+            f" {quote(schema)} TO {_own_role(session)};",
         )
     if not privileges and strict:
         raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
@@ -132,12 +140,12 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
     ------
     InsufficientRights : it may not; the hint says what to grant.
     """
-    missing = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
-    if missing:
+    missing_privileges = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
+    if missing_privileges:
         [(user,)] = look_up("SELECT current_user::text")
         raise InsufficientRights(
             "This role may not write into the ledger, schema dbanon.",
-            detail="Missing: " + ", ".join(missing) + ".",
+            detail="Missing: " + ", ".join(missing_privileges) + ".",
             hint="An administrator runs dbanon install, or dbanon install --sql-only, and then:"
             f" GRANT dbanon_runner TO {quote(user)};",
         )
@@ -163,54 +171,60 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
 def missing_to_read(
     session: Session, schemas: Sequence[str], table: str, columns: Sequence[str]
 ) -> list[str]:
-    """Return the statements that grant missing rights to read columns of the first such table."""
+    """Return the statements that grant missing rights to read columns of a table.
+
+    Parameters
+    ----------
+    schemas : the table is that of the first of these schemas that has one with this name.
+    """
     rows = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
     if not rows:
         return []
     [(oid, schema)] = rows
-    missing = []
-    role = _role(session)
+    grants = []
+    role = _own_role(session)
     if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
-        missing.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
+        grants.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
     # Missing columns are reported elsewhere.
-    table_columns = {name for (name,) in session.rows(catalog.NAMES, (oid,))}
+    table_columns = {name for (name,) in session.rows(catalog.COLUMN_NAMES, (oid,))}
     existing = [name for name in dict.fromkeys(columns) if name in table_columns]
-    unread = session.rows(catalog.UNREADABLE, (existing, oid, oid))
-    if unread:
-        names = quote_list(name for (name,) in unread)
+    unreadable = session.rows(catalog.UNREADABLE, (existing, oid, oid))
+    if unreadable:
+        names = quote_list(name for (name,) in unreadable)
         relation = RelationName(schema, table).quoted
-        missing.append(f"GRANT SELECT ({names}) ON {relation} TO {role}")
+        grants.append(f"GRANT SELECT ({names}) ON {relation} TO {role}")
     if not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
-        missing.append(f"GRANT TEMPORARY ON DATABASE {_database(session)} TO {role}")
-    return missing
+        grants.append(f"GRANT TEMPORARY ON DATABASE {_quoted_database(session)} TO {role}")
+    return grants
 
 
 def missing_to_write(session: Session, schema: str) -> list[str]:
     """Return the statements that grant missing rights to publish in a schema."""
-    role = _role(session)
-    missing = []
+    role = _own_role(session)
+    statements = []
     privileges = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not privileges and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
-        missing.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
+        statements.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
     if privileges and not all(privileges[0]):
-        missing.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
-    lacked = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
-    if any(name.endswith("the database") for name in lacked):
-        missing.append(f"GRANT CREATE ON DATABASE {_database(session)} TO {role}")
-    elif lacked:
-        missing.append(f"GRANT dbanon_runner TO {role}")
-    return missing
+        statements.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
+    missing_privileges = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
+    if any(name.endswith("the database") for name in missing_privileges):
+        statements.append(f"GRANT CREATE ON DATABASE {_quoted_database(session)} TO {role}")
+    elif missing_privileges:
+        statements.append(f"GRANT dbanon_runner TO {role}")
+    return statements
 
 
-def _role(session: Session) -> str:
+def _own_role(session: Session) -> str:
     return quote(str(session.current_user()))
 
 
-def _database(session: Session) -> str:
+def _quoted_database(session: Session) -> str:
     return quote(str(session.rows("SELECT current_database()::text")[0][0]))
 
 
-# Privileges of other roles than the owner on a relation and its columns.
+# Privileges on a relation and its columns of roles other than the owner: privilege, column or NULL,
+# whether it is grantable, quoted grantee.
 _GRANTS = """
 SELECT g.privilege_type::text, g.attname, g.is_grantable,
        CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END
@@ -226,7 +240,7 @@ WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
 ORDER BY 1, 2, 4"""
 
 
-def grants_of(session: Session, name: RelationName, columns: Collection[str]) -> tuple[str, ...]:
+def read_grants(session: Session, name: RelationName, columns: Collection[str]) -> tuple[str, ...]:
     """Return statements that restore the grants on a relation after it is recreated.
 
     Parameters
@@ -236,21 +250,21 @@ def grants_of(session: Session, name: RelationName, columns: Collection[str]) ->
     grants = []
     for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
         if column is None or column in columns:
-            of_column = "" if column is None else f" ({quote(column)})"
+            column_list = "" if column is None else f" ({quote(column)})"
             option = " WITH GRANT OPTION" if is_grantable else ""
-            grants.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
+            grants.append(f"GRANT {privilege}{column_list} ON {name.quoted} TO {grantee}{option}")
     return tuple(grants)
 
 
 def restore_grants(session: Session, name: RelationName, grants: Sequence[str]) -> None:
-    """Give a relation that was created anew the grants of the one before, and no others.
+    """Give a recreated relation the grants of the former one, and no others.
 
     Default privileges apply whenever a relation is created. The owner may have revoked them from
-    the relation before, so what they granted is revoked first.
+    the former relation, so they are revoked first.
 
     Parameters
     ----------
-    grants : of ``grants_of``, read before the relation was dropped.
+    grants : the statements from ``read_grants``, called before the relation was dropped.
     """
     rows = session.rows(_GRANTS, (name.schema, name.name))
     for grantee in dict.fromkeys(grantee for *_, grantee in rows):

@@ -14,22 +14,25 @@ from dbanon.ledger.postgresql_rules import rules_with_state, tie_rules
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.rules_session import RuledSession
 
+# Parameters: schema and name of a relation. Returns its oid, its owner, and whether the caller has
+# the owner's rights.
 _OWNER = """
 SELECT c.oid::bigint, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'USAGE')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
 # Casts to text, since a backend would return JSON values in another form.
-_JUDGED = """
+_SELECT_RULES = """
 SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.relation_oid,
        j.owner_oid, j.table_name, j.state, j.is_trusted, j.is_same, j.rank
-FROM ({judged}
+FROM ({rules}
 ) AS j
-WHERE {shown} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
-# For all tables: include rules of dropped tables, but no untrusted rules of missing columns.
-_OF_ALL = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
+WHERE {condition} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
+# Condition for all tables: include rules of dropped tables, but no untrusted ones of missing
+# columns.
+_ALL_TABLES = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
 
-# The table's owner and the declaring role, whose right to declare was checked before.
+# The table's owner and the declaring role, whose right to declare rules was checked before.
 _AUTHOR = """
 SELECT c.oid::bigint, c.relowner::bigint, pg_get_userbyid(c.relowner)::text, r.oid::bigint,
        r.rolname::text, 'dbanon.rule'::regclass::oid::bigint
@@ -45,6 +48,8 @@ _AUTHOR_COLUMNS = (
     "ledger_oid",
 )
 
+# Parameters: schema and name of a relation, and of a table. Returns whether the relation's owner
+# may read the table.
 _OWNER_READS = """
 SELECT has_table_privilege(c.relowner, t.oid, 'SELECT')
        AND has_schema_privilege(c.relowner, t.relnamespace, 'USAGE')
@@ -60,8 +65,8 @@ JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdro
 WHERE n.nspname = ?::name AND c.relname = ?::name AND col_description(c.oid, a.attnum) IS NOT NULL
 ORDER BY a.attnum"""
 
-# The server's counters of a relation and its children, without reading any rows. Views and foreign
-# tables have none. Counters lag by some seconds, and are lost in a crash.
+# The server's counters of a relation and its children, as JSON, without reading any rows. Views and
+# foreign tables have none. Counters lag by some seconds, and are lost in a crash.
 STATE = """
 WITH RECURSIVE parts(oid) AS (
     SELECT ({oid})
@@ -83,19 +88,25 @@ _STATE_OF = STATE.format(
 
 
 class PostgresqlRules(RuledSession):
-    """The part of a session that rules of tables use."""
+    """Session methods for the rules of tables."""
 
     @abstractmethod
-    def call(self, function: str, parts: Sequence[str]) -> str:
-        """Call a dbanon function with JSON that must not be logged; return its result as text."""
+    def call(self, function: str, arguments: Sequence[str]) -> str:
+        """Call a dbanon function with JSON that must not be logged; return its result as text.
+
+        Parameters
+        ----------
+        function : its qualified name.
+        arguments : one JSON text per argument.
+        """
 
     def require_owner(self, source: RelationName) -> None:
-        owners = self.rows(_OWNER, (source.schema, source.name))
-        if owners and not owners[0][2]:
-            raise InsufficientRights(
-                f"Rules of {source} can only be declared by its owner.",
-                hint=f'Run it as role "{owners[0][1]}", or as a member of it.',
-            )
+        for _, owner, has_owner_rights in self.rows(_OWNER, (source.schema, source.name)):
+            if not has_owner_rights:
+                raise InsufficientRights(
+                    f"Rules of {source} can only be declared by its owner.",
+                    hint=f'Run it as role "{owner}", or as a member of it.',
+                )
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         names = (source.schema, source.name, table.schema, table.name)
@@ -111,18 +122,19 @@ class PostgresqlRules(RuledSession):
             )
 
     def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
-        owners = self.rows(_OWNER, (source.schema, source.name))
-        if not owners or not self.rows(ledger.RULES_WRITER):
+        oid = self._lookup_oid(source)
+        if oid is None or not self.rows(ledger.RULES_WRITER):
             return False
-        arguments = json_text({"source": owners[0][0], **change})
-        self.call("dbanon._declare", [arguments])
+        self.call("dbanon._declare", [json_text({"source": oid, **change})])
         return True
 
     def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]]:
         if source is None:
-            return self.rows(_JUDGED.format(judged=rules_with_state(), shown=_OF_ALL))
-        judged = rules_with_state(self._table_condition(source))
-        return self.rows(_JUDGED.format(judged=judged, shown="j.table_oid IS NOT NULL"))
+            query = _SELECT_RULES.format(rules=rules_with_state(), condition=_ALL_TABLES)
+        else:
+            rules = rules_with_state(self._table_condition(source))
+            query = _SELECT_RULES.format(rules=rules, condition="j.table_oid IS NOT NULL")
+        return self.rows(query)
 
     def rule_author(self, source: RelationName) -> dict[str, Any]:
         [author] = self.rows(_AUTHOR, (source.schema, source.name))
@@ -133,13 +145,18 @@ class PostgresqlRules(RuledSession):
 
     def _table_condition(self, source: RelationName) -> str:
         """SQL condition: the row ``c`` of pg_class is this table."""
-        owners = self.rows(_OWNER, (source.schema, source.name))
-        return f"c.oid = {int(owners[0][0])}::oid" if owners else "false"
+        oid = self._lookup_oid(source)
+        return "false" if oid is None else f"c.oid = {oid}::oid"
+
+    def _lookup_oid(self, name: RelationName) -> int | None:
+        rows = self.rows(_OWNER, (name.schema, name.name))
+        return int(rows[0][0]) if rows else None
 
     def state_of(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
         rows = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
-        state: dict[str, Any] = json.loads(rows[0][0]) if rows[0][0] else {}
+        [(state_json,)] = rows
+        state: dict[str, Any] = json.loads(state_json) if state_json else {}
         return state
 
     def comments_on(self, source: RelationName) -> dict[str, str]:

@@ -53,35 +53,35 @@ from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
 from dbanon.stores.postgresql.settings import (
     CALLER_PATH,
-    CALLER_PATIENCE,
+    CLIENT_STATEMENTS,
     LOCK_SECONDS,
-    SETTINGS,
+    SHOW_LOCK_TIMEOUT,
     lock_milliseconds,
-    set_patience,
+    set_lock_timeout,
 )
 
-_STAGED = pack_persons(quote(RELEASE_PERSONS))
-# The server evaluates the array, so it never passes through the client.
-_COUNT = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
+_STAGED_PERSONS = pack_persons(quote(RELEASE_PERSONS))
+# Counts persons by their histories; the array of persons never passes through the client.
+_COUNT_JOINT_HISTORIES = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
-_READABLE = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
-_RECORD = (
+_MAY_READ_PERSONS = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
+_RECORD_PERSONS = (
     "INSERT INTO dbanon.release_person (release_id, part, persons)"
-    f" SELECT ?::uuid, p.part, p.persons FROM unnest({_STAGED}) WITH ORDINALITY"
+    f" SELECT ?::uuid, p.part, p.persons FROM unnest({_STAGED_PERSONS}) WITH ORDINALITY"
     " AS p(persons, part)"
 )
 
 
 class PostgresqlPersons(Session):
-    """The part of a session that records persons of releases."""
+    """Session methods that record the persons of releases."""
 
     @abstractmethod
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement on the catalog."""
+        """Return the rows of a query on the catalog."""
 
     def stage_salt(self, salt: bytes) -> None:
         self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
-        # Sent as text, since a backend cannot pass bytes.
+        # Sent as text, since parameters of a backend are texts.
         self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
 
     def salted_hash(self, text: str) -> str:
@@ -94,41 +94,44 @@ class PostgresqlPersons(Session):
         k: int,
         in_progress: tuple[str, RelationName, RelationName] | None,
     ) -> tuple[int, int, int] | None:
-        if in_progress is None and self.look_up(_READABLE) == [(True,)]:
-            # The caller then reads the records once, and counts after each release.
+        if in_progress is None and self.look_up(_MAY_READ_PERSONS) == [(True,)]:
+            # This role may read the records, so the caller reads them once and counts itself.
             return None
         request: dict[str, Any] = {"releases": list(releases), "k": k}
-        persons = "NULL::bytea[]" if in_progress is None else _STAGED
+        persons = "NULL::bytea[]" if in_progress is None else _STAGED_PERSONS
         if in_progress is not None:
             release_id, relation, source = in_progress
             request |= {
                 "release_id": release_id,
-                "relation_oid": self._number(relation),
-                "source_oid": self._number(source),
+                "relation_oid": self._oid_of(relation),
+                "source_oid": self._oid_of(source),
             }
         if self.look_up(PERSONS_WRITER):
-            rows = self.rows(_COUNT.format(persons=persons), (json_text(request),))
+            rows = self.rows(_COUNT_JOINT_HISTORIES.format(persons=persons), (json_text(request),))
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
             query = joint_histories(ids, persons, str(int(k)))
             rows = self.rows(
-                f"SELECT counted::text FROM ({query}) AS q(counted)", (json.dumps(list(releases)),)
+                f"SELECT counts::text FROM ({query}) AS q(counts)", (json.dumps(list(releases)),)
             )
-        counts = json.loads(rows[0][0])
+        [(counts_json,)] = rows
+        counts = json.loads(counts_json)
         return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
 
     def record_persons_in_database(self, release_id: str) -> bool:
         # Entries without the oid of their source have no salt.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
             if self.look_up(PERSONS_WRITER):
-                self.rows(f"SELECT dbanon._record_persons(?::uuid, {_STAGED})", (release_id,))
+                self.rows(
+                    f"SELECT dbanon._record_persons(?::uuid, {_STAGED_PERSONS})", (release_id,)
+                )
             else:
-                self.run(_RECORD, (release_id,))
+                self.run(_RECORD_PERSONS, (release_id,))
         # The next release of this transaction creates its own table.
         self.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
         return True
 
-    def _number(self, name: RelationName) -> int | None:
+    def _oid_of(self, name: RelationName) -> int | None:
         existing = self.find_existing(name)
         return None if existing is None else existing.oid
 
@@ -170,13 +173,14 @@ class PostgresqlSession(
     def enter(self) -> None:
         """Save the caller's search path, then pin the settings of the transaction."""
         self._search_path = self.caller_path()
-        self.run(SETTINGS)
-        patience = lock_milliseconds(self.rows(CALLER_PATIENCE)[0][0])
-        self.run(set_patience(patience))
-        self.lock_seconds = patience / 1000
+        self.run(CLIENT_STATEMENTS)
+        [(setting,)] = self.rows(SHOW_LOCK_TIMEOUT)
+        lock_timeout_ms = lock_milliseconds(setting)
+        self.run(set_lock_timeout(lock_timeout_ms))
+        self.lock_seconds = lock_timeout_ms / 1000
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement on the catalog; plans may be cached, results are not."""
+        """Return the rows of a query on the catalog; its plan may be cached."""
         return self.rows(sql, parameters)
 
     def caller_path(self) -> list[str]:
@@ -190,29 +194,29 @@ class PostgresqlSession(
         row = self._lookup(name)
         if row is None:
             raise self._missing_error(name)
-        oid, schema, relation, relkind, tuples, children, filtered = row
-        resolved = RelationName(schema, relation)
+        oid, schema, relation_name, relkind, row_estimate, has_children, is_filtered = row
+        resolved = RelationName(schema, relation_name)
         if relkind not in catalog.RELATION_KINDS:
             raise self._missing_error(name)
-        if filtered:
+        if is_filtered:
             raise InsufficientRights(
                 f"Row-level security filters {resolved} for this role.",
                 hint="Use a role that sees all rows: the table's owner, or one with BYPASSRLS."
                 " Otherwise a part that a policy chose would be taken for the whole table.",
             )
         kind = catalog.RELATION_KINDS[relkind]
-        if children and relkind == "r":
+        if has_children and relkind == "r":
             kind = "inherited table"
         self.require_own_code(oid)
-        columns = catalog.schema_of(self.look_up, oid)
-        source = Relation(resolved, columns, kind, max(tuples, 0))
-        self._relations[resolved] = _Relation(oid, relkind, children)
+        columns = catalog.read_schema(self.look_up, oid)
+        source = Relation(resolved, columns, kind, estimated_rows=max(row_estimate, 0))
+        self._relations[resolved] = _Relation(oid, relkind, has_children)
         return source
 
     def staged_relation(self, name: RelationName, oid: int) -> Relation:
         """Return a staging table as a source whose rows are located by address."""
-        self._relations[name] = _Relation(oid, "r", False)
-        schema = catalog.schema_of(self.look_up, oid)
+        self._relations[name] = _Relation(oid, "r", has_children=False)
+        schema = catalog.read_schema(self.look_up, oid)
         return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
 
     def require_own_code(self, oid: int) -> None:
@@ -220,53 +224,58 @@ class PostgresqlSession(
 
         Raises
         ------
-        ForeignCode : it could.
+        ForeignCode : it would.
         """
-        if self.nothing_to_find(oid):
+        if self.has_no_attached_code(oid):
             return
-        foreign.require_none(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
+        foreign.require_no_foreign_code(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
 
-    def nothing_to_find(self, oid: int) -> bool:
-        """Return True if no object that could contain code is attached to a relation."""
-        return self.look_up(foreign.nothing_to_find(f"{int(oid)}::oid")) == [(True,)]
+    def has_no_attached_code(self, oid: int) -> bool:
+        """Return True if a relation has no object, such as an index, that could contain code."""
+        return self.look_up(foreign.has_no_attached_code(f"{int(oid)}::oid")) == [(True,)]
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
+        """Return the row of ``catalog.RELATION`` for a name; None if there is no such relation."""
         schemas = [name.schema] if name.schema is not None else self._search_path
         for schema in schemas:
             check_length(schema, self.name_limit, "name of the schema")
             check_length(name.name, self.name_limit, "name of the table")
-            oid = self.rows(
+            oids = self.rows(
                 "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
                 " WHERE n.nspname = ? AND c.relname = ?",
                 (schema, name.name),
             )
-            if oid:
-                return self.rows(catalog.RELATION, (oid[0][0],))[0]
+            for (oid,) in oids:
+                return self.rows(catalog.RELATION, (oid,))[0]
         return None
 
     def _missing_error(self, name: RelationName) -> TableNotFound | SchemaNotFound:
         schemas = [name.schema] if name.schema is not None else self._search_path
-        return catalog.missing_relation(self, name, schemas)
+        return catalog.missing_relation_error(self, name, schemas)
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
-        stated = bool(key)
+        is_explicit = bool(key)
         relation = self._relations[source.name]
-        if not stated and not (relation.has_children and relation.kind == "r"):
+        if not is_explicit and not (relation.has_children and relation.kind == "r"):
             key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (relation.oid,))]
         attributes = choose_key(source, key)
         if attributes:
             compared: tuple[str, ...] = ()
             if any(attribute.uses_output_function for attribute in attributes):
                 compared = tuple(map(self.value_of_key, attributes))
-            plain = is_integer_key(attributes)
             return locate_by_key(
-                source, attributes, "bigint", as_it_is=plain, unchecked=stated, compared=compared
+                source,
+                attributes,
+                "bigint",
+                as_it_is=is_integer_key(attributes),
+                unchecked=is_explicit,
+                compared=compared,
             )
         if relation.kind == "p" or relation.has_children:
             if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
                 raise key_required(replace(source, kind=f"{source.kind} with a foreign part"))
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
-        if relation.kind in catalog.ADDRESSED:
+        if relation.kind in catalog.KINDS_WITH_ADDRESSES:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
         raise key_required(source)
 
@@ -282,8 +291,8 @@ class PostgresqlSession(
         # Resolving = would consider the casts of a user-defined type.
         if attribute.normalize:
             # btrim keeps the column's collation; not all collations support replace().
-            text = f"btrim({types.text(attribute)}, '{WHITE_SPACE}')"
-            return self.folded(text) if attribute.normalize == CASEFOLD else text
+            trimmed = f"btrim({types.as_text(attribute)}, '{WHITE_SPACE}')"
+            return self.folded(trimmed) if attribute.normalize == CASEFOLD else trimmed
         return (
             self.text_of(attribute)
             if attribute.uses_output_function
@@ -308,8 +317,8 @@ class PostgresqlSession(
     def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         names = [name for name in columns if not source.attribute(name).foreign_type]
         oid = self._relations[source.name].oid
-        refused = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
-        return frozenset(names) - refused
+        unreadable = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
+        return frozenset(names) - unreadable
 
     def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
         rights.require_equality(self, source, columns)
@@ -318,13 +327,13 @@ class PostgresqlSession(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
         dictionaries = super().stage_values(source, attributes)
-        # Without statistics the planner assumes large tables, and sorts the source for each.
+        # Without statistics the planner assumes large tables, and sorts the source once for each.
         for table in self._value_tables:
             self.run(f"ANALYZE {quote(table)}")
         return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
-        return f'{types.text(attribute)} COLLATE "C"'
+        return f'{types.as_text(attribute)} COLLATE "C"'
 
     def compared(self, attribute: Attribute) -> str:
         # Resolving = would consider the casts of a user-defined type.
@@ -350,18 +359,19 @@ class PostgresqlSession(
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
-        if not open_scale:
+        unscaled = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
+        if not unscaled:
             return tuple(attributes)
-        scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        values = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
-        scale_by_name = {a.name: scale or 0 for a, scale in zip(open_scale, values, strict=True)}
+        maxima = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in unscaled)
+        from_clause = f"{source.relation.quoted} AS s{source.where}"
+        [scales] = self.rows(f"SELECT {maxima} FROM {from_clause}")
+        scale_by_name = {a.name: scale or 0 for a, scale in zip(unscaled, scales, strict=True)}
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
 
     # -- shared statements -------------------------------------------------------------------------
 
-    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-        return types.range_type(attribute, borders)
+    def range_type(self, attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
+        return types.range_type(attribute, bounds)
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -385,9 +395,9 @@ class PostgresqlSession(
         rights.require_ledger_rights(self.look_up)
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        rows = self.look_up(catalog.EXISTING, (name.schema, name.name))
+        rows = self.look_up(catalog.RELATION_BY_NAME, (name.schema, name.name))
         if len(rows) > 1:
-            # Besides ours, the snapshot shows one that another session has replaced.
+            # The snapshot shows the relation that another session has replaced, and the new one.
             raise SourceChanged(
                 f"Another session replaced {name} meanwhile; nothing was published.",
                 hint="Try again.",
@@ -395,16 +405,16 @@ class PostgresqlSession(
         return ExistingRelation(*rows[0]) if rows else None
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        rows = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
+        rows = self.look_up(digest.COLUMNS_FOR_NAMES, (relation.schema, relation.name))
         return [(name, sql_type) for name, sql_type in rows]
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return digest.of_relation(self.look_up, self.rows, relation, salt)
+        return digest.digest_relation(self.look_up, self.rows, relation, salt)
 
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
-        return digest.of_columns(self.rows, relation, names, salt)
+        return digest.digest_columns(self.rows, relation, names, salt)
 
     def digest_probe(self) -> str:
         return str(self.rows(digest.PROBE)[0][0])
@@ -427,9 +437,8 @@ class PostgresqlSession(
             return None
         column_rows = [{key: c[key] for key in c if key != "release_id"} for c in columns]
         arguments = postgresql_ledger.entry_arguments(row), column_rows, run
-        parts = [json_text(part) for part in arguments]
-        recorded = self.call("dbanon._record_release", parts)
-        return str(json.loads(recorded)["created_at"])
+        entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
+        return str(json.loads(entry)["created_at"])
 
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
         if not self.look_up(postgresql_ledger.WRITER):
@@ -437,10 +446,9 @@ class PostgresqlSession(
         self.call("dbanon._record_run", [json_text(run)])
         return True
 
-    def call(self, function: str, parts: Sequence[str]) -> str:
-        """Call a dbanon function with JSON that must not be logged; return its result as text."""
-        marks = ", ".join("?::jsonb" for _ in parts)
-        return str(self.rows(f"SELECT {function}({marks})::text", parts)[0][0])
+    def call(self, function: str, arguments: Sequence[str]) -> str:
+        parameters = ", ".join("?::jsonb" for _ in arguments)
+        return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
     def tie_releases(self) -> None:
         self.run(NUMBER_ENTRIES)

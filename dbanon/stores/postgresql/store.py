@@ -27,43 +27,47 @@ from dbanon.stores.interrupts import interruptible_until_commit, shared_driver, 
 from dbanon.stores.postgresql.client import BACKEND_KEY, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
     Backend,
-    arguments_of,
-    backend_of,
-    end,
+    driver_arguments,
+    query_backend,
     redacted_url,
+    terminate_session,
     unreachable_error,
     unwatch,
     watch,
 )
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.locks import hold_job
-from dbanon.stores.postgresql.settings import PINNED
+from dbanon.stores.postgresql.settings import PIN_STATEMENTS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-# Seconds to query the server about a lost commit, and until the backend of an open transaction is
-# terminated: normally, and after a request to end.
-SECONDS = 15.0
-PATIENCE = 3.0
-HURRY = 0.3
-_PAUSE = 0.2
+# Seconds to query the server about the outcome of a lost commit.
+OUTCOME_SECONDS = 15.0
+# Seconds until the backend of a transaction that is still open is terminated: normally, and after a
+# request to end the run.
+TERMINATE_AFTER_SECONDS = 3.0
+ENDING_TERMINATE_AFTER_SECONDS = 0.3
+_PAUSE_SECONDS = 0.2
 
-_NUMBER = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text"
-_LEDGER = "SELECT pg_catalog.to_regclass('dbanon.release') IS NOT NULL"
-_PUBLISHED = "SELECT 1 FROM dbanon.release WHERE release_id = %s::uuid"
+_TRANSACTION_ID = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text"
+_HAS_LEDGER = "SELECT pg_catalog.to_regclass('dbanon.release') IS NOT NULL"
+_IS_PUBLISHED = "SELECT 1 FROM dbanon.release WHERE release_id = %s::uuid"
 # Terminates the backend of the same role only while it runs this transaction.
-_END = (
+_TERMINATE_TRANSACTION = (
     "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity"
     " WHERE backend_xid = %s::text::xid8::xid"
 )
 
-Connect = Callable[[], "Connection"]
+OpenConnection = Callable[[], "Connection"]
 
 
 def commit(
-    connection: Connection, connect: Connect, release_id: str | None, done: Callable[[], None]
+    connection: Connection,
+    connect: OpenConnection,
+    release_id: str | None,
+    on_commit: Callable[[], None],
 ) -> None:
     """Commit; if the answer is lost, find out what happened.
 
@@ -71,23 +75,23 @@ def commit(
     ----------
     connect : opens another connection to the same database.
     release_id : the release that is published, if any.
-    done : called as soon as the transaction is committed.
+    on_commit : called as soon as the transaction is committed.
 
     Raises
     ------
     ConnectionLost : the transaction was not committed.
     OutcomeUnknown : the outcome could not be determined.
     """
-    [(number,)] = _rows(connection, _NUMBER)
+    [(transaction_id,)] = _rows(connection, _TRANSACTION_ID)
     try:
         with translate_errors():
             connection.commit()
-        done()
+        on_commit()
         return
     except (ConnectionLost, KeyboardInterrupt, SystemExit) as error:
         # A list, so that raising pops the error: a frame in its traceback must not refer to it.
         errors: list[BaseException] = [error.with_traceback(None)]
-    if number is None:
+    if transaction_id is None:
         # The transaction wrote nothing.
         raise errors.pop()
     # The server aborts the transaction once it notices the closed connection.
@@ -95,12 +99,12 @@ def commit(
     committed: bool | None = None
     # A second request to end while querying the server leaves the outcome unknown.
     with suppress(KeyboardInterrupt, SystemExit):
-        committed = _ask_outcome(connect, str(number), release_id)
+        committed = _query_until_known(connect, str(transaction_id), release_id)
     if committed is False:
         raise errors.pop()
     if committed is None:
-        raise _outcome_unknown(str(number), release_id)
-    done()
+        raise _outcome_unknown(str(transaction_id), release_id)
+    on_commit()
     warn_caller(
         CommitConfirmed(
             "The connection to the database was lost while the transaction was committed. The"
@@ -109,20 +113,28 @@ def commit(
     )
 
 
-def _ask_outcome(connect: Connect, number: str, release_id: str | None) -> bool | None:
-    """Return True if the transaction was committed, False if it never will be, None if unknown."""
+def _query_until_known(
+    connect: OpenConnection, transaction_id: str, release_id: str | None
+) -> bool | None:
+    """Query the server until the outcome is known or time is up.
+
+    Returns True if the transaction was committed, False if it never will be, None if unknown.
+    """
     started = time.monotonic()
     run_ending = ending()
-    with run_ending.at_most(SECONDS + MIN_SECONDS):
+    with run_ending.at_most(OUTCOME_SECONDS + MIN_SECONDS):
         while True:
-            spent = time.monotonic() - started
-            # After a request to end, there is less time for queries.
-            patience, most = (
-                (HURRY, END_SECONDS - CUT_SECONDS) if run_ending.is_ending else (PATIENCE, SECONDS)
-            )
+            elapsed = time.monotonic() - started
+            terminate_after, give_up_after = TERMINATE_AFTER_SECONDS, OUTCOME_SECONDS
+            if run_ending.is_ending:
+                # After a request to end, there is less time for queries.
+                terminate_after = ENDING_TERMINATE_AFTER_SECONDS
+                give_up_after = END_SECONDS - CUT_SECONDS
             try:
-                with closing(connect()) as connection, _watched(connection):
-                    outcome = _outcome(connection, number, release_id, end=spent > patience)
+                with closing(connect()) as connection, _watch_connection(connection):
+                    outcome = _query_outcome(
+                        connection, transaction_id, release_id, terminate=elapsed > terminate_after
+                    )
                 if outcome in ("committed", "aborted"):
                     return outcome == "committed"
                 if outcome is None:
@@ -130,13 +142,14 @@ def _ask_outcome(connect: Connect, number: str, release_id: str | None) -> bool 
             except DbanonError:
                 # The server is unreachable or still restarting.
                 pass
-            if spent > most:
+            if elapsed > give_up_after:
                 return None
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
 
 
 @contextmanager
-def _watched(connection: Connection) -> Iterator[None]:
+def _watch_connection(connection: Connection) -> Iterator[None]:
+    """Let a request to end the run cut this connection while the block runs."""
     watch(_driver(connection))
     try:
         yield
@@ -146,35 +159,42 @@ def _watched(connection: Connection) -> Iterator[None]:
             connection.invalidate()
 
 
-def _outcome(
-    connection: Connection, number: str, release_id: str | None, *, end: bool
+def _query_outcome(
+    connection: Connection, transaction_id: str, release_id: str | None, *, terminate: bool
 ) -> str | None:
     """Return ``committed``, ``aborted`` or ``in progress``; None if the server cannot know.
 
     After a failover another server answers, with other transaction ids: then only the ledger shows
     that a release exists.
+
+    Parameters
+    ----------
+    terminate : whether to terminate the backend of a transaction that is in progress.
     """
-    # Check the transaction before the ledger, so that the ledger is final.
-    [(status,)] = _rows(connection, "SELECT pg_catalog.pg_xact_status(%s::text::xid8)", number)
+    # Check the transaction before the ledger: once it has ended, the ledger entry is final.
+    [(status,)] = _rows(
+        connection, "SELECT pg_catalog.pg_xact_status(%s::text::xid8)", transaction_id
+    )
     if status == "in progress":
-        if end:
-            _rows(connection, _END, number)
+        if terminate:
+            _rows(connection, _TERMINATE_TRANSACTION, transaction_id)
         return "in progress"
     if release_id is None:
         return None if status is None else str(status)
     # Start a new transaction, which sees everything committed until now.
     _driver(connection).rollback()
     # The lost transaction may have been the one that created the ledger.
-    [(ledger,)] = _rows(connection, _LEDGER)
-    if ledger and _rows(connection, _PUBLISHED, release_id):
+    [(has_ledger,)] = _rows(connection, _HAS_LEDGER)
+    if has_ledger and _rows(connection, _IS_PUBLISHED, release_id):
         return "committed"
     return "aborted" if status == "aborted" else None
 
 
 def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of a query, which takes parameters as ``%s``."""
     with translate_errors(), _driver(connection).cursor() as cursor:
         # A connection of the caller's engine may have any search path.
-        cursor.execute(PINNED)
+        cursor.execute(PIN_STATEMENTS)
         cursor.execute(sql, parameters or None)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
@@ -184,12 +204,13 @@ def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _outcome_unknown(number: str, release_id: str | None) -> OutcomeUnknown:
+def _outcome_unknown(transaction_id: str, release_id: str | None) -> OutcomeUnknown:
     if release_id is None:
         return OutcomeUnknown(
-            f"The connection was lost while transaction {number} was committed: it is unknown"
-            " whether its changes were made.",
-            hint=f"Run: SELECT pg_xact_status('{number}'); it returns committed or aborted.",
+            f"The connection was lost while transaction {transaction_id} was committed: it is"
+            " unknown whether its changes were made.",
+            hint=f"Run: SELECT pg_xact_status('{transaction_id}'); it returns committed or"
+            " aborted.",
         )
     return OutcomeUnknown(
         f"The connection was lost while release {release_id} was committed: it is unknown whether"
@@ -201,7 +222,7 @@ def _outcome_unknown(number: str, release_id: str | None) -> OutcomeUnknown:
 
 
 # Key in ``Connection.info`` that marks a connection of the caller while it is in use.
-_BORROWED = "dbanon_borrowed"
+_BORROWED_KEY = "dbanon_borrowed"
 
 
 class PostgresqlStore:
@@ -211,16 +232,16 @@ class PostgresqlStore:
 
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
         url = engine.url if isinstance(engine, Engine) else engine
-        self._own = False
+        self._owns_engine = False
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
-            self._own = True
+            self._owns_engine = True
             engine = create_engine(
                 url.set(drivername="postgresql+psycopg"),
                 poolclass=NullPool,
-                connect_args=dict(arguments_of(url)),
+                connect_args=dict(driver_arguments(url)),
             )
-            # Between the two, SQLAlchemy queries new connections with unqualified names.
-            event.listen(engine, "connect", _note_backend, insert=True)
+            # SQLAlchemy's own listener, which uses unqualified names, runs between these two.
+            event.listen(engine, "connect", _record_backend, insert=True)
             event.listen(engine, "connect", _release_connection)
         self._engine, self._url, self._on_sql = engine, url, on_sql
 
@@ -233,25 +254,28 @@ class PostgresqlStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """Open one REPEATABLE READ transaction, which only reads if ``write`` is False."""
         _require_idle(shared_driver(self._engine))
-        with interruptible_until_commit() as hold, self._connected("REPEATABLE READ") as connection:
+        with (
+            interruptible_until_commit() as hold_interrupts,
+            self._open_connection("REPEATABLE READ") as connection,
+        ):
             # The caller's engine may share a single connection.
-            open_second_session = self._second_session if self._own else None
+            open_second_session = self._open_second_session if self._owns_engine else None
             session = PsycopgSession(connection, self._on_sql, open_second_session)
             yield session
             if write:
-                commit(connection, self._connect, session.release_id, hold)
+                commit(connection, self._connect, session.release_id, hold_interrupts)
             else:
                 connection.commit()
 
     @contextmanager
-    def _second_session(self) -> Iterator[PsycopgSession]:
+    def _open_second_session(self) -> Iterator[PsycopgSession]:
         """Open another session, which sees all commits until now."""
-        with self._connected("READ COMMITTED") as connection:
+        with self._open_connection("READ COMMITTED") as connection:
             yield PsycopgSession(connection, self._on_sql)
             connection.rollback()
 
     @contextmanager
-    def _connected(self, level: str) -> Iterator[Connection]:
+    def _open_connection(self, isolation_level: str) -> Iterator[Connection]:
         """Open a connection with a transaction; both end with the block, even on a dead network."""
         with ending().scope():
             connection = self._connect()
@@ -261,49 +285,49 @@ class PostgresqlStore:
             except InvalidParameter:
                 connection.close()
                 raise
-            connection = connection.execution_options(isolation_level=level)
+            connection = connection.execution_options(isolation_level=isolation_level)
             backend: Backend | None = None
-            named, driver.prepare_threshold = driver.prepare_threshold, None
+            former_threshold, driver.prepare_threshold = driver.prepare_threshold, None
             watch(driver)
             try:
                 with translate_errors():
                     connection.begin()
-                    backend = self._backend(connection)
+                    backend = self._prepare_backend(connection)
                     yield connection
             except BaseException:
                 # Staging tables end with the transaction; never reuse a doubtful connection.
                 unwatch(driver)
                 connection.invalidate()
                 if ending().silent:
-                    self._end(backend)
+                    self._terminate_stalled(backend)
                 raise
             finally:
                 unwatch(driver)
-                driver.prepare_threshold = named
-                if not connection.invalidated and connection.info.pop(_BORROWED, False):
+                driver.prepare_threshold = former_threshold
+                if not connection.invalidated and connection.info.pop(_BORROWED_KEY, False):
                     del connection.info[BACKEND_KEY]
                 connection.close()
 
-    def _backend(self, connection: Connection) -> Backend:
-        """Return the backend of a transaction, with keepalive settings to notice a lost client."""
+    def _prepare_backend(self, connection: Connection) -> Backend:
+        """Return a transaction's backend, with keepalives set so that it notices a lost client."""
         driver = _driver(connection)
         backend: Backend | None = connection.info.get(BACKEND_KEY)
         if backend is None:
             # A connection of the caller's engine; its backend may change between transactions.
-            backend = connection.info[BACKEND_KEY] = backend_of(driver)
-            connection.info[_BORROWED] = True
-        if backend.unset:
+            backend = connection.info[BACKEND_KEY] = query_backend(driver)
+            connection.info[_BORROWED_KEY] = True
+        if backend.default_settings:
             with driver.cursor() as cursor:
-                cursor.execute(backend.settings())
+                cursor.execute(backend.keepalive_statements())
         return backend
 
-    def _end(self, backend: Backend | None) -> None:
-        """Try to end a session on a dead network from another connection."""
+    def _terminate_stalled(self, backend: Backend | None) -> None:
+        """Try to terminate a session on a dead network, through another connection."""
         if backend is not None and backend.pid is not None:
             with suppress(DbanonError), closing(self._connect()) as connection, translate_errors():
                 watch(driver := _driver(connection))
                 try:
-                    end(driver, backend)
+                    terminate_session(driver, backend)
                     ending().silent = False
                 finally:
                     unwatch(driver)
@@ -331,7 +355,7 @@ class PostgresqlStore:
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
         """Hold a job's lock in a transaction of a separate connection; it ends with its process."""
-        with self._connected("READ COMMITTED") as connection:
+        with self._open_connection("READ COMMITTED") as connection:
             hold_job(PsycopgSession(connection), job)
             try:
                 yield
@@ -347,10 +371,9 @@ class PostgresqlStore:
         """Return True if both have the same host, port, database and role."""
         if not isinstance(other, PostgresqlStore):
             return False
-        mine, theirs = self._url, other._url
         return all(
-            getattr(mine, part) == getattr(theirs, part)
-            for part in ("host", "port", "database", "username", "query")
+            getattr(self._url, component) == getattr(other._url, component)
+            for component in ("host", "port", "database", "username", "query")
         )
 
 
@@ -360,10 +383,10 @@ def _require_idle(driver: Any) -> None:
         raise transaction_open("PostgreSQL")
 
 
-def _note_backend(driver: Any, record: Any) -> None:
+def _record_backend(driver: Any, record: Any) -> None:
     """Record the backend of a new connection, and pin its search path."""
     watch(driver)
-    record.info[BACKEND_KEY] = backend_of(driver)
+    record.info[BACKEND_KEY] = query_backend(driver)
 
 
 def _release_connection(driver: Any, record: Any) -> None:

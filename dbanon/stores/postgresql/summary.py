@@ -1,6 +1,6 @@
 """Write the summary of a release: one row of aggregates for its readers.
 
-Counts of rows below k would single out few people, so they are given as a range.
+Counts of rows below k would single out a few people, so they are given as ranges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
-# Columns and PostgreSQL types.
+# Names and PostgreSQL types of the summary's columns.
 COLUMNS = (
     ("release_id", "uuid"),
     ("created_at", "timestamp with time zone"),
@@ -56,7 +56,8 @@ COLUMNS = (
 
 
 # True if the rows of a table can be replaced without recreating it: it has these columns, the
-# current role owns it, nothing on it runs code, and no publication needs a key, which it lacks.
+# current role owns it, nothing on it runs code, and it is not replicated, which would require a
+# key.
 _REPLACEABLE = """
 SELECT c.relowner = (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user)
    AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.reloftype = 0 AND NOT c.relrowsecurity
@@ -85,8 +86,7 @@ class PlannedSummary:
     ----------
     name : name of the table.
     replaces_rows : True if the table stays, and only its row is replaced.
-    grants : statements that give others the rights that they had on a table that is dropped; None
-        if there was no table.
+    grants : statements that restore the grants of a table that is dropped; None if there is none.
     """
 
     name: RelationName
@@ -100,7 +100,7 @@ class SummarizedTarget(SqlTarget):
 
     Parameters
     ----------
-    summary : the table that ``plan`` checked.
+    summary : the table for the summary, from ``plan``.
     """
 
     session: PostgresqlSession
@@ -152,14 +152,14 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         return PlannedSummary(name, replaces_rows=True)
     session.run_with_output(f"DROP TABLE {name.quoted}")
     return PlannedSummary(
-        name, grants=rights.grants_of(session, name, {column for column, _ in COLUMNS})
+        name, grants=rights.read_grants(session, name, {column for column, _ in COLUMNS})
     )
 
 
 def target_with_summary(session: Session, job: Job) -> SqlTarget:
     """Return the target of a job, with a summary if it replaces a release that has one.
 
-    Releases by SQL functions have summaries, whose figures must match the new rows.
+    Releases by SQL functions have summaries, which must match the new rows.
     """
     if isinstance(session, PostgresqlSession) and job.if_exists == "replace":
         output = session.resolve_output(parse_relation(job.output))
@@ -207,7 +207,7 @@ def write(
         _create(session, summary)
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
-    rarest = report.counts.verdict.rarest
+    smallest_class = report.counts.verdict.rarest
     row = {
         "release_id": report.release_id,
         "created_at": report.created_at,
@@ -232,23 +232,26 @@ def write(
         "column_losses": json_text(
             {name: loss.released for name, loss in report.column_losses.items()}
         ),
-        "highest_risk": 1 / rarest if rarest else None,
+        "highest_risk": 1 / smallest_class if smallest_class else None,
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,
-        "evaluation": _for_readers(report.evaluation, k),
+        "evaluation": _readable_evaluation(report.evaluation, k),
     }
     session.insert_rows(name, list(row), [tuple(row.values())])
 
 
-def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
-    """Return an evaluation as JSON without small counts and attack results."""
+def _readable_evaluation(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
+    """Return an evaluation as JSON that readers of the summary may see.
+
+    It has no small counts and no results of attacks.
+    """
     if evaluation is None:
         return None
-    readable_parts = {name: part for name, part in evaluation.items() if name != "attacks"}
-    readable = {**readable_parts, "suppressed": binned_count(evaluation["suppressed"], k)}
+    readable = {name: part for name, part in evaluation.items() if name != "attacks"}
+    readable["suppressed"] = binned_count(evaluation["suppressed"], k)
     return json_text(readable)
 
 
 def binned_count(count: int, k: int) -> str:
-    """Write a count of rows as text, or as a range if it is below k."""
+    """Write a count of rows as text; as a range, such as ``1-4``, if it is below k and not 0."""
     return str(count) if count == 0 or count >= k else f"1-{k - 1}"

@@ -1,11 +1,11 @@
 """Write release files next to their destination and move them there after the commit.
 
-A file's temporary name says which release it belongs to, and its writer locks it. After a crash,
-the next run finds such files and asks the ledger whether the release was committed.
+A file's temporary name contains the id of its release, and its writer locks it. After a crash, the
+next run finds such files and looks up in the ledger whether the release was committed.
 
 A file for an object store is recounted on the local disk, where it has no name. It is then uploaded
-once under a temporary key and copied within the store after the release is committed. A file for an
-Iceberg table is uploaded too, and becomes visible by a commit to the catalog.
+once under a temporary key, and copied within the store after the release is committed. A file for
+an Iceberg table is uploaded, too, and becomes visible by a commit to the catalog.
 """
 
 from __future__ import annotations
@@ -35,29 +35,34 @@ from dbanon.stores.scratch import OLD
 
 RemoteDestination: TypeAlias = "ObjectPath | IcebergTable"
 Destination: TypeAlias = "Path | RemoteDestination"
-# A file before it is at its destination.
+# A file before it is moved to its destination.
 StagedFile: TypeAlias = "Path | ObjectPath | TableFile"
 FileStatus: TypeAlias = "os.stat_result | ObjectStat | None"
 
-_NAME = ".dbanon-{tag}-{release}-{number}.tmp"
+_STAGED_FILE_NAME = ".dbanon-{tag}-{release}-{number}.tmp"
 # Errors of file systems without hard links.
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_STAGED_NAME = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\.tmp")
+_NO_HARD_LINK_ERRORS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\.tmp")
 
 
 def tag_of(database: str, output: str) -> str:
-    """The prefix that all files of one output of one database share."""
+    """Return the tag in the names of all staged files of one output of one database."""
     return hashlib.sha256(f"{database}\0{output}".encode()).hexdigest()[:12]
 
 
 def resolve_destination(path: str, release_id: str) -> Destination:
-    """Parse the path of a file, object or table; raises InvalidParameter."""
+    """Parse the path of a file, object or table; raises InvalidParameter.
+
+    Parameters
+    ----------
+    release_id : replaces ``{release}`` in the path.
+    """
     if is_table(path):
         return IcebergTable.of(path)
     path = path.replace("{release}", release_id)
-    return (
-        ObjectPath.of(path) if is_object(path) else Path(os.path.abspath(os.path.expanduser(path)))
-    )
+    if is_object(path):
+        return ObjectPath.of(path)
+    return Path(os.path.abspath(os.path.expanduser(path)))
 
 
 def file_for(path: str, release_id: str) -> Path:
@@ -74,14 +79,17 @@ def kind_of(destination: Destination) -> str:
 
 
 def make_parent(destination: Destination) -> None:
-    """Create a destination's parent; raises as ``make_directories``, DatabaseUnreachable."""
+    """Create the directory or namespace of a destination.
+
+    Raises as ``make_directories``, and DatabaseUnreachable.
+    """
     if isinstance(destination, Path):
         make_directories(destination.parent)
         return
     try:
         destination.make_parent()
     except OSError as error:
-        raise access_error(f"No namespace can be made for {destination}.", error) from None
+        raise access_error(f"The namespace of {destination} cannot be created.", error) from None
 
 
 def make_directories(directory: Path) -> None:
@@ -100,11 +108,11 @@ def make_directories(directory: Path) -> None:
             path.mkdir(mode=0o700, exist_ok=True)
             sync_directory(path.parent)
     except OSError as error:
-        raise access_error(f"The directory {requested} cannot be made.", error) from None
+        raise access_error(f"The directory {requested} cannot be created.", error) from None
 
 
 def status_of(destination: Destination) -> FileStatus:
-    """Return the status of a destination without following links; None if nothing exists there.
+    """Return the status of a destination, without following links; None if nothing is there.
 
     Raises
     ------
@@ -115,7 +123,7 @@ def status_of(destination: Destination) -> FileStatus:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise access_error(f"No file can have the place {destination}.", error) from None
+        raise access_error(f"No file can be written to {destination}.", error) from None
 
 
 def is_file(status: FileStatus) -> bool:
@@ -144,11 +152,12 @@ def require_free(destination: Destination) -> None:
 
 @dataclass
 class PendingFile:
-    """A file that is written but not at its destination yet.
+    """A file that is written under a temporary name but not at its destination yet.
 
     Parameters
     ----------
-    file : open and locked, under a temporary name.
+    file : open and locked.
+    path : its temporary name.
     """
 
     file: BinaryIO
@@ -162,11 +171,11 @@ class PendingFile:
 
     @property
     def directory(self) -> Path:
-        """The directory whose disk has its bytes."""
+        """The directory on whose disk the file is."""
         return self.path.parent
 
     @classmethod
-    def begin(cls, destination: Path, tag: str, release_id: str, number: int) -> PendingFile:
+    def begin(cls, destination: Path, tag: str, release_id: str, export_number: int) -> PendingFile:
         """Create a file next to its destination, readable by the owner only.
 
         Raises
@@ -174,7 +183,9 @@ class PendingFile:
         InsufficientRights, InvalidParameter : the file cannot be created.
         """
         make_directories(destination.parent)
-        path = destination.with_name(_NAME.format(tag=tag, release=release_id, number=number))
+        path = destination.with_name(
+            _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
+        )
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         while True:
             try:
@@ -191,7 +202,7 @@ class PendingFile:
         return cls(file, path, destination)
 
     def flush(self) -> tuple[int, str]:
-        """Flush the file and its name to disk; return its size in bytes and its SHA-256."""
+        """Flush the file and its directory entry to disk; return its bytes and its SHA-256."""
         self.file.flush()
         os.fsync(self.file.fileno())
         sync_directory(self.path.parent)
@@ -212,52 +223,55 @@ class PendingFile:
 
 @dataclass
 class PendingObject:
-    """A file written locally that becomes an object or a file of a table.
+    """A local file that becomes an object or a file of a table.
 
     Parameters
     ----------
-    file : open, without a name.
+    file : open, without a name in any directory.
     path : refers to ``file`` while it is open.
-    staged : the object that it is uploaded as.
+    staged : the temporary object, or the table's file, to which it is uploaded.
     """
 
     file: BinaryIO
     path: Path
     staged: ObjectPath | TableFile
     destination: RemoteDestination
-    uploaded: bool = False
+    is_uploaded: bool = False
 
     @property
     def directory(self) -> Path:
-        """The directory whose disk has its bytes until they are uploaded."""
+        """The directory on whose disk the file is until it is uploaded."""
         return Path(tempfile.gettempdir())
 
     @classmethod
     def begin(
-        cls, destination: RemoteDestination, tag: str, release_id: str, number: int
+        cls, destination: RemoteDestination, tag: str, release_id: str, export_number: int
     ) -> PendingObject:
         """Create a nameless local file; raises DatabaseFailure."""
         try:
             file: Any = tempfile.TemporaryFile()  # noqa: SIM115
         except OSError as error:
             raise write_error(Path(tempfile.gettempdir()), error) from None
+        staged: Any
         if isinstance(destination, IcebergTable):
             try:
-                staged: Any = destination.staging_file(tag, release_id, number)
+                staged = destination.staging_file(tag, release_id, export_number)
             except OSError as error:
                 raise write_error(destination, error) from None
         else:
-            staged = destination.with_name(_NAME.format(tag=tag, release=release_id, number=number))
+            staged = destination.with_name(
+                _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
+            )
         return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, destination)
 
     def flush(self) -> tuple[int, str]:
-        """Flush the file; return its size in bytes and its SHA-256."""
+        """Flush the file; return its number of bytes and its SHA-256."""
         self.file.flush()
         return os.fstat(self.file.fileno()).st_size, sha256(self.path)
 
     def upload(self) -> None:
         """Upload the file under its temporary name; raises OSError."""
-        self.uploaded = True
+        self.is_uploaded = True
         self.staged.put(self.file, os.fstat(self.file.fileno()).st_size)
 
     def finish(self, *, over: FileStatus) -> None:
@@ -267,30 +281,28 @@ class PendingObject:
     def undo(self) -> None:
         """Delete the upload if the store can be reached."""
         close(self.file)
-        if self.uploaded:
+        if self.is_uploaded:
             # An interrupted run must not wait for a stalled store.
             with suppress(OSError, DatabaseUnreachable):
-                ending().connected(
-                    lambda: self.staged.unlink(missing_ok=True), lambda nothing: None
-                )
+                ending().connected(lambda: self.staged.unlink(missing_ok=True), lambda result: None)
 
 
 def close(file: BinaryIO) -> None:
     """Close a file that is no longer needed.
 
-    On a full disk, closing fails again: Python tries once more to write what it could not.
+    On a full disk closing fails, too, since Python tries again to write its buffer.
     """
     with suppress(OSError):
         file.close()
 
 
 def begin(
-    destination: Destination, tag: str, release_id: str, number: int
+    destination: Destination, tag: str, release_id: str, export_number: int
 ) -> PendingFile | PendingObject:
     """Create a file for a destination; raises as ``PendingFile.begin``."""
     if isinstance(destination, Path):
-        return PendingFile.begin(destination, tag, release_id, number)
-    return PendingObject.begin(destination, tag, release_id, number)
+        return PendingFile.begin(destination, tag, release_id, export_number)
+    return PendingObject.begin(destination, tag, release_id, export_number)
 
 
 def move_to_destination(
@@ -308,7 +320,8 @@ def move_to_destination(
         return
     if isinstance(destination, ObjectPath):
         assert isinstance(staged_file, ObjectPath)
-        # Object stores cannot copy only if the key is free, so an object created right now is lost.
+        # Object stores have no copy that fails if the key exists, so an object that another process
+        # creates right after this check would be overwritten.
         if over is None:
             require_free(destination)
         staged_file.copy_to(destination)
@@ -333,9 +346,10 @@ def _link_or_rename(path: Path, destination: Path) -> None:
     try:
         os.link(path, destination)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _NO_HARD_LINK_ERRORS:
             raise
-        # No hard links here, so a file created right now is lost.
+        # This file system has no hard links, so a file that another process creates right after
+        # this check would be overwritten.
         require_free(destination)
         os.rename(path, destination)
         return
@@ -352,29 +366,33 @@ def sync_directory(directory: Path) -> None:
 
 
 def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]:
-    """Yield staged files with their release and number; see ``lock_leftover``."""
+    """Yield the staged files of an output, with release id and number of the export.
+
+    They may be in use by a running run; see ``lock_leftover``.
+    """
     parent = resolve_destination(path, "{release}").parent
     if isinstance(parent, IcebergTable):
         with suppress(OSError):
             yield from parent.leftover_files(tag)
         return
     directory = parent.key if isinstance(parent, ObjectPath) else str(parent)
-    pattern = "*".join(glob.escape(part) for part in directory.split("{release}"))
-    pattern = os.path.join(pattern, f".dbanon-{tag}-*.tmp")
-    names: Iterable[Path | ObjectPath] = map(Path, glob.glob(pattern))
+    directory_pattern = "*".join(glob.escape(part) for part in directory.split("{release}"))
+    pattern = os.path.join(directory_pattern, f".dbanon-{tag}-*.tmp")
+    candidates: Iterable[Path | ObjectPath] = map(Path, glob.glob(pattern))
     if isinstance(parent, ObjectPath):
         with suppress(OSError):
-            names = ObjectPath(parent.scheme, pattern).matching()
-    for name in names:
-        match = _STAGED_NAME.fullmatch(name.name)
+            candidates = ObjectPath(parent.scheme, pattern).matching()
+    for candidate in candidates:
+        match = _STAGED_FILE_PATTERN.fullmatch(candidate.name)
         if match:
-            yield name, match[1], int(match[2])
+            release_id, export_number = match.groups()
+            yield candidate, release_id, int(export_number)
 
 
 def delete_leftover(path: StagedFile) -> None:
     """Delete a leftover file; raises OSError.
 
-    Whether the run of an object has ended is unknown, so objects younger than a day are kept.
+    Objects younger than a day are kept, since the run that wrote them may not have ended.
     """
     if isinstance(path, Path) or path.age(time.time()) > OLD:
         path.unlink(missing_ok=True)
@@ -406,6 +424,6 @@ def sha256(path: Destination | StagedFile) -> str:
     """Return the SHA-256 of a file in hexadecimal digits."""
     digest: Any = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
+        while chunk := file.read(2**20):
+            digest.update(chunk)
     return str(digest.hexdigest())
