@@ -172,7 +172,7 @@ def _publish_table(
             identifiers=kept_identifiers(update.planned),
             linking=_linking(update, reads, target, written, part),
             homogeneity=homogeneity_of(
-                planned, update.release.names, partial(target.homogeneity, written)
+                planned, update.release.names, partial(target.count_homogeneous_classes, written)
             ),
         )
 

@@ -107,7 +107,7 @@ class DisplayedSource:
     part: int
     places: Mapping[str, str]
 
-    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
+    def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the displayed rows by their value of a column, without NULL, and count persons.
 
         Dependence on quasi-identifiers is not examined.

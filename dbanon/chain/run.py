@@ -142,7 +142,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         pending.guarantee.require_histories(histories)
         draft = planned.draft(microdata, release)
         tells = find_disclosive_columns(
-            planned.job, draft.originals, partial(source.groups, draft), {}
+            planned.job, draft.originals, partial(source.group_by_value, draft), {}
         )
     planned = replace(planned, policy=policy)
     return ChainUpdate(

@@ -136,7 +136,10 @@ def begin(
         refuse_models_with_several_rows(chain, job)
         parts = [
             replace(
-                part, identifiers=source.identifiers(part.relation, [a.name for a in part.retained])
+                part,
+                identifiers=source.find_direct_identifiers(
+                    part.relation, [a.name for a in part.retained]
+                ),
             )
             for part in parts_of(session, job, planned.relation, chain.rules)
         ]
@@ -263,7 +266,7 @@ def _find_disclosive_columns(
         draft = plan_table(planned, part).draft(seen, release)
         place_of = {name: column for name, column, _ in columns_of(part, columns)}
         of_rows = DisplayedSource(state, part.number, place_of) if state.several else pending.source
-        grouped = partial(of_rows.groups, draft)
+        grouped = partial(of_rows.group_by_value, draft)
         tells[part.number] = find_disclosive_columns(
             draft.job, draft.originals, grouped, {}, only_unique=True
         )
@@ -368,12 +371,12 @@ def _write_state(
     retained = [attribute for part in parts for attribute in part.retained]
     by = [source_relation.attribute(name) for name in job.by]
     target = SqlTarget(session)
-    typed = tuple(target.with_sql_type(column, False) for column in release.columns)
+    typed = tuple(target.with_sql_type(column, is_copied=False) for column in release.columns)
     release = replace(release, columns=typed)
     came, first = None, 0
     if chain.definition is None:
         draft = replace(planned, relation=source_relation).draft(microdata, release)
-        target.columns(draft, typed, False)
+        target.columns(draft, typed, is_copied=False)
         new_definition = definition.build_definition(
             job, planned, release, describe_tables(parts), typical
         )

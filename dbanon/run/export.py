@@ -129,7 +129,7 @@ class Exporter:
             path = places.resolve_destination(export.path, report.release_id)
             pending = places.begin(path, self._tag, report.release_id, number)
             self._pending.append(pending)
-            attributes, parts = target.released(written, self._job.chunk_rows)
+            attributes, parts = target.read_released(written, self._job.chunk_rows)
             shared = written.draft.columns
             try:
                 formats.write(

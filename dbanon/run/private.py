@@ -37,7 +37,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores import digest
 from dbanon.stores.enumerated_column import ListedColumn
-from dbanon.stores.sql_target import run_of
+from dbanon.stores.sql_target import build_run_record
 from dbanon.stores.synthetic import (
     ColumnDomain,
     dtype_of,
@@ -156,7 +156,7 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
     require_recount(
         session, output.written, [ColumnDomain.of(column) for column in planned.columns], planned.n
     )
-    report = _report(spender, output, rows, digest.of_relation(session, output.written))
+    report = _report(spender, output, rows, digest.digest_relation(session, output.written))
     return _publish_rows(session, planned, output, report, time.perf_counter() - started)
 
 
@@ -235,7 +235,7 @@ def _publish_rows(
         }
         for position, name in enumerate([*types, *report.not_copied])
     ]
-    run = run_of(planned.job, elapsed, read=planned.relation.schema.attributes)
+    run = build_run_record(planned.job, elapsed, read=planned.relation.schema.attributes)
     recorded_at = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
         budgets.published(session, planned.release_id)
@@ -269,7 +269,7 @@ def run_private(
             with limit_time(job.time_limit, progress) as timed_progress:
                 return _run(job, store, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
-            failed = run_of(job, time.perf_counter() - started, error_code(error))
+            failed = build_run_record(job, time.perf_counter() - started, error_code(error))
             entries.note_failure(store, failed)
             raise
 

@@ -22,7 +22,7 @@ from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import check_length, parse_relation
 from dbanon.sessions.session import Session
-from dbanon.stores.enumerated_column import listed_column
+from dbanon.stores.enumerated_column import to_listed_column
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 from dbanon.stores.synthetic import (
@@ -135,7 +135,7 @@ def _column(session: Session, attribute: Attribute, public: PublicColumn) -> Any
         return synthetic_column(session, attribute, (public.low, public.high))
     if attribute.kind is Kind.BOOLEAN:
         return synthetic_column(session, attribute, (0.0, 1.0))
-    return listed_column(session, attribute, public.labels)
+    return to_listed_column(session, attribute, public.labels)
 
 
 def _require_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:

@@ -29,7 +29,7 @@ from dbanon.sessions.store import Store
 from dbanon.stores.postgresql.summary import target_with_summary
 from dbanon.stores.scratch import scratch_in
 from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import run_of
+from dbanon.stores.sql_target import build_run_record
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def run_with_ledger(
                 )
         except (Exception, KeyboardInterrupt) as error:
             if not isinstance(error, UNRECORDED_ERRORS):
-                failed = run_of(job, time.perf_counter() - started, error_code(error))
+                failed = build_run_record(job, time.perf_counter() - started, error_code(error))
                 entries.note_failure(target or source, failed)
             raise
 

@@ -157,7 +157,7 @@ def _tree(
     """The tree or builder for trials, the tree itself, and the reason for a suggested one."""
     attribute = relation.attribute(column)
     if choice.kind == "suggest":
-        suggested = suggestion(source.distinct(relation, attribute))
+        suggested = suggestion(source.list_distinct_values(relation, attribute))
         return suggested.tree, suggested.tree, suggested.reason
     if choice.kind == "file":
         spec = parse(directory / choice.more, files=True)
@@ -166,8 +166,8 @@ def _tree(
     if isinstance(spec, Hierarchy):
         return spec, spec, ""
     if spec.kind in IN_DATABASES:
-        return spec, source.hierarchy(column, spec, lambda: None), ""
-    return spec, build(spec, source.distinct(relation, attribute), column), ""
+        return spec, source.load_hierarchy(column, spec, lambda: None), ""
+    return spec, build(spec, source.list_distinct_values(relation, attribute), column), ""
 
 
 def sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> None:

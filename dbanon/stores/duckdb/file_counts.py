@@ -20,7 +20,7 @@ from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import in_memory
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.exports.formulas import UNESCAPED
-from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
+from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
 
 _VIEW = RelationName(None, "released")
 
@@ -90,7 +90,7 @@ def counted_file(
             _require_harmless(session, relation)
         counts = Counts(
             count_classes(session, relation.name, questions),
-            cells=cells_of(session, relation, relation.name, questions),
+            cells=count_class_values(session, relation, relation.name, questions),
             also=count_sets(session, relation.name, questions),
         )
         return counts, {name: relation.attribute(name) for name in questions.sensitive}

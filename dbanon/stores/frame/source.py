@@ -93,7 +93,7 @@ class FrameSource:
         """The frame itself: its rows are addressed by position."""
         return relation
 
-    def state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
         """Empty: frames have no ledger."""
         return {}
 
@@ -108,7 +108,7 @@ class FrameSource:
             for a in attributes
         )
 
-    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+    def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Refuse: a frame has no stored hierarchies.
 
         Raises
@@ -120,7 +120,7 @@ class FrameSource:
     def require_leaves(self, attribute: Attribute) -> None:
         """Nothing to check: pandas has one text for each value."""
 
-    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
+    def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """The distinct values of a column except NULL, in the rows to read, in its order."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
         return column_texts(microdata, microdata.attributes[0])
@@ -129,7 +129,7 @@ class FrameSource:
         """Count the rows."""
         return len(self.frame)
 
-    def totals(
+    def count_totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count the rows, the persons, and the NULLs by column."""
@@ -177,14 +177,14 @@ class FrameSource:
             ),
         )
 
-    def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+    def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Which of these columns look like identifiers, and why, judged by the first rows."""
         profiles = [_profile_column(name, self.frame[name].iloc[:HEAD]) for name in names]
         return identifying(
             replace(column, form=_form(column, self.frame[column.name])) for column in profiles
         )
 
-    def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
+    def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
         """Count the persons by normalization of the identifier."""
         rows = self._rows(relation)[person.name]
         return {
@@ -192,7 +192,7 @@ class FrameSource:
             for kind in ("", person.normalize, CASEFOLD)
         }
 
-    def classes_below(
+    def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str
     ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k values of a column; NULLs are distinct."""
@@ -247,7 +247,7 @@ class FrameSource:
             for a in attributes
         }
 
-    def kept_rows(
+    def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Yield positions and values of these columns, row by row, in batches; NULL is None."""
@@ -258,17 +258,17 @@ class FrameSource:
             keys = np.arange(start, start + len(piece), dtype=np.int64).reshape(-1, 1)
             yield keys, list(piece.itertuples(index=False, name=None))
 
-    def pads(self, attribute: Attribute) -> bool:
+    def pads_values(self, attribute: Attribute) -> bool:
         """False: a frame's values are never padded."""
         return False
 
-    def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
+    def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct texts."""
         positions = draft.microdata.keys[draft.release.partition.members, 0]
         values = self.frame[name].iloc[positions].dropna()
         return len(values), values.map(str).nunique()
 
-    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
+    def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the released rows by their value of a column."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
@@ -278,7 +278,9 @@ class FrameSource:
         codes = _codes(self.frame[name].iloc[microdata.keys[records, 0]])
         return groups_of(codes, before, int(draft.job.policy.k), persons)
 
-    def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
+    def group_by_original(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
+    ) -> ValueGroups:
         """Group the released rows by their value of a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members

@@ -171,7 +171,7 @@ class FrameTarget:
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
-    def earlier(
+    def find_earlier_releases(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
         """Empty: frames have no ledger."""
@@ -253,18 +253,18 @@ class FrameTarget:
     def require_pseudonyms(self, source: Source) -> None:
         """Nothing to check: Python computes pseudonyms."""
 
-    def different(self, written: StagedFrameRelease, name: str) -> tuple[int, int]:
+    def count_distinct(self, written: StagedFrameRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct values."""
         values = written.frame[name].dropna()
         return len(values), values.nunique()
 
-    def sampled(
+    def find_unique_columns_in_sample(
         self, written: StagedFrameRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:
         """Empty: all rows are counted, not a sample."""
         return {}
 
-    def profiles(
+    def count_profiles(
         self, written: StagedFrameRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
         """Count values that several rows share, and those with unique profiles."""
@@ -274,7 +274,7 @@ class FrameTarget:
         profiles = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
         return unique_profiles(np.where(present, groups, -1), profiles)
 
-    def homogeneity(
+    def count_homogeneous_classes(
         self, written: StagedFrameRelease, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
