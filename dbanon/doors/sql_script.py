@@ -152,7 +152,7 @@ def _digest() -> dict[str, str]:
 
     name = ("relation_schema", "relation_name")
     return {
-        "@DIGEST_WAY@": digest.DIGEST_WAY,
+        "@DIGEST_WAY@": digest.DIGEST_METHOD,
         "@DIGEST_PROBE@": fill(digest.PROBE),
         "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name),
         "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name),

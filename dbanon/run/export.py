@@ -37,7 +37,7 @@ from dbanon.measures.recount import levels_in_rows
 from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.duckdb.file_counts import counted_file
+from dbanon.stores.duckdb.file_counts import count_file
 from dbanon.stores.exports import formats, lake_commit, places, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
 from dbanon.stores.exports.lake import IcebergTable, count_older_versions, with_field_ids
@@ -381,7 +381,7 @@ def _require_same(
     # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
     # their own ways, so leave out columns with a hierarchy.
     texts = tuple(name for name in questions.sensitive if name not in questions.leaves)
-    file_counts, sensitive = counted_file(
+    file_counts, sensitive = count_file(
         path, export, attributes, replace(questions, persons=(), sensitive=texts)
     )
     comparable_models = [model for model in models if model.attribute in texts]

@@ -40,8 +40,8 @@ from dbanon.stores.enumerated_column import ListedColumn
 from dbanon.stores.sql_target import build_run_record
 from dbanon.stores.synthetic import (
     ColumnDomain,
-    dtype_of,
-    read_figures,
+    numpy_dtype,
+    read_numbers,
     require_recount,
     write_rows,
 )
@@ -102,7 +102,7 @@ class Spender:
         if self._cached_figures is None:
             assert self.session is not None
             planned, job = self.planned, self.planned.job
-            figures, persons = read_figures(
+            figures, persons = read_numbers(
                 self.session, planned.relation, planned.columns, job.persons, job.chunk_rows
             )
             units = figures.shape[1] if persons is None else int(persons.max(initial=0))
@@ -121,7 +121,7 @@ class Spender:
         spec = self.planned.columns[j]
         if isinstance(spec, ListedColumn):
             return spec.values(column), nulls
-        dtype = dtype_of(spec.source)
+        dtype = numpy_dtype(spec.source)
         if dtype.kind == "M":
             return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
         return column, nulls
@@ -186,7 +186,7 @@ def _report(
             **job.arguments(),
             "budget": job.budget,
             "hierarchies": dict(planned.hierarchies),
-            "between": {column.attribute.name: column.ends for column in planned.columns},
+            "between": {column.attribute.name: column.bounds for column in planned.columns},
             "listed": {
                 column.attribute.name: list(column.labels)
                 for column in planned.columns

@@ -27,7 +27,7 @@ from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
 from dbanon.stores.postgresql.summary import target_with_summary
-from dbanon.stores.scratch import scratch_in
+from dbanon.stores.scratch import open_scratch
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import build_run_record
 
@@ -45,7 +45,7 @@ def spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
     if job.spill is None:
         yield None
         return
-    with scratch_in(job.spill) as scratch:
+    with open_scratch(job.spill) as scratch:
         opened = [store for store in stores if store is not None]
         for store in opened:
             store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)

@@ -41,11 +41,11 @@ class ListedColumn:
     labels: tuple[str, ...]
 
     @property
-    def ends(self) -> list[str]:
+    def bounds(self) -> list[str]:
         """The bounds of a number column; empty here, because a list has none."""
         return []
 
-    def released(self, values: NDArray[Any]) -> ReleasedColumn:
+    def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
         """Wrap the values, objects (n,), as a column to stage."""
         return ReleasedColumn(self.attribute, np.asarray(values, object))
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from dbanon.errors import InvalidParameter
-from dbanon.stores.objects import iceberg_module
+from dbanon.stores.objects import import_iceberg
 
 _lock = threading.Lock()
 _blocks = 0
@@ -40,7 +40,7 @@ def open_catalogs() -> Iterator[None]:
             _close(catalog)
 
 
-def catalog_named(name: str) -> Any:
+def get_catalog(name: str) -> Any:
     """A catalog by the name that pyiceberg's settings have for it; called in a block.
 
     Raises
@@ -53,7 +53,7 @@ def catalog_named(name: str) -> Any:
     if catalog is not None:
         return catalog
     _require_settings(name)
-    opened = iceberg_module("catalog").load_catalog(name)
+    opened = import_iceberg("catalog").load_catalog(name)
     # The lock is not held while a server is waited for.
     with _lock:
         catalog = _catalogs.setdefault(name, opened)
@@ -63,7 +63,7 @@ def catalog_named(name: str) -> Any:
 
 
 def _require_settings(name: str) -> None:
-    if not iceberg_module("utils.config").Config().get_catalog_config(name):
+    if not import_iceberg("utils.config").Config().get_catalog_config(name):
         raise InvalidParameter(
             f'There are no settings for an Iceberg catalog "{name}".',
             hint=f"Set the environment variable PYICEBERG_CATALOG__{name.upper()}__URI, or add the"

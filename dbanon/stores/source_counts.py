@@ -124,7 +124,7 @@ def find_direct_identifiers(
         name, columns = relation.name, tuple(a.name for a in readable)
         head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
         forms = forms_of(session, relation.relation, readable)
-        for column in profile_columns(session, head, readable, (), session.different_of_few)[1]:
+        for column in profile_columns(session, head, readable, (), session.distinct_count_sql)[1]:
             profiles[column.name] = replace(column, form=forms[column.name])
     return identifying(profiles.values())
 
@@ -181,7 +181,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     unique_names = session.unique_columns(relation)
     return find_person_identifiers(
         constant,
-        profile_columns(session, head, candidates, unique_names, session.different_of_few)[1],
+        profile_columns(session, head, candidates, unique_names, session.distinct_count_sql)[1],
         lambda column_name: _equal_pair_share(session, head, relation.attribute(column_name)),
         count_within_values,
     )

@@ -19,7 +19,7 @@ from dbanon.data import files
 from dbanon.doors.cli.main import main
 from dbanon.errors import DbanonError, ForeignFile, SourceChanged
 from dbanon.stores import folders
-from dbanon.stores.folders import list_source_files, location_of
+from dbanon.stores.folders import list_source_files, parse_location
 from tests.prerequisites import only_where
 
 SECRET = 4711
@@ -119,7 +119,7 @@ def test_links_in_a_folder_are_not_followed(
         ages_of(url, tmp_path)
     assert str(SECRET) not in str(refused.value)
     with pytest.raises(ForeignFile):
-        list_source_files(location_of(url), "allow")
+        list_source_files(parse_location(url), "allow")
 
 
 @pytest.mark.parametrize("attack", [link_file, link_hard, link_file_by_two])

@@ -47,13 +47,14 @@ def store() -> Iterator[str]:
 def bucket(store: str) -> Iterator[str]:
     """A folder in the store that is empty before and after."""
     yield f"{store}/in"
-    for path in ObjectPath.of(f"{store}/in").below():
+    for path in ObjectPath.of(f"{store}/in").list_below():
         path.unlink()
 
 
 def names() -> list[str]:
     return [
-        path.key.removeprefix(f"{BUCKET}/in/") for path in ObjectPath("s3", f"{BUCKET}/in").below()
+        path.key.removeprefix(f"{BUCKET}/in/")
+        for path in ObjectPath("s3", f"{BUCKET}/in").list_below()
     ]
 
 
@@ -238,7 +239,7 @@ def test_other_stores_by_the_same_way(tmp_path: Path, monkeypatch: pytest.Monkey
     for _ in range(2):
         report = dbanon.anonymize("memory://clinic/in/", **options, output="o", if_exists="replace")
         assert report.rows_out == 100
-    assert [path.name for path in ObjectPath("memory", "clinic/out").below()] == ["p.parquet"]
+    assert [path.name for path in ObjectPath("memory", "clinic/out").list_below()] == ["p.parquet"]
 
 
 @pytest.mark.parametrize("step", ["put", "copy_to", "unlink"])

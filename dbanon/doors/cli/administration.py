@@ -88,7 +88,7 @@ def gc(
                 "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
             )
         cleared = garbage.clear_spilled(spilled) + garbage.clear_staged(staged)
-        cleared += garbage.clear_killed(spark_local)
+        cleared += garbage.clear_abandoned_directories(spark_local)
         dropped, runs = [], None
         if url is not None:
             store = open_store(url, sql_printer(print_sql))

@@ -73,7 +73,7 @@ def with_engine(command: Any) -> Any:
     return command
 
 
-def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
+def to_sql_origin(arguments: Mapping[str, Any]) -> Engine | None:
     """Build the requested engine; None runs in this process.
 
     Raises
@@ -235,7 +235,7 @@ def anonymize(url: str, **arguments: Any) -> None:
         if options["k"] is None and not private:
             raise click.UsageError("Missing option '--k'.")
         options["evaluate"] |= needs_evaluation(path) and not private
-        engine = engine_of(arguments)
+        engine = to_sql_origin(arguments)
         with (
             refused_into(path, options, log.run_id),
             show_progress(not arguments["no_progress"]) as progress,

@@ -44,7 +44,7 @@ from dbanon.run.tree_counts import tree_counts
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -82,7 +82,7 @@ def propose(bench: Workbench, task: BackgroundTask) -> None:
         if start.kinds[0] == VIEW and start.target is None:
             free_name = free_output_name(source.session, parse_relation(start.table))
     stored: tuple[str, ...] = ()
-    if not is_of_files(start.url):
+    if not is_row_file_url(start.url):
         stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
     is_first = bench.proposed is None
     with bench.lock:

@@ -28,9 +28,9 @@ from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.exports import lake_commit
-from dbanon.stores.lake_catalog import catalog_named, open_catalogs
-from dbanon.stores.objects import ObjectStat, iceberg_module, translate_client_errors
-from dbanon.stores.scratch import OLD
+from dbanon.stores.lake_catalog import get_catalog, open_catalogs
+from dbanon.stores.objects import ObjectStat, import_iceberg, translate_client_errors
+from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
 _FILE = "dbanon-{tag}-{release}-{number}.parquet"
 # A marker next to a file that was not published yet. A file whose table was dropped or whose
@@ -161,7 +161,7 @@ class IcebergTable:
                 file.clear_pending()
             elif file.name in infos_by_name:
                 leftovers.append((file, match[2], int(match[3])))
-            elif time.time() - info.mtime_ns / 1e9 > OLD:
+            elif time.time() - info.mtime_ns / 1e9 > ABANDONED_AFTER_SECONDS:
                 file.clear_pending()
         return leftovers
 
@@ -210,7 +210,7 @@ class IcebergTable:
 
     def _send(self, change: Any, file: TableFile) -> None:
         """Commit the transaction; on an error, find out whether it was committed."""
-        exceptions = iceberg_module("exceptions")
+        exceptions = import_iceberg("exceptions")
         error: BaseException | None = None
         file.commit_pending = True
         try:
@@ -252,7 +252,7 @@ class IcebergTable:
         return tasks[0].file
 
     def _load_table(self) -> Any:
-        not_found = iceberg_module("exceptions").NoSuchTableError
+        not_found = import_iceberg("exceptions").NoSuchTableError
         with translate_client_errors():
             try:
                 return self._open_catalog().load_table(self.identifier)
@@ -277,10 +277,10 @@ class IcebergTable:
         if table is not None:
             return table.io
         with translate_client_errors():
-            return iceberg_module("io").load_file_io(self._open_catalog().properties, location)
+            return import_iceberg("io").load_file_io(self._open_catalog().properties, location)
 
     def _open_catalog(self) -> Any:
-        return catalog_named(self.catalog)
+        return get_catalog(self.catalog)
 
 
 @mutable(unsafe_hash=True)

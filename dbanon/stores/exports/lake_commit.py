@@ -22,7 +22,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.ending import ending
-from dbanon.stores.objects import iceberg_module, translate_client_errors
+from dbanon.stores.objects import import_iceberg, translate_client_errors
 
 _FIELD_ID = b"PARQUET:field_id"
 _RETRIES = "commit.retry.num-retries"
@@ -58,7 +58,7 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
     InvalidParameter : the catalog neither provides nor accepts a stable location.
     OSError : the catalog fails.
     """
-    empty_schema = iceberg_module("schema").Schema()
+    empty_schema = import_iceberg("schema").Schema()
     with translate_client_errors():
         location, second_location = (
             begin(empty_schema).table_metadata.location.rstrip("/") for _ in range(2)
@@ -125,7 +125,7 @@ def fits(change: Any, schema: pa.Schema) -> bool:
 
 def replace_data_file(io: Any, change: Any, location: str, previous_file: Any) -> None:
     """Make one file the content of a transaction's snapshot, replacing the previous one if any."""
-    convert = iceberg_module("io.pyarrow").parquet_files_to_data_files
+    convert = import_iceberg("io.pyarrow").parquet_files_to_data_files
     snapshot = change.update_snapshot()
     with snapshot.fast_append() if previous_file is None else snapshot.overwrite() as update:
         if previous_file is not None:
@@ -192,11 +192,11 @@ def _columns(metadata: Any) -> dict[str, Any]:
 
 def _types(schema: pa.Schema) -> dict[str, Any]:
     """Return the columns' types in Iceberg."""
-    names = iceberg_module("table.name_mapping")
+    names = import_iceberg("table.name_mapping")
     mapping = names.NameMapping(
         [names.MappedField(field_id=i, names=[name]) for i, name in enumerate(schema.names, 1)]
     )
-    converted = iceberg_module("io.pyarrow").pyarrow_to_schema(schema, mapping)
+    converted = import_iceberg("io.pyarrow").pyarrow_to_schema(schema, mapping)
     return {field.name: field.field_type for field in converted.fields}
 
 

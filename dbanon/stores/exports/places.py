@@ -31,7 +31,7 @@ from dbanon.sessions.ending import ending
 from dbanon.stores.exports.lake import IcebergTable, TableFile
 from dbanon.stores.exports.problems import access_error, write_error
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
-from dbanon.stores.scratch import OLD
+from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
 RemoteDestination: TypeAlias = "ObjectPath | IcebergTable"
 Destination: TypeAlias = "Path | RemoteDestination"
@@ -364,7 +364,7 @@ def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]
     names: Iterable[Path | ObjectPath] = map(Path, glob.glob(pattern))
     if isinstance(parent, ObjectPath):
         with suppress(OSError):
-            names = ObjectPath(parent.scheme, pattern).matching()
+            names = ObjectPath(parent.scheme, pattern).list_matching()
     for name in names:
         match = _STAGED_NAME.fullmatch(name.name)
         if match:
@@ -376,7 +376,7 @@ def delete_leftover(path: StagedFile) -> None:
 
     Whether the run of an object has ended is unknown, so objects younger than a day are kept.
     """
-    if isinstance(path, Path) or path.age(time.time()) > OLD:
+    if isinstance(path, Path) or path.age(time.time()) > ABANDONED_AFTER_SECONDS:
         path.unlink(missing_ok=True)
 
 

@@ -58,7 +58,7 @@ class MariadbSession(MariadbStaging):
     """One transaction on MariaDB."""
 
     atomic = "swap"
-    digest_way = types.DIGEST_WAY
+    digest_method = types.DIGEST_METHOD
     display_key = staticmethod(display_key)
     name_limit = 64
     staging_suffix = SUFFIX

@@ -16,7 +16,7 @@ from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
 from dbanon.job.concentrated import Cost, epsilon_of
 from dbanon.job.private import NewBudget, own_options, private_job
 from dbanon.ledger.budgets import charged
-from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
+from dbanon.stores.synthetic import numpy_dtype, require_kind, to_synthetic_column
 
 OPTIONS: dict[str, Any] = {
     "table": "people",
@@ -120,7 +120,7 @@ def test_budgets_that_are_none(more: dict[str, Any]) -> None:
 
 def _column(low: float, high: float, **attribute: Any) -> Any:
     session: Any = SimpleNamespace(type_of=lambda column: "its type")
-    return synthetic_column(session, Attribute("c", **attribute), (low, high))
+    return to_synthetic_column(session, Attribute("c", **attribute), (low, high))
 
 
 def test_released_values_are_within_the_bounds_in_their_type() -> None:
@@ -153,5 +153,5 @@ def test_columns_without_a_public_range_are_refused() -> None:
     with pytest.raises(UnsupportedType, match="is not a number"):
         require_kind(Attribute("c", Kind.OTHER, sql_type="jsonb"))
     require_kind(Attribute("c", Kind.CATEGORY, sql_type="text"))
-    assert dtype_of(Attribute("c", Kind.INTEGER, bits=16)) == np.int16
-    assert dtype_of(Attribute("c", Kind.DATE)) == np.dtype("datetime64[D]")
+    assert numpy_dtype(Attribute("c", Kind.INTEGER, bits=16)) == np.int16
+    assert numpy_dtype(Attribute("c", Kind.DATE)) == np.dtype("datetime64[D]")
