@@ -193,7 +193,7 @@ def test_credentials_are_never_told(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    objects._system.cache_clear()
+    objects._file_system.cache_clear()
     try:
         for act in (
             lambda: dbanon.plan(f"{bucket}/a.csv", **AGES, output="o"),
@@ -205,7 +205,7 @@ def test_credentials_are_never_told(
             assert "Credentials" in str(raised.value.detail)
             assert not [secret for secret in KEYS.values() if secret in str(raised.value)]
     finally:
-        objects._system.cache_clear()
+        objects._file_system.cache_clear()
 
 
 def test_urls_that_say_too_much_or_too_little(bucket: str) -> None:
