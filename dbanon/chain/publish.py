@@ -42,10 +42,13 @@ class FreshTarget(SqlTarget):
     histories: Histories
 
     def count(
-        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
+        self,
+        staged_release: StagedSqlRelease,
+        questions: CountRequests,
+        rows: Recount | None = None,
     ) -> Counts:
         """Recount the release; without cells, rows are counted by their combinations only."""
-        return replace(super().count(written, questions, rows), histories=self.histories)
+        return replace(super().count(staged_release, questions, rows), histories=self.histories)
 
 
 def publish_tables(

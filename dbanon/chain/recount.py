@@ -337,10 +337,13 @@ class ChainTarget(SqlTarget):
                     session.run(f"DROP TABLE {quote(staged)}")
         progress(0.9)
         session.analyze(output.written)
-        return written
+        return staged_release
 
     def count(
-        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
+        self,
+        staged_release: StagedSqlRelease,
+        questions: CountRequests,
+        rows: Recount | None = None,
     ) -> Counts:
         """Recount the release; also compare it with the state if that is in the same database."""
         histories = self.histories
@@ -348,10 +351,10 @@ class ChainTarget(SqlTarget):
             column_of = {name: column for name, column, _ in self.released_columns}
             shared = [(name, column_of[name]) for name in questions.columns]
             rows, uneven = combinations(
-                self.state, written.relation, shared, self.same_transaction, self.part
+                self.state, staged_release.relation, shared, self.same_transaction, self.part
             )
             histories = replace(histories, uneven=uneven)
-        return replace(super().count(written, questions, rows), histories=histories)
+        return replace(super().count(staged_release, questions, rows), histories=histories)
 
     def _attributes(self) -> list[Attribute]:
         """The columns of the release, with their types in the state."""

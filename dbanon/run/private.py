@@ -235,7 +235,9 @@ def _publish_rows(
         }
         for position, name in enumerate([*types, *report.not_copied])
     ]
-    run = build_run_record(planned.job, elapsed, read=planned.relation.schema.attributes)
+    run = build_run_record(
+        planned.job, elapsed, source_attributes=planned.relation.schema.attributes
+    )
     recorded_at = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
         budgets.published(session, planned.release_id)

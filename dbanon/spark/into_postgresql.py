@@ -149,7 +149,7 @@ class PostgresqlTarget:
         )
         table_digest = digest.digest_relation(session, output.written)
         pieces.drop(session, piece_names)
-        run = build_run_record(job, elapsed(), read=source_attributes)
+        run = build_run_record(job, elapsed(), source_attributes=source_attributes)
         report = report.with_provenance(
             release_id=self.release_id,
             relation=str(output.relation),
@@ -158,7 +158,14 @@ class PostgresqlTarget:
         )
         released_columns = released_columns_of(job, names)
         created_at = publish_table(
-            session, job, output, report, recount, source_attributes, released_columns, run
+            session,
+            job,
+            output,
+            report,
+            recount,
+            source_attributes=source_attributes,
+            released_columns=released_columns,
+            run=run,
         )
         return report.with_provenance(created_at=created_at)
 

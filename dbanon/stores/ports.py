@@ -333,7 +333,7 @@ class Target(Protocol[W]):
         InvalidParameter, NameTooLong : column names would repeat, or be too long.
         """
 
-    def count(self, written: W, questions: CountRequests) -> Counts:
+    def count(self, staged_release: W, questions: CountRequests) -> Counts:
         """Count in the written rows what ``questions`` ask for."""
 
     def require_pseudonyms(self, source: Source) -> None:
@@ -344,22 +344,24 @@ class Target(Protocol[W]):
         InvalidParameter : it cannot.
         """
 
-    def count_distinct(self, written: W, name: str) -> tuple[int, int]:
+    def count_distinct(self, staged_release: W, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
 
     def find_unique_columns_in_sample(
-        self, written: W, names: Sequence[str]
+        self, staged_release: W, names: Sequence[str]
     ) -> Mapping[str, DisclosiveColumn]:
         """Find retained columns that provably make rows unique, from a sample of written rows."""
 
-    def count_profiles(self, written: W, columns: Sequence[str], name: str) -> tuple[int, int]:
+    def count_profiles(
+        self, staged_release: W, columns: Sequence[str], name: str
+    ) -> tuple[int, int]:
         """Count values of a column that several written rows share, and those with unique profiles.
 
         The profile of a value is the set of combinations that its rows have in ``columns``.
         """
 
     def count_homogeneous_classes(
-        self, written: W, columns: Sequence[str], name: str
+        self, staged_release: W, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all written rows share one value of a column, or NULL.
 
@@ -369,17 +371,17 @@ class Target(Protocol[W]):
         """
 
     def joint_histories(
-        self, written: W, earlier: Sequence[EarlierRelease], k: int
+        self, staged_release: W, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
         """Count joint histories over this release and earlier ones of its source and entity.
 
         None if no record of persons is kept.
         """
 
-    def digest(self, written: W) -> str | None:
+    def digest(self, staged_release: W) -> str | None:
         """Compute the digest of the written rows; None if the target has no digest."""
 
-    def publish(self, written: W, report: Report, counts: Counts, elapsed: float) -> str:
+    def publish(self, staged_release: W, report: Report, counts: Counts, elapsed: float) -> str:
         """Publish the release and record it with its run; returns the recorded time.
 
         Parameters

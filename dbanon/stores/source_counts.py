@@ -51,19 +51,19 @@ class _LeadingRows(RelationName):
     Parameters
     ----------
     columns : the columns to select.
-    rows : the number of rows.
+    n_rows : the number of rows.
     source : the FROM item to take rows from; the relation itself if empty.
     """
 
     columns: tuple[str, ...]
-    rows: int
+    n_rows: int
     source: str = ""
 
     @property
     def quoted(self) -> str:
-        """A query in parentheses."""
+        """The query, in parentheses."""
         source = f"{self.source or super().quoted} AS s"
-        return f"(SELECT {quote_list(self.columns)} FROM {source} LIMIT {self.rows})"
+        return f"(SELECT {quote_list(self.columns)} FROM {source} LIMIT {self.n_rows})"
 
 
 def profile_columns(
@@ -91,22 +91,22 @@ def profile_columns(
             for a in attributes
         ],
     )
-    rows, *counts = session.rows(query)[0]
+    n_rows, *counts = session.rows(query)[0]
     # The query returns four counts per column.
     columns = (
         ColumnProfile(
             a,
-            int(present),
-            int(distinct),
+            int(n_present),
+            int(n_distinct),
             a.name in keys,
             float(mean_length or 0),
             float(spaced_share or 0),
         )
-        for a, present, distinct, mean_length, spaced_share in zip(
+        for a, n_present, n_distinct, mean_length, spaced_share in zip(
             attributes, *(counts[offset::4] for offset in range(4)), strict=True
         )
     )
-    return int(rows), tuple(columns)
+    return int(n_rows), tuple(columns)
 
 
 def find_direct_identifiers(
@@ -124,7 +124,10 @@ def find_direct_identifiers(
         name, columns = relation.name, tuple(a.name for a in readable)
         head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
         forms = forms_of(session, relation.relation, readable)
-        for column in profile_columns(session, head, readable, (), session.distinct_count_sql)[1]:
+        _, columns_of_head = profile_columns(
+            session, head, readable, distinct_count_sql=session.distinct_count_sql
+        )
+        for column in columns_of_head:
             profiles[column.name] = replace(column, form=forms[column.name])
     return identifying(profiles.values())
 
@@ -150,11 +153,11 @@ def estimate_distinct_share(session: Session, relation: Relation, names: Sequenc
     source = (
         f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED_ROWS}) AS s"
     )
-    rows, groups = session.rows(
+    n_rows, n_groups = session.rows(
         "SELECT coalesce(sum(n), 0), count(*) FROM"
         f" (SELECT count(*) AS n FROM {source} GROUP BY {columns}) AS g"
     )[0]
-    return int(groups) / int(rows) if int(rows) else 1.0
+    return int(n_groups) / int(n_rows) if int(n_rows) else 1.0
 
 
 def find_identifier_columns(session: Session, relation: Relation) -> dict[str, str]:
@@ -178,10 +181,16 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
             yield [int(count) for count in row]
 
-    unique_names = session.unique_columns(relation)
+    _, profiles = profile_columns(
+        session,
+        head,
+        candidates,
+        keys=session.unique_columns(relation),
+        distinct_count_sql=session.distinct_count_sql,
+    )
     return find_person_identifiers(
         constant,
-        profile_columns(session, head, candidates, unique_names, session.distinct_count_sql)[1],
+        profiles,
         lambda column_name: _equal_pair_share(session, head, relation.attribute(column_name)),
         count_within_values,
     )
@@ -189,12 +198,13 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
 
 def _equal_pair_share(session: Session, head: RelationName, attribute: Attribute) -> float:
     """The share of row pairs with equal values in a column."""
-    squares, rows = session.rows(
+    sum_of_squares, n_rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
         f" GROUP BY {session.compared(attribute)}) AS g"
     )[0]
-    return (int(squares) - int(rows)) / (int(rows) * (int(rows) - 1)) if int(rows) > 1 else 1.0
+    n = int(n_rows)
+    return (int(sum_of_squares) - n) / (n * (n - 1)) if n > 1 else 1.0
 
 
 def _dependency_query(
@@ -241,12 +251,12 @@ def count_classes_below_k(
     value = session.compared(relation.attribute(name))
 
     def count_where(condition: str) -> tuple[int, int]:
-        classes, n_below = session.rows(
+        n_classes, n_below = session.rows(
             f"SELECT count(*), coalesce(sum(CASE WHEN n_values < {k} THEN 1 ELSE 0 END), 0) FROM"
             f" (SELECT count(DISTINCT {value}) + count(*) - count({value}) AS n_values FROM {rows}"
             f"{condition} GROUP BY l.class) AS c"
         )[0]
-        return int(classes), int(n_below)
+        return int(n_classes), int(n_below)
 
     if partition.n_classes > 2 * FIRST_CLASSES:
         n_classes, n_below = count_where(f" WHERE l.class < {FIRST_CLASSES}")
@@ -321,46 +331,49 @@ def _require_strata(
             f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
             session.text_of(column),
         ]
+    n_stratum_keys = len(keys)
     keys += null_flags
-    count, unit = "count(*)", "records"
+    size_sql, unit = "count(*)", "records"
     for person in roles.persons:
-        count, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
+        size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
     aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
     aliases = [f"g{i}" for i in range(len(keys))]
     source = f"FROM {relation.relation.quoted} AS s{relation.where}"
-    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    counted = ", ".join([f"{count} AS n", "count(*) AS m", *aliased_keys])
-    order = f" ORDER BY {', '.join(aliases)}" if keys else ""
+    group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
+    selected = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_keys])
+    order_by = f" ORDER BY {', '.join(aliases)}" if keys else ""
     strata = [
         _Stratum(
-            int(size),
-            int(n_rows),
-            tuple(key[: len(keys) - len(null_flags)]),
-            tuple(not int(flag) for flag in key[len(keys) - len(null_flags) :]),
+            size=int(size),
+            rows=int(n_rows),
+            key=tuple(values[:n_stratum_keys]),
+            absent=tuple(not int(flag) for flag in values[n_stratum_keys:]),
         )
-        for size, n_rows, *key in session.rows(
-            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {counted} {source}{grouped})"
-            f" AS strata{order}"
+        for size, n_rows, *values in session.rows(
+            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {selected} {source}{group_by})"
+            f" AS strata{order_by}"
         )
     ]
     if policy.nulls == MERGE and null_flags:
         strata = _merge_rare_patterns(strata, k)
-    rare = [stratum for stratum in strata if stratum.size < k]
-    if strata and not rare:
+    rare_strata = [stratum for stratum in strata if stratum.size < k]
+    if strata and not rare_strata:
         return
-    if len(rare) < len(strata) and policy.max_suppression != 0:
-        require_budget(policy, withheld + sum(stratum.rows for stratum in rare), rows)
+    if len(rare_strata) < len(strata) and policy.max_suppression != 0:
+        require_budget(policy, withheld + sum(stratum.rows for stratum in rare_strata), rows)
         return
     # An empty table has no groups.
-    smallest_stratum = rare[0] if rare else _Stratum(0, 0, (), ())
+    first_rare_stratum = (
+        rare_strata[0] if rare_strata else _Stratum(size=0, rows=0, key=(), absent=())
+    )
     absent = [
         a.name
-        for a, is_absent in zip(columns_with_nulls, smallest_stratum.absent, strict=False)
+        for a, is_absent in zip(columns_with_nulls, first_rare_stratum.absent, strict=False)
         if is_absent
     ]
     raise too_few_counted(
         k,
-        smallest_stratum.size,
+        first_rare_stratum.size,
         unit,
         max(len(strata), 1),
         withheld=withheld,
@@ -404,7 +417,10 @@ class _PatternCounts:
 
 
 def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
-    """Merge rare patterns of NULLs of strata with equal keys; withheld patterns stay separate."""
+    """Merge the rare patterns of NULLs among strata with equal keys.
+
+    Patterns to be withheld stay separate.
+    """
     merged: dict[tuple[Any, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
         patterns = [stratum for stratum in strata if stratum.key == key]
@@ -412,7 +428,9 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
         absent = np.array([stratum.absent for stratum in patterns], np.bool_)
         merged_patterns, _ = merge_patterns(absent, _PatternCounts(sizes), k)
         for stratum, pattern in zip(patterns, merged_patterns.tolist(), strict=True):
-            total = merged.get((key, *pattern), _Stratum(0, 0, key, tuple(pattern)))
+            total = merged.get(
+                (key, *pattern), _Stratum(size=0, rows=0, key=key, absent=tuple(pattern))
+            )
             merged[key, *pattern] = replace(
                 total, size=total.size + stratum.size, rows=total.rows + stratum.rows
             )

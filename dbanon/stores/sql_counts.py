@@ -32,8 +32,8 @@ def compute_column_moments(
     from dbanon.measures.unpaired import ColumnMoments
 
     p = len(names)
-    numbers = [_AS_DOUBLE.format(quote(name)) for name in names]
-    aggregates = ", ".join(f"avg({x}), min({x}), max({x})" for x in numbers)
+    number_expressions = [_AS_DOUBLE.format(quote(name)) for name in names]
+    aggregates = ", ".join(f"avg({x}), min({x}), max({x})" for x in number_expressions)
     [row] = session.rows(f"SELECT {aggregates} FROM {relation.quoted}")
     mean_min_max = np.array([np.nan if value is None else float(value) for value in row]).reshape(
         p, 3
@@ -41,15 +41,18 @@ def compute_column_moments(
     means = mean_min_max[:, 0]
     covariances = np.full((p, p), np.nan)
     # Subtract means first: for large numbers, rounding of squares would cancel the variance.
-    centred = ", ".join(f"{x} - {_AS_DOUBLE.format('?')} AS c{i}" for i, x in enumerate(numbers))
+    centered_columns = ", ".join(
+        f"{x} - {_AS_DOUBLE.format('?')} AS c{i}" for i, x in enumerate(number_expressions)
+    )
     for i in range(p):
         # Adding 0 * cj to ci leaves out rows in which cj is NULL.
-        pairs = ", ".join(
+        pair_aggregates = ", ".join(
             f"count(c{i} + c{j}), sum(c{i} + 0 * c{j}), sum(c{j} + 0 * c{i}), sum(c{i} * c{j})"
             for j in range(i, p)
         )
         [row] = session.rows(
-            f"SELECT {pairs} FROM (SELECT {centred} FROM {relation.quoted}) AS t",
+            f"SELECT {pair_aggregates}"
+            f" FROM (SELECT {centered_columns} FROM {relation.quoted}) AS t",
             tuple(float(mean) for mean in np.nan_to_num(means)),
         )
         for pair_index, j in enumerate(range(i, p)):
@@ -91,7 +94,9 @@ def compute_entropy(session: Session, relation: RelationName, name: str) -> floa
     return float(-(n_values * shares * np.log2(shares)).sum()) + 0.0
 
 
-def count_classes(session: Session, counted: RelationName, questions: CountRequests) -> Recount:
+def count_classes(
+    session: Session, written_relation: RelationName, questions: CountRequests
+) -> Recount:
     """Count the classes of a written relation with GROUP BY.
 
     Raises
@@ -100,16 +105,16 @@ def count_classes(session: Session, counted: RelationName, questions: CountReque
     """
 
     def recount_classes(columns: Sequence[str]) -> Recount:
-        recount = session.recount(counted, columns)
-        _require_all_rows(recount.rows, rows, f"classes of {counted}")
+        recount = session.recount(written_relation, columns)
+        _require_all_rows(recount.rows, rows, f"classes of {written_relation}")
         return recount
 
-    rows = count_rows(session, counted)
+    rows = count_rows(session, written_relation)
     return questions.recounted(recount_classes)
 
 
 def count_sets(
-    session: Session, counted: RelationName, questions: CountRequests
+    session: Session, written_relation: RelationName, questions: CountRequests
 ) -> tuple[Recount, ...]:
     """Count the value combinations of each column set in ``questions.also``, with GROUP BY.
 
@@ -117,10 +122,10 @@ def count_sets(
     ------
     RecountFailed : the counts do not add up to the rows.
     """
-    recounts = tuple(session.recount(counted, columns) for columns in questions.also)
-    rows = count_rows(session, counted) if recounts else 0
+    recounts = tuple(session.recount(written_relation, columns) for columns in questions.also)
+    rows = count_rows(session, written_relation) if recounts else 0
     for recount in recounts:
-        _require_all_rows(recount.rows, rows, f"combinations of columns of {counted}")
+        _require_all_rows(recount.rows, rows, f"combinations of columns of {written_relation}")
     return recounts
 
 
@@ -144,34 +149,36 @@ def _require_all_rows(counted: int, rows: int, description: str) -> None:
 
 
 def count_class_values(
-    session: Session, relation: Relation, counted: RelationName, questions: CountRequests
+    session: Session, relation: Relation, written_relation: RelationName, questions: CountRequests
 ) -> Mapping[str, ClassValueCounts]:
-    """Count the values in each class for each sensitive column of ``questions``, with GROUP BY.
+    """Count the values in each class, for each sensitive column of ``questions``, with GROUP BY.
 
     Parameters
     ----------
     relation : the source, for the columns' types.
-    counted : the written relation.
+    written_relation : the table of the release.
     """
     cells_by_name: dict[str, ClassValueCounts] = {}
     rows: int | None = None
-    keys = session.display_keys(counted, questions.columns) if questions.sensitive else []
+    keys = session.display_keys(written_relation, questions.columns) if questions.sensitive else []
     for name in questions.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
-        cells = session.rows(recount_statements.recount_values(counted, keys, text))
+        cells = session.rows(recount_statements.recount_values(written_relation, keys, text))
         ordering_attribute = None if name in questions.leaves else attribute
-        cells_by_name[name] = to_class_value_counts(session, counted, ordering_attribute, cells)
-        rows = count_rows(session, counted) if rows is None else rows
+        cells_by_name[name] = to_class_value_counts(
+            session, written_relation, ordering_attribute, cells
+        )
+        rows = count_rows(session, written_relation) if rows is None else rows
         _require_all_rows(
-            int(cells_by_name[name].sizes.sum()), rows, f'values of "{name}" in {counted}'
+            int(cells_by_name[name].sizes.sum()), rows, f'values of "{name}" in {written_relation}'
         )
     return cells_by_name
 
 
 def to_class_value_counts(
     session: Session,
-    counted: RelationName,
+    written_relation: RelationName,
     attribute: Attribute | None,
     rows: Sequence[Sequence[Any]],
 ) -> ClassValueCounts:
@@ -179,7 +186,8 @@ def to_class_value_counts(
 
     Parameters
     ----------
-    attribute : the column of ``counted`` that orders the values; None to order them as text.
+    attribute : the column of ``written_relation`` by which to order the values; None for the order
+        of their texts.
     """
     labels = [row[_VALUE] for row in rows]
     texts = sorted({label for label in labels if label is not None})
@@ -187,7 +195,7 @@ def to_class_value_counts(
     code_of[None] = -1
     column = CodedColumn(np.array([code_of[label] for label in labels], np.int32), tuple(texts))
     if attribute is not None:
-        column = recode_in_value_order(session, counted, attribute, column)
+        column = recode_in_value_order(session, written_relation, attribute, column)
     classes, sizes, *persons = (
         np.array([int(row[index]) for row in rows], np.int64)
         for index in range(len(rows[0]) if rows else 3)

@@ -43,23 +43,25 @@ class StagedSqlRelease(StagedRelease):
 
 
 def count_persons(
-    session: Session, written: StagedSqlRelease, questions: CountRequests
+    session: Session, staged_release: StagedSqlRelease, questions: CountRequests
 ) -> EntityCount:
     """Count the persons in each class of a written release, in staging tables."""
-    draft = written.draft
-    shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
-    columns = {name: (kind, value) for name, kind, value in written.columns}
-    shared_names = [n for n, _, _ in written.columns if n in questions.columns]
+    draft = staged_release.draft
+    class_columns = [
+        (kind, value) for n, kind, value in staged_release.columns if n in questions.columns
+    ]
+    columns = {name: (kind, value) for name, kind, value in staged_release.columns}
+    class_names = [n for n, _, _ in staged_release.columns if n in questions.columns]
     names_in_sets = {name for columns in questions.also for name in columns}
     set_only_names = [
-        n for n in columns if n in names_in_sets - {*shared_names, *questions.sensitive}
+        n for n in columns if n in names_in_sets - {*class_names, *questions.sensitive}
     ]
-    staged_names = [*shared_names, *questions.sensitive, *set_only_names]
+    staged_names = [*class_names, *questions.sensitive, *set_only_names]
     further_columns = [columns[name] for name in (*questions.sensitive, *set_only_names)]
     source: Relation | None = None
-    if written.is_copied:
+    if staged_release.is_copied:
         person, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
-        reads = []
+        columns_to_read = []
     else:
         source = draft.relation
         [column] = draft.roles.persons
@@ -67,37 +69,53 @@ def count_persons(
         index = draft.roles.columns.index(column)
         joins = statements.join_values(index, session.value_of(column))
         person = statements.code_column(index)
-        staged_name_set = {*staged_names}
-        reads = [
-            name for name in written.retained if name in staged_name_set and name != column.name
+        staged_name_set = set(staged_names)
+        columns_to_read = [
+            name
+            for name in staged_release.retained
+            if name in staged_name_set and name != column.name
         ]
-        reads.append(column.name)
-    staged = {
+        columns_to_read.append(column.name)
+    staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
     }
-    key_of = dict(zip(staged_names, session.display_keys_of(written.relation, staged), strict=True))
-    class_keys = [key_of[name] for name in shared_names]
-    count = session.recount_entities(
-        shared, source, person, joins, further_columns, reads, keys=class_keys
+    key_of = dict(
+        zip(
+            staged_names,
+            session.display_keys_of(staged_release.relation, staged_expressions),
+            strict=True,
+        )
+    )
+    class_keys = [key_of[name] for name in class_names]
+    entity_count = session.recount_entities(
+        class_columns,
+        source,
+        person,
+        joins,
+        further_columns,
+        reads=columns_to_read,
+        keys=class_keys,
     )
     set_counts = tuple(
         session.recount_staged_entities([key_of[name] for name in names])
         for names in questions.also
     )
-    cells = _count_persons_by_value(session, written, questions, class_keys)
-    return replace(count, cells=cells, also=set_counts)
+    cells = _count_persons_by_value(session, staged_release, questions, class_keys)
+    return replace(entity_count, cells=cells, also=set_counts)
 
 
 def stage_release_persons(
-    session: Session, written: StagedSqlRelease, questions: CountRequests
+    session: Session, staged_release: StagedSqlRelease, questions: CountRequests
 ) -> None:
     """Stage the persons of each class as salted hashes; call ``count_persons`` before."""
-    draft = written.draft
+    draft = staged_release.draft
     [column] = draft.roles.persons
-    names = [name for name, _, _ in written.columns if name in questions.columns]
-    staged = {name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)}
-    keys = session.display_keys_of(written.relation, staged)
-    session.stage_salt(bytes.fromhex(str(written.salt)))
+    names = [name for name, _, _ in staged_release.columns if name in questions.columns]
+    staged_expressions = {
+        name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
+    }
+    keys = session.display_keys_of(staged_release.relation, staged_expressions)
+    session.stage_salt(bytes.fromhex(str(staged_release.salt)))
     text = session.text_of(replace(column, name="value"))
     values = statements.values_table(draft.roles.columns.index(column))
     session.stage_release_persons(keys, values, session.salted_hash(text))
@@ -105,7 +123,7 @@ def stage_release_persons(
 
 def _count_persons_by_value(
     session: Session,
-    written: StagedSqlRelease,
+    staged_release: StagedSqlRelease,
     questions: CountRequests,
     class_keys: Sequence[tuple[str, ...]],
 ) -> dict[str, ClassValueCounts]:
@@ -118,14 +136,14 @@ def _count_persons_by_value(
     staging = RelationName(None, statements.ENTITIES)
     cells_by_name = {}
     for position, name in enumerate(questions.sensitive, len(class_keys)):
-        attribute = written.draft.relation.attribute(name)
-        staged = replace(attribute, name=statements.value_column(position))
-        text = session.text_of(staged)
+        attribute = staged_release.draft.relation.attribute(name)
+        staged_attribute = replace(attribute, name=statements.value_column(position))
+        text = session.text_of(staged_attribute)
         # Compare numbers and not their texts, so that a person counts once for each number.
-        comparison_key = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
+        comparison_key = f"s.{quote(staged_attribute.name)}" if attribute.kind.is_numeric else text
         cells = session.rows(
             recount_statements.persons_with_values(class_keys, text, comparison_key)
         )
-        ordering_attribute = None if name in questions.leaves else staged
+        ordering_attribute = None if name in questions.leaves else staged_attribute
         cells_by_name[name] = to_class_value_counts(session, staging, ordering_attribute, cells)
     return cells_by_name

@@ -129,8 +129,8 @@ class SqlSource:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
             # A rejected condition raises one of these; subclasses have better messages.
-            is_rejected = type(error) in (DatabaseFailure, SourceChanged)
-            if isinstance(error, InsufficientRights | DatabaseFailure) and not is_rejected:
+            is_rejection = type(error) in (DatabaseFailure, SourceChanged)
+            if isinstance(error, InsufficientRights | DatabaseFailure) and not is_rejection:
                 raise
             raise InvalidParameter(
                 "The database does not accept the condition in where.",
@@ -192,14 +192,14 @@ class SqlSource:
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """List the distinct non-NULL values of a column in the rows to read, in its order."""
-        [inspected] = self.session.inspect(relation, [attribute])
+        [inspected_attribute] = self.session.inspect(relation, [attribute])
         query = statements.distinct_values(
             relation.relation,
             attribute.name,
-            self.session.text_of(inspected),
+            self.session.text_of(inspected_attribute),
             relation.and_where,
         )
-        texts = {leaf_text(text, inspected) for (text,) in self.session.rows(query)}
+        texts = {leaf_text(text, inspected_attribute) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
 
     def count(self, relation: Relation) -> int:
@@ -214,9 +214,9 @@ class SqlSource:
         counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
         counts += [f"count(s.{quote(name)})" for name in columns]
         query = f"SELECT {', '.join(['count(*)', *counts])} FROM {relation.relation.quoted} AS s"
-        rows, *counted = map(int, self.session.rows(query)[0])
-        nulls = (rows - count for count in counted[len(persons) :])
-        totals = {"rows": rows} | ({"persons": counted[0]} if persons else {})
+        n_rows, *results = map(int, self.session.rows(query)[0])
+        nulls = (n_rows - n_present for n_present in results[len(persons) :])
+        totals = {"rows": n_rows} | ({"persons": results[0]} if persons else {})
         return SourceCounts(totals, dict(zip(columns, nulls, strict=True)))
 
     def estimate_distinct_share(self, relation: Relation, names: Sequence[str]) -> float:
@@ -322,11 +322,11 @@ class SqlSource:
         """Count the released rows with a non-NULL value in a column, and the distinct texts."""
         session, text = self.session, self.session.text_of(draft.relation.attribute(name))
         rows = session.released_rows(draft.relation, draft.microdata, draft.release.partition)
-        [(n_present, texts)] = session.rows(
+        [(n_present, n_texts)] = session.rows(
             f"SELECT count(label), count(DISTINCT label) FROM (SELECT {text} AS label FROM {rows})"
             " AS labels"
         )
-        return int(n_present), int(texts)
+        return int(n_present), int(n_texts)
 
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the released rows by their value in a column, in SQL, without reading values.
@@ -339,7 +339,7 @@ class SqlSource:
         persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.persons]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
         value = session.compared(draft.relation.attribute(name))
-        return self._groups(draft, name, value, draft.microdata.attributes, is_rare_condition)
+        return self._group_rows(draft, name, value, draft.microdata.attributes, is_rare_condition)
 
     def group_by_original(
         self, draft: PreparedRelease, name: str, columns: Sequence[str]
@@ -347,10 +347,10 @@ class SqlSource:
         """Group by the original value of a quasi-identifier; raises as ``group_by_value``."""
         [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
         attributes = [draft.relation.attribute(column) for column in columns]
-        # Whether original values are rare does not matter.
-        return self._groups(draft, name, value, attributes, "1 = 0")
+        # No group counts as rare: this is not needed for original values.
+        return self._group_rows(draft, name, value, attributes, "1 = 0")
 
-    def _groups(
+    def _group_rows(
         self,
         draft: PreparedRelease,
         name: str,
@@ -426,10 +426,10 @@ def recode_in_value_order(
         return column
     query = statements.value_ranks(relation, attribute.name, session.text_of(attribute))
     ranks = {text: int(rank) for text, rank in session.rows(query)}
-    text_of = {ranks[text]: text for text in reversed(column.values)}
-    index_of = {rank: index for index, rank in enumerate(sorted(text_of))}
-    codes_by_value = [index_of[ranks[text]] for text in column.values]
+    text_of_rank = {ranks[text]: text for text in reversed(column.values)}
+    index_of_rank = {rank: index for index, rank in enumerate(sorted(text_of_rank))}
+    codes_by_value = [index_of_rank[ranks[text]] for text in column.values]
     # The last entry maps -1, the code of NULL.
     codes = np.append(np.array(codes_by_value, np.int32), np.int32(-1))[column.codes]
-    texts = column.codes if len(text_of) < len(column.values) else None
-    return CodedColumn(codes, tuple(text_of[rank] for rank in sorted(text_of)), texts)
+    texts = column.codes if len(text_of_rank) < len(column.values) else None
+    return CodedColumn(codes, tuple(text_of_rank[rank] for rank in sorted(text_of_rank)), texts)

@@ -132,23 +132,34 @@ class SqlTarget:
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         salt = None if is_copied else self._person_salt(draft)
-        written = StagedSqlRelease(
+        staged_release = StagedSqlRelease(
             draft, tuple(self.columns(draft, columns, is_copied)), is_copied, salt
         )
-        reads_from = None if is_copied else draft.relation
-        column_types = [(name, sql_type) for name, sql_type, _ in written.columns]
+        column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
         session.create_released(draft.output, column_types, draft.output.release_id)
         if draft.roles.passthrough is not None:
-            passthrough = written.retained
-            recoded_columns = [column for column in written.columns if column[0] not in passthrough]
+            passthrough = staged_release.retained
+            recoded_columns = [
+                (name, sql_type, expression)
+                for name, sql_type, expression in staged_release.columns
+                if name not in passthrough
+            ]
             session.insert_passthrough(
-                written.relation, recoded_columns, columns, passthrough, draft.microdata, partition
+                staged_release.relation,
+                recoded_columns,
+                columns,
+                passthrough,
+                draft.microdata,
+                partition,
             )
         else:
-            values = {name: expression for name, _, expression in written.columns}
-            session.insert(written.relation, values, reads_from, written.retained)
-        session.analyze(written.relation)
-        return written
+            values = {name: expression for name, _, expression in staged_release.columns}
+            source_relation = None if is_copied else draft.relation
+            session.insert(
+                staged_release.relation, values, source_relation, staged_release.retained
+            )
+        session.analyze(staged_release.relation)
+        return staged_release
 
     def _person_salt(self, draft: PreparedRelease) -> str | None:
         """The salt for hashes of recorded persons.
@@ -184,15 +195,15 @@ class SqlTarget:
         InvalidParameter : two columns would have the same name.
         NameTooLong : the name of a column, such as that of a bound, is too long.
         """
-        written: list[tuple[str, str, str]] = []
-        recoded = {column.source for column in columns}
+        release_columns: list[tuple[str, str, str]] = []
+        recoded_names = {column.source for column in columns}
         # A column has one staged part per bound; these are the positions of first parts.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named_attributes = [
             a for a in draft.relation.schema.attributes if a.name in draft.job.named
         ]
-        retained = [
-            attribute.name for attribute in named_attributes if attribute.name not in recoded
+        retained_names = [
+            attribute.name for attribute in named_attributes if attribute.name not in recoded_names
         ]
         for attribute in named_attributes:
             name = attribute.name
@@ -203,22 +214,26 @@ class SqlTarget:
             ]
             for position, released in staged_columns:
                 value = self.session.released_expression(position, released)
-                written.append((released.attribute.name, released.attribute.sql_type, value))
+                release_columns.append(
+                    (released.attribute.name, released.attribute.sql_type, value)
+                )
             if staged_columns:
                 continue
             if name in draft.job.pseudonyms:
                 attribute = pseudonymous(attribute)
             if is_copied:
-                column = statements.kept_column(retained.index(name))
-                written.append((name, self.session.type_of(attribute), f"r.{column}"))
+                column = statements.kept_column(retained_names.index(name))
+                release_columns.append((name, self.session.type_of(attribute), f"r.{column}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
                 pseudonym = self.session.pseudonym_of(text)
-                written.append((name, self.session.type_of(attribute), pseudonym))
+                release_columns.append((name, self.session.type_of(attribute), pseudonym))
             else:
-                written.append((name, attribute.sql_type, self.session.kept_value(attribute)))
-        self._require_names([name for name, _, _ in written])
-        return written
+                release_columns.append(
+                    (name, attribute.sql_type, self.session.kept_value(attribute))
+                )
+        self._require_names([name for name, _, _ in release_columns])
+        return release_columns
 
     def _require_names(self, names: Sequence[str]) -> None:
         """Check the length and uniqueness of column names; raises as ``columns``."""
@@ -235,7 +250,10 @@ class SqlTarget:
     # -- counting ---------------------------------------------------------------------------------
 
     def count(
-        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
+        self,
+        staged_release: StagedSqlRelease,
+        questions: CountRequests,
+        rows: Recount | None = None,
     ) -> Counts:
         """Count what ``questions`` ask for with GROUP BY.
 
@@ -243,14 +261,16 @@ class SqlTarget:
         ----------
         rows : the counts of classes, if they were counted already.
         """
-        session, relation = self.session, written.relation
-        persons = {name: count_persons(session, written, questions) for name in questions.persons}
-        if written.salt is not None:
-            stage_release_persons(session, written, questions)
+        session, relation = self.session, staged_release.relation
+        persons = {
+            name: count_persons(session, staged_release, questions) for name in questions.persons
+        }
+        if staged_release.salt is not None:
+            stage_release_persons(session, staged_release, questions)
         return Counts(
             rows or count_classes(session, relation, questions),
             persons,
-            count_class_values(session, written.draft.relation, relation, questions),
+            count_class_values(session, staged_release.draft.relation, relation, questions),
             also=count_sets(session, relation, questions),
         )
 
@@ -259,25 +279,25 @@ class SqlTarget:
         if not self.copies_from(source):
             self.session.require("pseudonyms")
 
-    def count_distinct(self, written: StagedSqlRelease, name: str) -> tuple[int, int]:
+    def count_distinct(self, staged_release: StagedSqlRelease, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
         column = quote(name)
         [(n_present, values)] = self.session.rows(
-            f"SELECT count({column}), count(DISTINCT {column}) FROM {written.relation.quoted}"
+            f"SELECT count({column}), count(DISTINCT {column}) FROM {staged_release.relation.quoted}"
         )
         return int(n_present), int(values)
 
     def find_unique_columns_in_sample(
-        self, written: StagedSqlRelease, names: Sequence[str]
+        self, staged_release: StagedSqlRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:
         """Find retained columns of large releases for which a sample of rows is proof enough."""
-        draft, session = written.draft, self.session
+        draft, session = staged_release.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
         n_sampled = sample_size(rows)
         if not n_sampled or not names:
             return {}
         values = [session.compared(draft.relation.attribute(name)) for name in names]
-        sample = session.sample(written.relation, n_sampled / rows)
+        sample = session.sample(staged_release.relation, n_sampled / rows)
         n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
         disclosive_columns = (
             all_different(name, rows, int(n_rows), int(n_values), int(n_distinct))
@@ -286,10 +306,10 @@ class SqlTarget:
         return {column.name: column for column in disclosive_columns if column is not None}
 
     def count_profiles(
-        self, written: StagedSqlRelease, columns: Sequence[str], name: str
+        self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
         """Count values that several rows share, and those with unique profiles."""
-        relation = written.relation
+        relation = staged_release.relation
         profile_keys, value_keys = (
             self.session.display_keys(relation, names) for names in (columns, [name])
         )
@@ -300,10 +320,10 @@ class SqlTarget:
         return int(n_shared), int(unique)
 
     def count_homogeneous_classes(
-        self, written: StagedSqlRelease, columns: Sequence[str], name: str
+        self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
-        relation = written.relation
+        relation = staged_release.relation
         class_keys, value_keys = (
             self.session.display_keys(relation, names) for names in (columns, [name])
         )
@@ -314,36 +334,36 @@ class SqlTarget:
         )
 
     def joint_histories(
-        self, written: StagedSqlRelease, earlier: Sequence[EarlierRelease], k: int
+        self, staged_release: StagedSqlRelease, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
         """Count joint histories over this release and earlier ones, from persons in the ledger.
 
         None if the persons of this release are not recorded.
         """
-        draft = written.draft
-        if written.salt is None:
+        draft = staged_release.draft
+        if staged_release.salt is None:
             return None
-        comparable = [release for release in earlier if release.salt == written.salt]
+        comparable = [release for release in earlier if release.salt == staged_release.salt]
         missing = tuple(release.output for release in earlier if release not in comparable)
         if not comparable:
             return JointHistories(releases=0, k=k, persons=0, below=0, alone=0, missing=missing)
-        in_progress = (draft.output.release_id, written.relation, draft.relation.name)
+        in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
         ids = [release.release_id for release in comparable[-person_record.MOST_RELEASES :]]
         counts = person_record.measure(self.session, ids, k, in_progress)
         return replace(counts, missing=missing, older=len(comparable) - len(ids))
 
-    def digest(self, written: StagedSqlRelease) -> str | None:
+    def digest(self, staged_release: StagedSqlRelease) -> str | None:
         """Compute the digest of the written rows under a new salt."""
-        return digest.digest_relation(self.session, written.relation)
+        return digest.digest_relation(self.session, staged_release.relation)
 
     def read_released(
-        self, written: StagedSqlRelease, chunk_rows: int
+        self, staged_release: StagedSqlRelease, chunk_rows: int
     ) -> tuple[tuple[Attribute, ...], Iterator[Any]]:
         """Return the written columns, and the rows in batches, in their random order.
 
         A batch is a list of tuples or an Arrow record batch.
         """
-        relation = self.session.find_source(written.relation)
+        relation = self.session.find_source(staged_release.relation)
         relation = self.session.locate(relation, ())
         attributes = self.session.inspect(relation, relation.schema.attributes)
         relation = relation.with_attributes(attributes)
@@ -353,38 +373,42 @@ class SqlTarget:
     # -- publishing -------------------------------------------------------------------------------
 
     def publish(
-        self, written: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
+        self, staged_release: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
     ) -> str:
         """Publish the table and record it in the ledger; raises as ``ports.Target``."""
-        draft = written.draft
+        draft = staged_release.draft
         self.session.swap_seconds = draft.job.swap_timeout
         released_columns = [
             (column.attribute.name, column.source) for column in draft.release.columns
         ]
-        read = draft.relation.schema.attributes
-        run = build_run_record(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
+        source_attributes = draft.relation.schema.attributes
+        run = build_run_record(
+            draft.job, elapsed, source_attributes=source_attributes, fingerprint=draft.fingerprint
+        )
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
         # Without the source in this database, a refresh would have nothing to read.
-        from_elsewhere = written.is_copied or draft.relation.name.staged is not None
-        request = None if from_elsewhere else build_request(draft)
-        identity: dict[str, Any] = {"person_salt": written.salt}
-        if not from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
+        is_from_elsewhere = staged_release.is_copied or draft.relation.name.staged is not None
+        request = None if is_from_elsewhere else build_request(draft)
+        identity: dict[str, Any] = {"person_salt": staged_release.salt}
+        if not is_from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
         # Exact figures may be stored next to the originals: who can read both learns nothing new.
-        internal = None if from_elsewhere else report.internal
-        entry_parts = (
+        internal = None if is_from_elsewhere else report.internal
+        published = publish_table(
+            self.session,
+            draft.job,
+            draft.output,
             report,
             counts.rows,
-            read,
-            released_columns,
-            run,
-            request,
-            identity,
-            internal,
+            source_attributes=source_attributes,
+            released_columns=released_columns,
+            run=run,
+            request=request,
+            identity=identity,
+            internal=internal,
         )
-        published = publish_table(self.session, draft.job, draft.output, *entry_parts)
-        if written.salt is not None:
+        if staged_release.salt is not None:
             person_record.write(self.session, report.release_id)
         return published
 
@@ -395,7 +419,8 @@ def publish_table(
     output: Output,
     report: Report,
     recount: Recount,
-    read: Sequence[Attribute],
+    *,
+    source_attributes: Sequence[Attribute],
     released_columns: Sequence[tuple[str, str]],
     run: entries.Run,
     request: Mapping[str, Any] | None = None,
@@ -407,7 +432,7 @@ def publish_table(
     Parameters
     ----------
     recount : the counts of classes of the written table.
-    read : the columns of the source.
+    source_attributes : the columns of the source.
     released_columns : pairs of a released quasi-identifier and its source column.
     request : the recorded request, for a refresh; None if the release cannot be refreshed.
     identity : further facts about the source and its persons for the entry.
@@ -429,17 +454,27 @@ def publish_table(
         ) from None
     session.ensure_ledger()
     # A released column is recorded with its type in the release, not with that of the source.
-    types |= {a.name: a.sql_type for a in read if a.name not in types}
+    types |= {a.name: a.sql_type for a in source_attributes if a.name not in types}
     source_names = [*released_columns, *((name, name) for name in job.by)]
-    entry_parts = (types, source_names, run, request, identity, internal)
-    return entries.record(session, report, output, recount, *entry_parts)
+    return entries.record(
+        session,
+        report,
+        output,
+        recount,
+        types,
+        source_names,
+        run,
+        request=request,
+        identity=identity,
+        internal=internal,
+    )
 
 
 def build_run_record(
     job: Job | PrivateJob,
     elapsed: float,
     error_code: str | None = None,
-    read: Sequence[Attribute] = (),
+    source_attributes: Sequence[Attribute] = (),
     fingerprint: str | None = None,
 ) -> entries.Run:
     """Build the ledger's record of a run.
@@ -448,24 +483,27 @@ def build_run_record(
     ----------
     elapsed : seconds since the run began.
     error_code : the code of the error with which the run failed; None if it succeeded.
-    read : the columns of the source, recorded for jobs from a file.
+    source_attributes : the columns of the source, recorded for jobs from a file.
 
     Raises
     ------
     InvalidName : the name of the job's table or output is invalid.
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
-    types = {a.name: a.sql_type for a in read} if job.name is not None and read else None
+    types = (
+        {a.name: a.sql_type for a in source_attributes}
+        if job.name is not None and source_attributes
+        else None
+    )
     return entries.Run(
         job.door,
         job.method,
         table,
         output,
         elapsed,
-        job.run_id,
-        None,
-        error_code,
-        job.name,
-        types,
-        fingerprint,
+        run_id=job.run_id,
+        error_code=error_code,
+        job=job.name,
+        source_types=types,
+        fingerprint=fingerprint,
     )
