@@ -312,7 +312,7 @@ class ChainTarget(SqlTarget):
         ]
         typed = [(name, sql_type) for name, sql_type, _ in columns]
         session.create_released(output, typed, output.release_id)
-        written = StagedSqlRelease(draft, tuple(columns), not self._is_local)
+        staged_release = StagedSqlRelease(draft, tuple(columns), not self._is_local)
         if self._is_local:
             places = ", ".join(
                 f"{'v' if column.startswith('v') else 'r'}.{column}"

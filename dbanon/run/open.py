@@ -153,9 +153,9 @@ def open_source(
             "A condition (where) cannot be used with an unknown kind of source.",
             hint="Leave out `where`, and name a view of these rows.",
         )
-    from dbanon.stores.duckdb.drawn_source import FetchedStore
+    from dbanon.stores.duckdb.drawn_source import StreamStore
 
-    return FetchedStore(
+    return StreamStore(
         origin,
         on_sql,
         table=job.table,

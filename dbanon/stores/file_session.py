@@ -46,9 +46,9 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    resolved = database.resolve()
-    path = resolved.with_name(f".{resolved.name}.{job}.lock")
-    descriptor = _acquire(path, job)
+    resolved_path = database.resolve()
+    path = resolved_path.with_name(f".{resolved_path.name}.{job}.lock")
+    descriptor = _acquire_lock(path, job)
     try:
         yield
     finally:
@@ -57,11 +57,11 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquire(path: Path, job: str) -> int:
+def _acquire_lock(path: Path, job: str) -> int:
     """Create and lock a lock file; returns its file descriptor. Raises as ``job_lock``."""
     while True:
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
             raise DatabaseNotFound(f"There is no directory {path.parent}.") from None
         except OSError:
@@ -71,32 +71,38 @@ def _acquire(path: Path, job: str) -> int:
                 " if it is a link or belongs to another account.",
             ) from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(path.lstat(), os.fstat(file)):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                 acquired_at = datetime.now(timezone.utc)
-                os.ftruncate(file, 0)
-                os.pwrite(file, f"{os.getpid()} {acquired_at:%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0)
-                return file
+                os.ftruncate(descriptor, 0)
+                os.pwrite(
+                    descriptor, f"{os.getpid()} {acquired_at:%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0
+                )
+                return descriptor
         except FileNotFoundError:
             # The holder has removed the file; try again with a new one.
-            os.close(file)
+            os.close(descriptor)
         except BlockingIOError:
-            holder = _read_holder(file)
-            os.close(file)
+            holder = _read_holder(descriptor)
+            os.close(descriptor)
             raise job_running(job, holder) from None
         else:
-            os.close(file)
+            os.close(descriptor)
 
 
-def _read_holder(file: int) -> LockHolder:
-    """Read the holder of a lock from its file."""
-    account = os.fstat(file).st_uid
+def _read_holder(descriptor: int) -> LockHolder:
+    """Read the holder of a lock from the lock file."""
+    account_id = os.fstat(descriptor).st_uid
     try:
-        role = pwd.getpwuid(account).pw_name
+        account_name = pwd.getpwuid(account_id).pw_name
     except KeyError:
-        role = str(account)
-    line = _HOLDER_LINE.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
-    return LockHolder(int(line[1]), role, line[2]) if line else LockHolder(None, role)
+        account_name = str(account_id)
+    match = _HOLDER_LINE.fullmatch(os.pread(descriptor, 100, 0).decode("ascii", "replace"))
+    return (
+        LockHolder(int(match[1]), account_name, match[2])
+        if match
+        else LockHolder(None, account_name)
+    )
 
 
 class FileDatabase(ABC):

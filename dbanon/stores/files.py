@@ -76,8 +76,8 @@ def ensure_database_file(
     if not create:
         raise DatabaseNotFound(f"There is no file {path}.")
     _require_creatable(path, kind)
-    companions = [path.with_name(path.name + end) for end in _COMPANION_ENDINGS]
-    companions = [name for name in companions if not name.exists()]
+    companions = [path.with_name(path.name + ending) for ending in _COMPANION_ENDINGS]
+    new_companions = [companion for companion in companions if not companion.exists()]
     if not _create_empty(path, kind):
         # Another process created the file first and owns it.
         require_database(path, kind)
@@ -88,8 +88,8 @@ def ensure_database_file(
         yield
     except BaseException:
         if path.exists() and path.stat().st_ino == inode:
-            for name in (path, *companions):
-                name.unlink(missing_ok=True)
+            for new_file in (path, *new_companions):
+                new_file.unlink(missing_ok=True)
         raise
 
 

@@ -95,12 +95,12 @@ class SourceFile:
     policy: str = REFUSE
 
     @contextmanager
-    def opened(self, memory_bytes: int) -> Iterator[BinaryIO]:
+    def open(self, memory_bytes: int) -> Iterator[BinaryIO]:
         """Open the file for reading; an object is downloaded into memory.
 
         Parameters
         ----------
-        memory_bytes : the memory limit of a download, in bytes.
+        memory_bytes : the memory limit of a download.
 
         Raises
         ------
@@ -253,6 +253,7 @@ def _walk(folder: Path, policy: str) -> Iterator[Path]:
 
 
 def _is_hidden(name: str) -> bool:
+    """Whether readers of data lakes skip a name; names of columns and values are not hidden."""
     return name[:1] in (".", "_") and "=" not in name
 
 
@@ -342,6 +343,7 @@ def _path_state(path: FileLocation, root: FileLocation | None, policy: str) -> t
 
 
 def _status_state(status: os.stat_result | ObjectStat) -> tuple[object, ...]:
+    """The ``state`` of a file with this status."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -366,10 +368,10 @@ def _require_same_folder_columns(source_files: Sequence[SourceFile]) -> None:
     if len({name.lower() for name in names}) < len(names):
         raise FileMalformed(f"The folders of {reference.path} name a column twice.")
     for source_file in source_files:
-        differing = {*names} ^ {name for name, _ in source_file.folder_columns}
-        if differing:
+        differing_names = {*names} ^ {name for name, _ in source_file.folder_columns}
+        if differing_names:
             raise FileMalformed(
                 f"The folders of {source_file.path} and those of {reference.path} do not both name"
-                f' column "{min(differing)}".',
+                f' column "{min(differing_names)}".',
                 hint="All files of a table lie equally deep, in folders of the same names.",
             )

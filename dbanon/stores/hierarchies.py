@@ -118,8 +118,8 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
             )
     if position_columns and position_columns[0].kind is not Kind.INTEGER:
         raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
-    texts = [session.text_of(attribute) for attribute in (*columns, *position_columns)]
-    text_rows = session.rows(statements.read_tree(source.relation, texts, MAX_ROWS + 1))
+    text_expressions = [session.text_of(attribute) for attribute in (*columns, *position_columns)]
+    text_rows = session.rows(statements.read_tree(source.relation, text_expressions, MAX_ROWS + 1))
     if len(text_rows) > MAX_ROWS:
         raise MemoryLimit(f"The hierarchy in {source.name} has more than {MAX_ROWS} rows.")
     if position_columns:
@@ -165,10 +165,10 @@ def store(
         raise InvalidParameter("A label of the hierarchy holds a NUL character.")
     session.require_trusted_ledger()
     session.ensure_ledger()
-    if name in _names(session):
+    if name in _stored_names(session):
         if not replace:
             raise _exists_error(name)
-        _delete(session, name)
+        _delete_stored(session, name)
     row = {
         "name": name,
         "kind": _STORED_KIND,
@@ -225,7 +225,7 @@ def drop(session: Session, name: str) -> None:
     HierarchyNotFound : there is none.
     """
     _require_stored(session, name)
-    _delete(session, name)
+    _delete_stored(session, name)
 
 
 def list_hierarchies(session: Session) -> list[Stored]:
@@ -291,20 +291,20 @@ def _has_table(session: Session) -> bool:
     return session.find_existing(session.ledger_name("hierarchy")) is not None
 
 
-def _names(session: Session) -> list[str]:
+def _stored_names(session: Session) -> list[str]:
     name_rows = session.rows(f"SELECT name FROM {session.ledger_name('hierarchy').quoted}")
     return [name for (name,) in name_rows]
 
 
 def _require_stored(session: Session, name: str) -> None:
-    names = _names(session) if _has_table(session) else []
+    names = _stored_names(session) if _has_table(session) else []
     if name not in names:
         raise HierarchyNotFound(
             f'There is no stored hierarchy "{name}".', hint=nearest_names(name, names)
         )
 
 
-def _delete(session: Session, name: str) -> None:
+def _delete_stored(session: Session, name: str) -> None:
     for table, column in (("hierarchy_node", "hierarchy"), ("hierarchy", "name")):
         relation = session.ledger_name(table)
         session.run(f"DELETE FROM {relation.quoted} WHERE {column} = ?", (name,))

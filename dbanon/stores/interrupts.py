@@ -52,6 +52,7 @@ def find_shared_connection(engine: Engine) -> Any | None:
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DEFERRED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
+# The arguments of a signal handler: the number of the signal, and the interrupted frame.
 _DeferredSignal = tuple[int, FrameType | None]
 
 
@@ -100,16 +101,12 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
         _restore_handlers(handlers)
         _handle_signals(deferred_signals, handlers)
         raise
-    # The time limit ends with the commit.
+    # The time limit ends with the commit; its handler has a method ``over``.
     for handler in handlers.values():
         getattr(handler, "over", lambda: None)()
-    deferred_signals = [
-        deferred_signal
-        for deferred_signal in deferred_signals
-        if deferred_signal[0] != signal.SIGALRM
-    ]
+    is_interrupted = any(signal_number != signal.SIGALRM for signal_number, _ in deferred_signals)
     _restore_handlers(handlers)
-    if deferred_signals:
+    if is_interrupted:
         warn_caller(
             CommitConfirmed(
                 "The interrupt came while the transaction was being committed: it was committed"
@@ -129,15 +126,15 @@ def interruptible() -> Iterator[None]:
     KeyboardInterrupt : a signal arrived.
     """
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     handlers: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in _END_SIGNALS:
-            handler = signal.getsignal(number)
+        for signal_number in _END_SIGNALS:
+            handler = signal.getsignal(signal_number)
             if callable(handler) and not isinstance(handler, int):
-                handlers[number] = signal.signal(number, interrupt)
+                handlers[signal_number] = signal.signal(signal_number, interrupt)
     try:
         yield
     finally:
@@ -147,22 +144,24 @@ def interruptible() -> Iterator[None]:
 def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
     """Append signals to ``deferred_signals`` from now on; saves their handlers in ``handlers``."""
 
-    def record_signal(number: int, frame: FrameType | None) -> None:
-        deferred_signals.append((number, frame))
+    def record_signal(signal_number: int, frame: FrameType | None) -> None:
+        deferred_signals.append((signal_number, frame))
 
     if threading.current_thread() is threading.main_thread():
-        for number in _DEFERRED_SIGNALS:
-            handler = signal.getsignal(number)
+        for signal_number in _DEFERRED_SIGNALS:
+            handler = signal.getsignal(signal_number)
             # SIG_DFL and SIG_IGN are integers.
             if callable(handler) and not isinstance(handler, int):
-                handlers[number] = signal.signal(number, record_signal)
+                handlers[signal_number] = signal.signal(signal_number, record_signal)
 
 
 def _handle_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
-    for number, frame in deferred_signals:
-        handlers[number](number, frame)
+    """Call the handler of each deferred signal."""
+    for signal_number, frame in deferred_signals:
+        handlers[signal_number](signal_number, frame)
 
 
 def _restore_handlers(handlers: dict[int, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    """Restore the handlers, by number of the signal."""
+    for signal_number, handler in handlers.items():
+        signal.signal(signal_number, handler)

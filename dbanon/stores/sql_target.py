@@ -282,10 +282,11 @@ class SqlTarget:
     def count_distinct(self, staged_release: StagedSqlRelease, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
         column = quote(name)
-        [(n_present, values)] = self.session.rows(
-            f"SELECT count({column}), count(DISTINCT {column}) FROM {staged_release.relation.quoted}"
+        [(n_present, n_values)] = self.session.rows(
+            f"SELECT count({column}), count(DISTINCT {column})"
+            f" FROM {staged_release.relation.quoted}"
         )
-        return int(n_present), int(values)
+        return int(n_present), int(n_values)
 
     def find_unique_columns_in_sample(
         self, staged_release: StagedSqlRelease, names: Sequence[str]

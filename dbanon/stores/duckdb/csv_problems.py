@@ -24,13 +24,13 @@ class LoadedFile:
 
     Parameters
     ----------
-    last_row : the number of rows in that table up to the end of this file.
+    end_row : the number of rows in that table up to the end of this file.
     open : opens the file again, decompressed.
     """
 
     path: FileLocation
     csv_header: CsvHeader
-    last_row: int
+    end_row: int
     open: Callable[[], AbstractContextManager[BinaryIO]]
 
 
@@ -60,7 +60,7 @@ class UntypedColumn:
         return error_class(self.message, detail=detail, hint=self.hint)
 
 
-def require_types(refusals: Mapping[str, UntypedColumn], names: Iterable[str]) -> None:
+def require_types(untyped_columns: Mapping[str, UntypedColumn], names: Iterable[str]) -> None:
     """Check that these columns have a type.
 
     Raises
@@ -68,12 +68,12 @@ def require_types(refusals: Mapping[str, UntypedColumn], names: Iterable[str]) -
     AmbiguousValues : a column can be read in several ways.
     FileMalformed : a value differs from the others in format, or from the declared type.
     """
-    affected = [refusals[name] for name in dict.fromkeys(names) if name in refusals]
+    affected = [untyped_columns[name] for name in dict.fromkeys(names) if name in untyped_columns]
     if affected:
-        raise affected[0].to_error([refusal.name for refusal in affected[1:]])
+        raise affected[0].to_error([column.name for column in affected[1:]])
 
 
-def find_refusals(
+def find_untyped_columns(
     connection: duckdb.DuckDBPyConnection,
     table: str,
     types: Mapping[str, InferredType],
@@ -87,21 +87,21 @@ def find_refusals(
     table : the table of texts, whose ``rowid`` is the order of rows in the files.
     types : the inferred type of each column.
     """
-    refusals = {}
+    untyped_columns = {}
     for name, inferred_type in types.items():
         problem = inferred_type.problem
         if problem is not None and problem.readings:
-            refusals[name] = _ambiguous(name, problem)
+            untyped_columns[name] = _ambiguous(name, problem)
         elif problem is not None:
             query = (
                 f"SELECT min(rowid) FROM {table} WHERE {quote(name)} IS NOT NULL"
                 f" AND NOT ({problem.condition})"
             )
             [(row_id,)] = connection.execute(query).fetchall()
-            refusals[name] = _malformed(
+            untyped_columns[name] = _malformed(
                 name, problem, _line_and_column(row_id, name, files, reading)
             )
-    return refusals
+    return untyped_columns
 
 
 def _ambiguous(name: str, problem: TypeProblem) -> UntypedColumn:
@@ -129,8 +129,8 @@ def _malformed(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
 
 def _line_and_column(row_id: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
     """Describe the line and the column of a value, by the row's ``rowid`` in the table."""
-    loaded_file = next(file for file in files if row_id < file.last_row)
-    n_rows_before = max((file.last_row for file in files if file.last_row <= row_id), default=0)
+    loaded_file = next(file for file in files if row_id < file.end_row)
+    n_rows_before = max((file.end_row for file in files if file.end_row <= row_id), default=0)
     column = f", column {loaded_file.csv_header.names.index(name) + 1} ({name}),"
     has_several_columns = len(loaded_file.csv_header.names) > 1
     # DuckDB may accept files that this reader rejects.

@@ -83,14 +83,14 @@ class InferredType:
     problem: TypeProblem | None = None
 
 
-class ColumnTypes:
+class TypeInference:
     """Infers the column types of a table of texts from all values.
 
     Parameters
     ----------
     table : the table, as SQL.
     reading : the options for reading the texts.
-    is_plain : whether a program wrote the texts, so that only the usual formats occur.
+    is_machine_written : whether a program wrote the texts, so that only the usual formats occur.
     """
 
     def __init__(
@@ -99,20 +99,22 @@ class ColumnTypes:
         table: str,
         reading: Reading = USUAL,
         *,
-        is_plain: bool = False,
+        is_machine_written: bool = False,
     ) -> None:
         self._connection, self._table, self._reading = connection, table, reading
-        self._is_plain = is_plain
+        self._is_machine_written = is_machine_written
 
     def infer_types(self, names: Sequence[str]) -> list[InferredType]:
         """Infer the types of these columns; names are not quoted."""
         types_by_name: dict[str, InferredType] = {}
-        declared = [name for name in names if name in self._reading.types]
-        for name in declared:
+        declared_names = [name for name in names if name in self._reading.types]
+        for name in declared_names:
             types_by_name[name] = self._declared_type(name, self._reading.types[name])
-        undeclared = [name for name in names if name not in declared]
-        for start in range(0, len(undeclared), _COLUMNS_PER_QUERY):
-            types_by_name |= self._infer_usual(undeclared[start : start + _COLUMNS_PER_QUERY])
+        undeclared_names = [name for name in names if name not in declared_names]
+        for start in range(0, len(undeclared_names), _COLUMNS_PER_QUERY):
+            types_by_name |= self._infer_by_usual_formats(
+                undeclared_names[start : start + _COLUMNS_PER_QUERY]
+            )
         return [types_by_name[name] for name in names]
 
     def _select_row(self, expressions: Sequence[str], table: str = "") -> tuple[object, ...]:
@@ -142,14 +144,14 @@ class ColumnTypes:
             if count == n_values
         ]
         if not matching_formats:
-            best = formats[max(range(len(formats)), key=lambda i: format_counts[i])]
+            best_format = formats[max(range(len(formats)), key=lambda i: format_counts[i])]
             wider_kind = DECIMAL if kind == INTEGER and self._fits_all(name, DECIMAL) else TEXT
             expected = f"of the type that was stated ({kind})"
-            problem = TypeProblem(expected, best.condition, other_type=wider_kind)
+            problem = TypeProblem(expected, best_format.condition, other_type=wider_kind)
             return InferredType("VARCHAR", column, problem=problem)
         base_kind = kind.partition("(")[0]
         return replace(
-            self._resolve(name, matching_formats, kind),
+            self._type_of_matching_formats(name, matching_formats, kind),
             selected_by=f"types: {kind}",
             kind=base_kind,
         )
@@ -167,8 +169,8 @@ class ColumnTypes:
 
     # -- inferred types ---------------------------------------------------------------------------
 
-    def _infer_usual(self, names: Sequence[str]) -> dict[str, InferredType]:
-        """Infer the types of columns by the usual formats, or else by ``_infer_other``."""
+    def _infer_by_usual_formats(self, names: Sequence[str]) -> dict[str, InferredType]:
+        """Infer the types of columns by the usual formats, or else by ``_infer_by_all_formats``."""
         formats = {name: self._usual_formats(quote(name)) for name in names}
         expressions = [
             f"bool_and({value_format.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
@@ -179,7 +181,7 @@ class ColumnTypes:
         types_by_name = {}
         for name in names:
             matching_formats = [value_format for value_format in formats[name] if next(row)]
-            if self._is_plain:
+            if self._is_machine_written:
                 column = quote(name)
                 types_by_name[name] = (
                     self._type_of_format(column, matching_formats[0])
@@ -190,7 +192,7 @@ class ColumnTypes:
                 types_by_name[name] = (
                     self._type_unless_ambiguous(name, matching_formats[0])
                     if matching_formats
-                    else self._infer_other(name)
+                    else self._infer_by_all_formats(name)
                 )
         return types_by_name
 
@@ -214,24 +216,27 @@ class ColumnTypes:
                     ("days (yyyymmdd)", type_option(name, pattern)),
                 )
         elif value_format.kind == DECIMAL and self._reading.decimal is None:
-            others = [
-                other
-                for other in unusual_formats(column, self._reading)
-                if other.thousands == value_format.decimal
+            other_formats = [
+                other_format
+                for other_format in unusual_formats(column, self._reading)
+                if other_format.thousands == value_format.decimal
             ]
             expressions = [
-                f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others
+                f"bool_and({other_format.condition}) FILTER (WHERE {column} IS NOT NULL)"
+                for other_format in other_formats
             ]
             matching_formats = [
-                o
-                for o, all_match in zip(others, self._select_row(expressions), strict=True)
+                other_format
+                for other_format, all_match in zip(
+                    other_formats, self._select_row(expressions), strict=True
+                )
                 if all_match
             ]
             if matching_formats:
-                return self._resolve(name, [value_format, *matching_formats])
+                return self._type_of_matching_formats(name, [value_format, *matching_formats])
         return self._type_of_format(column, value_format)
 
-    def _infer_other(self, name: str) -> InferredType:
+    def _infer_by_all_formats(self, name: str) -> InferredType:
         """Infer the type of a column that no usual format fits; text if no format does."""
         column = quote(name)
         formats = [*usual_formats(column, self._reading), *unusual_formats(column, self._reading)]
@@ -245,18 +250,18 @@ class ColumnTypes:
         )
         if not n_values:
             return InferredType("VARCHAR", column, kind="")
-        best = max(counts)
+        best_format = max(counts)
         likely_formats = [
             value_format
             for value_format, count in zip(formats, counts, strict=True)
-            if count == best and 10 * count >= 9 * n_values
+            if count == best_format and 10 * count >= 9 * n_values
         ]
         if not likely_formats:
-            type_or_contradiction = self._text_or_contradiction(name)
+            contradicted_type = self._text_or_contradiction(name)
             return (
                 self._text_or_mixed_formats(name, formats)
-                if type_or_contradiction.problem is None
-                else type_or_contradiction
+                if contradicted_type.problem is None
+                else contradicted_type
             )
         digits = (
             f"bool_and({matches_pattern(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
@@ -276,10 +281,10 @@ class ColumnTypes:
             if count == n_values
         ]
         if matching_formats:
-            return self._resolve(name, matching_formats)
-        type_or_contradiction = self._text_or_contradiction(name)
-        if type_or_contradiction.problem is not None:
-            return type_or_contradiction
+            return self._type_of_matching_formats(name, matching_formats)
+        contradicted_type = self._text_or_contradiction(name)
+        if contradicted_type.problem is not None:
+            return contradicted_type
         n_outliers = n_values - max(counts)
         problem = None
         if (
@@ -302,10 +307,10 @@ class ColumnTypes:
             formats_of_kinds = [
                 value_format for value_format in formats if value_format.kind in kinds
             ]
-            any_form = " OR ".join(
+            any_condition = " OR ".join(
                 f"({value_format.condition})" for value_format in formats_of_kinds
             )
-            expressions = [f"bool_and({any_form}) FILTER (WHERE {column} IS NOT NULL)"]
+            expressions = [f"bool_and({any_condition}) FILTER (WHERE {column} IS NOT NULL)"]
             if (
                 not self._select_row(expressions, self._sample_subquery(column))[0]
                 or not self._select_row(expressions)[0]
@@ -358,12 +363,14 @@ class ColumnTypes:
             option = type_option(
                 name, csv_forms.STRPTIME_PATTERNS.get(value_format.argument, value_format.argument)
             )
-        words = f"{value_format.name}, which the options do not allow"
-        return _ambiguous(column, (words, option))
+        description = f"{value_format.name}, which the options do not allow"
+        return _ambiguous(column, (description, option))
 
     # -- choosing among formats that fit ----------------------------------------------------------
 
-    def _resolve(self, name: str, formats: Sequence[ValueFormat], kind: str = "") -> InferredType:
+    def _type_of_matching_formats(
+        self, name: str, formats: Sequence[ValueFormat], kind: str = ""
+    ) -> InferredType:
         """Return the type of a column whose values match all of these formats.
 
         It has a problem if the formats would convert the values differently.
@@ -409,12 +416,12 @@ class ColumnTypes:
                     if value_format.is_century_open
                 ),
             )
-        for other in formats[1:]:
-            if {first_format.argument, other.argument} <= {*ORDER_NAMES}:
-                [differs] = self._select_row(
-                    [f"coalesce(bool_or({first_format.value} <> {other.value}), false)"]
+        for other_format in formats[1:]:
+            if {first_format.argument, other_format.argument} <= {*ORDER_NAMES}:
+                [converts_differently] = self._select_row(
+                    [f"coalesce(bool_or({first_format.value} <> {other_format.value}), false)"]
                 )
-                if differs:
+                if converts_differently:
                     return _ambiguous(
                         column,
                         *(
@@ -422,7 +429,7 @@ class ColumnTypes:
                                 f"{value_format.name} ({ORDER_NAMES[value_format.argument]})",
                                 _option("dates", value_format.argument),
                             )
-                            for value_format in (first_format, other)
+                            for value_format in (first_format, other_format)
                         ),
                     )
         return self._type_of_format(column, first_format, kind)
@@ -497,14 +504,16 @@ def _formats_of_declared_type(column: str, kind: str, reading: Reading) -> list[
     """The formats that a declared type allows, usual ones first."""
     if "%" in kind:
         return csv_forms.formats_of_strptime_pattern(column, kind, "types")
-    usual, others = usual_formats(column, reading), unusual_formats(column, reading)
+    usual, other_formats = usual_formats(column, reading), unusual_formats(column, reading)
     if kind == INTEGER:
         return csv_forms.lenient_integer_formats(column, reading)
     base_kind = kind.partition("(")[0]
     kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBER_KINDS}.get(
         base_kind, (base_kind,)
     )
-    matching = [value_format for value_format in (*usual, *others) if value_format.kind in kinds]
+    matching = [
+        value_format for value_format in (*usual, *other_formats) if value_format.kind in kinds
+    ]
     if base_kind not in (DECIMAL, DOUBLE):
         return matching
     formats = [

@@ -14,7 +14,7 @@ from dbanon.sessions.base import OnSql
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.duckdb.csv_types import ColumnTypes
+from dbanon.stores.duckdb.csv_types import TypeInference
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore, connect_in_memory
@@ -27,7 +27,7 @@ _BATCH_VIEW = "dbanon_batch"
 ProgressReport = Callable[[str, float], None]
 
 
-class FetchedStore(DuckdbStore):
+class StreamStore(DuckdbStore):
     """A database in memory with the rows of a source; their order of arrival is the row key.
 
     Releases written here vanish with the run, so they are exported or copied to another target.
@@ -56,7 +56,7 @@ class FetchedStore(DuckdbStore):
         self._connection = connect_in_memory(memory_bytes)
         super().__init__(self._connection, on_sql)
         self._origin, self._table = origin, table
-        self._drawn_columns = tuple(dict.fromkeys(columns))
+        self._copied_columns = tuple(dict.fromkeys(columns))
         self._chunk_rows, self._progress = chunk_rows, progress
         self._provenance: dict[str, Any] = {}
 
@@ -74,14 +74,14 @@ class FetchedStore(DuckdbStore):
         SourceChanged : the number of copied rows differs from the counts.
         DbanonError : the rows could not be copied.
         """
-        self._draw()
+        self._copy_rows()
         with super().session(write=write, create=create) as session:
             yield session
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
         """Run a transaction as ``session`` does: nothing permanent can be changed here."""
-        self._draw()
+        self._copy_rows()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
@@ -90,16 +90,18 @@ class FetchedStore(DuckdbStore):
         return nullcontext()
 
     def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
-        return _FetchedSession(connection, self._on_sql, self._provenance)
+        return _StreamSession(connection, self._on_sql, self._provenance)
 
-    def _draw(self) -> None:
+    def _copy_rows(self) -> None:
         """Copy the rows of the source, if this was not done before."""
         if self._provenance:
             return
         for setting in self._spill_statements:
             self._connection.execute(setting)
-        with self._origin.open_stream(self._table, self._drawn_columns, self._chunk_rows) as stream:
-            n_rows = self._fill(stream)
+        with self._origin.open_stream(
+            self._table, self._copied_columns, self._chunk_rows
+        ) as stream:
+            n_rows = self._load_rows(stream)
             n_rows_after = stream.recount()
         is_counted = stream.n_rows is not None
         if is_counted and not stream.n_rows == n_rows == n_rows_after:
@@ -113,7 +115,7 @@ class FetchedStore(DuckdbStore):
         self._create_table(stream)
         self._provenance = {"rows": n_rows, "how": consistency}
 
-    def _fill(self, stream: RowStream) -> int:
+    def _load_rows(self, stream: RowStream) -> int:
         """Load all rows as they arrive; returns the number of rows."""
         n_rows, is_created = 0, False
         self._report_progress(0, stream)
@@ -157,6 +159,7 @@ class FetchedStore(DuckdbStore):
         return UnsupportedType("A column is of a type that cannot be read.")
 
     def _report_progress(self, n_rows: int, stream: RowStream) -> None:
+        """Report the share of copied rows; raises Cancelled if the process is to end."""
         if ending().is_ending:
             # ``ending`` interrupts DuckDB's statements itself, but not the reading of a source.
             raise Cancelled
@@ -166,27 +169,29 @@ class FetchedStore(DuckdbStore):
     def _create_table(self, stream: RowStream) -> None:
         """Create the table; columns that were not copied are NULL, as a job may name them, too."""
         with translate_errors("The rows that were drawn could not be kept."):
-            numeric_texts = [name for name in self._drawn_columns if name in stream.numeric_texts]
-            inferred_types = ColumnTypes(self._connection, _RAW_TABLE, is_plain=True).infer_types(
-                numeric_texts
-            )
-            casts = {
-                n: (t.sql_type, t.value) for n, t in zip(numeric_texts, inferred_types, strict=True)
-            }
+            numeric_texts = [name for name in self._copied_columns if name in stream.numeric_texts]
+            inferred_types = TypeInference(
+                self._connection, _RAW_TABLE, is_machine_written=True
+            ).infer_types(numeric_texts)
+            type_of_text = dict(zip(numeric_texts, inferred_types, strict=True))
             column_rows = self._connection.execute(f"DESCRIBE {_RAW_TABLE}").fetchall()
-            type_of_column = {name: kind for name, kind, *_ in column_rows}
+            sql_types = {name: sql_type for name, sql_type, *_ in column_rows}
+            sql_types |= {name: inferred.sql_type for name, inferred in type_of_text.items()}
             columns = [
-                f"{quote(name)} {casts[name][0] if name in casts else type_of_column[name]}"
-                if name in type_of_column
+                f"{quote(name)} {sql_types[name]}"
+                if name in sql_types
                 else f"{quote(name)} VARCHAR GENERATED ALWAYS AS (CAST(NULL AS VARCHAR)) VIRTUAL"
                 for name in stream.columns
             ]
-            values = [casts[name][1] if name in casts else quote(name) for name in type_of_column]
-            name = self._ensure_schema()
-            names = ", ".join(map(quote, type_of_column))
-            self._connection.execute(f"CREATE OR REPLACE TABLE {name} ({', '.join(columns)})")
+            values = [
+                type_of_text[name].value if name in type_of_text else quote(name)
+                for name in sql_types
+            ]
+            table = self._ensure_schema()
+            names = ", ".join(map(quote, sql_types))
+            self._connection.execute(f"CREATE OR REPLACE TABLE {table} ({', '.join(columns)})")
             self._connection.execute(
-                f"INSERT INTO {name} ({names}) SELECT {', '.join(values)} FROM {_RAW_TABLE}"
+                f"INSERT INTO {table} ({names}) SELECT {', '.join(values)} FROM {_RAW_TABLE}"
             )
             self._connection.execute(f"DROP TABLE {_RAW_TABLE}")
 
@@ -198,7 +203,7 @@ class FetchedStore(DuckdbStore):
         return RelationName(None, name.name).quoted if name.schema is None else name.quoted
 
 
-class _FetchedSession(DuckdbSession):
+class _StreamSession(DuckdbSession):
     """A session that reports how its rows were copied."""
 
     def __init__(

@@ -21,7 +21,7 @@ from dbanon.stores.duckdb.csv_files import (
     read_csv_header,
     repeated_header_error,
 )
-from dbanon.stores.duckdb.csv_problems import LoadedFile, UntypedColumn, find_refusals
+from dbanon.stores.duckdb.csv_problems import LoadedFile, UntypedColumn, find_untyped_columns
 from dbanon.stores.duckdb.csv_reading import (
     add_skip_hint,
     blanks_aggregate,
@@ -33,8 +33,8 @@ from dbanon.stores.duckdb.csv_reading import (
     strip_blanks,
 )
 from dbanon.stores.duckdb.csv_types import (
-    ColumnTypes,
     InferredType,
+    TypeInference,
 )
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.errors import translate_errors
@@ -46,7 +46,7 @@ _FOLDERS_TABLE = quote("dbanon_parts")
 
 
 class FileRows:
-    """Loads row files into a table; then ``refusals`` has the columns whose type is in doubt.
+    """Loads row files into a table; ``untyped_columns`` are then those whose type is in doubt.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class FileRows:
     ) -> None:
         self._connection, self._name, self._reading = connection, name, reading
         self._memory_bytes = memory_bytes
-        self.refusals: Mapping[str, UntypedColumn] = {}
+        self.untyped_columns: Mapping[str, UntypedColumn] = {}
 
     def load(self, source_files: Sequence[SourceFile], kind: str) -> dict[str, InferredType]:
         """Load all rows; returns the inferred type of each column, empty for Parquet.
@@ -89,13 +89,13 @@ class FileRows:
         columns: dict[str, str] = {}
         for source_file in source_files:
             with (
-                source_file.opened(self._memory_bytes) as file,
+                source_file.open(self._memory_bytes) as file,
                 _translate_read_errors(source_file.path),
             ):
                 # Open by descriptor, as DuckDB could take a file name for a pattern.
-                rows = f"read_parquet('/dev/fd/{file.fileno()}', hive_partitioning = false)"
+                from_item = f"read_parquet('/dev/fd/{file.fileno()}', hive_partitioning = false)"
                 self._require_column_limit(source_file.path, file.fileno())
-                describe_query = f"SELECT * FROM (DESCRIBE SELECT * FROM {rows})"
+                describe_query = f"SELECT * FROM (DESCRIBE SELECT * FROM {from_item})"
                 column_rows = self._connection.execute(describe_query).fetchall()
                 column_types = {name: kind for name, kind, *_ in column_rows}
                 _require_same_columns(
@@ -103,14 +103,16 @@ class FileRows:
                 )
                 is_first, columns = not columns, columns or column_types
                 names = ", ".join(f"f.{quote(name)}" for name in columns)
-                query = f"SELECT {names} FROM {rows} AS f"
+                query = f"SELECT {names} FROM {from_item} AS f"
                 if source_file.folder_columns:
-                    texts = ", ".join(_as_column(*part) for part in source_file.folder_columns)
+                    texts = ", ".join(
+                        _as_column(name, text) for name, text in source_file.folder_columns
+                    )
                     values = ", ".join(
                         f"{t.value} AS {quote(n)}" for n, t in folder_columns.items()
                     )
                     query = (
-                        f"SELECT {names}, p.* FROM {rows} AS f,"
+                        f"SELECT {names}, p.* FROM {from_item} AS f,"
                         f" (SELECT {values} FROM (SELECT {texts})) AS p"
                     )
                 self._create_or_insert(self._name.quoted, query, is_first=is_first)
@@ -137,16 +139,17 @@ class FileRows:
         columns = ", ".join(f"{quote(name)} VARCHAR" for name in names)
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {_FOLDERS_TABLE} ({columns})")
         placeholders = ", ".join("?" for _ in names)
-        texts = {
+        text_rows = {
             tuple(dict(source_file.folder_columns)[name] for name in names)
             for source_file in source_files
         }
         self._connection.executemany(
-            f"INSERT INTO {_FOLDERS_TABLE} VALUES ({placeholders})", [list(row) for row in texts]
+            f"INSERT INTO {_FOLDERS_TABLE} VALUES ({placeholders})",
+            [list(row) for row in text_rows],
         )
-        inferred_types = ColumnTypes(self._connection, _FOLDERS_TABLE, is_plain=True).infer_types(
-            names
-        )
+        inferred_types = TypeInference(
+            self._connection, _FOLDERS_TABLE, is_machine_written=True
+        ).infer_types(names)
         self._connection.execute(f"DROP TABLE {_FOLDERS_TABLE}")
         return dict(zip(names, inferred_types, strict=True))
 
@@ -168,10 +171,10 @@ class FileRows:
 
     @contextmanager
     def _open_as_csv(self, source_file: SourceFile) -> Iterator[BinaryIO]:
-        """Open a file as uncompressed CSV; raises as ``SourceFile.opened`` and ``open_as_csv``."""
+        """Open a file as uncompressed CSV; raises as ``SourceFile.open`` and ``open_as_csv``."""
         try:
             with (
-                source_file.opened(self._memory_bytes) as file,
+                source_file.open(self._memory_bytes) as file,
                 open_as_csv(
                     file, str(source_file.path), self._reading.sheet, self._memory_bytes
                 ) as csv_file,
@@ -199,7 +202,7 @@ class FileRows:
                     dict.fromkeys(csv_headers[0].names, ""),
                 )
                 folder_expressions = "".join(
-                    f", {_as_column(*part)}" for part in source_file.folder_columns
+                    f", {_as_column(name, text)}" for name, text in source_file.folder_columns
                 )
                 with open_as_utf8(
                     file, source_file.path, self._reading, csv_header, self._memory_bytes
@@ -221,22 +224,25 @@ class FileRows:
                         raise add_skip_hint(
                             self._connection, descriptor, csv_header, error
                         ) from None
-                [(count,)] = self._connection.execute(
+                [(n_rows,)] = self._connection.execute(
                     f"SELECT count(*) FROM {_RAW_TABLE}"
                 ).fetchall()
                 files.append(
                     LoadedFile(
-                        source_file.path, csv_header, count, partial(self._open_as_csv, source_file)
+                        source_file.path,
+                        csv_header,
+                        n_rows,
+                        partial(self._open_as_csv, source_file),
                     )
                 )
         self._require_one_header(source_files, csv_headers)
         names = [*csv_headers[0].names, *(name for name, _ in source_files[0].folder_columns)]
         self._require_declared_columns(names, source_files[0].path)
         with _translate_read_errors(source_files[0].path):
-            inferred_types = ColumnTypes(self._connection, _RAW_TABLE, self._reading).infer_types(
+            inferred_types = TypeInference(self._connection, _RAW_TABLE, self._reading).infer_types(
                 names
             )
-            self.refusals = find_refusals(
+            self.untyped_columns = find_untyped_columns(
                 self._connection,
                 _RAW_TABLE,
                 dict(zip(names, inferred_types, strict=True)),
@@ -279,20 +285,20 @@ class FileRows:
         ----------
         folder_expressions : SQL of the columns that folders name, each after a comma.
         """
-        add = partial(
+        add_fields = partial(
             self._add_fields,
             csv_header=csv_header,
             folder_expressions=folder_expressions,
             is_first=is_first,
         )
         if not self._reading.trim:
-            add(descriptor)
+            add_fields(descriptor)
             return
         table = f"read_csv('/dev/fd/{descriptor}', {read_csv_arguments(csv_header)})"
         try:
             if is_first:
                 # Most files have no blanks; these are read only once.
-                add(descriptor)
+                add_fields(descriptor)
                 table = _RAW_TABLE
             [(has_blanks,)] = self._connection.execute(
                 f"SELECT {blanks_aggregate(csv_header)} FROM {table}"
@@ -304,9 +310,9 @@ class FileRows:
             with strip_blanks(
                 descriptor, source_file.path, csv_header, self._memory_bytes
             ) as stripped_descriptor:
-                add(stripped_descriptor)
+                add_fields(stripped_descriptor)
         elif has_blanks or not is_first:
-            add(descriptor, trim=bool(has_blanks))
+            add_fields(descriptor, trim=bool(has_blanks))
 
     def _add_fields(
         self,

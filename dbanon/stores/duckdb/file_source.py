@@ -78,7 +78,7 @@ class FileStore(DuckdbStore):
         super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, InferredType] = {}
-        self._refusals: Mapping[str, UntypedColumn] = {}
+        self._untyped_columns: Mapping[str, UntypedColumn] = {}
         file_name = Path(find_root(path).name)
         stem = (
             file_name.with_suffix("").stem
@@ -138,7 +138,7 @@ class FileStore(DuckdbStore):
         file_rows = FileRows(self._connection, self._name, self._reading, memory_bytes)
         try:
             self._types = file_rows.load(source_files, kind)
-            self._refusals = file_rows.refusals
+            self._untyped_columns = file_rows.untyped_columns
         except OutOfMemory:
             raise MemoryLimit.over(
                 f"The rows of {self._location} need",
@@ -151,7 +151,9 @@ class FileStore(DuckdbStore):
         self._is_loaded = True
 
     def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
-        session = _FileSession(connection, self._on_sql, self._types, self._reading, self._refusals)
+        session = _FileSession(
+            connection, self._on_sql, self._types, self._reading, self._untyped_columns
+        )
         session.file_url = self.url
         return session
 
@@ -168,13 +170,13 @@ class _FileSession(DuckdbSession):
         on_sql: OnSql | None,
         types: Mapping[str, InferredType],
         reading: Reading,
-        refusals: Mapping[str, UntypedColumn],
+        untyped_columns: Mapping[str, UntypedColumn],
     ) -> None:
         super().__init__(connection, on_sql)
-        self._types, self._reading, self._refusals = types, reading, refusals
+        self._types, self._reading, self._untyped_columns = types, reading, untyped_columns
 
     def require_typed(self, columns: Iterable[str]) -> None:
-        require_types(self._refusals, columns)
+        require_types(self._untyped_columns, columns)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         """Check that each column to read has a type; raises as ``require_typed``."""

@@ -36,8 +36,16 @@ from dbanon.sessions.base import (
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
-from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.dialect import create_view, default_schema, to_arrow, to_numpy, to_table
+from dbanon.stores.duckdb import dialect
+from dbanon.stores.duckdb.dialect import (
+    DIGEST_METHOD,
+    READ_ONLY_QUERY,
+    create_view,
+    default_schema,
+    to_arrow,
+    to_numpy,
+    to_table,
+)
 from dbanon.stores.duckdb.display import display_key
 from dbanon.stores.duckdb.errors import source_not_found, translate_errors
 from dbanon.stores.file_session import FileSession
@@ -48,10 +56,10 @@ _INCOMING_VIEW = "dbanon_incoming"
 class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
-    dialect: ClassVar[Dialect] = types
-    digest_method = types.DIGEST_METHOD
+    dialect: ClassVar[Dialect] = dialect
+    digest_method = DIGEST_METHOD
     display_key = staticmethod(display_key)
-    read_only_query = types.READ_ONLY_QUERY
+    read_only_query = READ_ONLY_QUERY
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID",
@@ -119,7 +127,7 @@ class DuckdbSession(FileSession):
             (schema, name.name),
         )
         attributes = tuple(
-            types.attribute(column, sql_type, nullable or kind == "view")
+            dialect.attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
         )
         return Relation(resolved, Schema(attributes), kind, int(estimated_rows or 0))
@@ -141,8 +149,8 @@ class DuckdbSession(FileSession):
     def _qualified_name(self, schema: str, name: str) -> RelationName:
         with translate_errors():
             if self._databases is None:
-                self._databases = types.find_databases(self._connection)
-            return types.qualified_name(self._connection, self._databases, schema, name)
+                self._databases = dialect.find_databases(self._connection)
+            return dialect.qualified_name(self._connection, self._databases, schema, name)
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
@@ -168,7 +176,7 @@ class DuckdbSession(FileSession):
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
     def text_of(self, attribute: Attribute) -> str:
-        return types.text(attribute)
+        return dialect.text(attribute)
 
     def spelled(self, attribute: Attribute, value: str) -> str:
         # replace() does not accept a UUID. Do not cast a VARCHAR, which would lose its collation.
@@ -190,13 +198,13 @@ class DuckdbSession(FileSession):
             f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)
         ]
         expressions += [
-            f"{types.number(i, a)} AS {statements.value_column(i)}"
+            f"{dialect.number(i, a)} AS {statements.value_column(i)}"
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
         for batch in self._batches(query, chunk_rows):
-            yield types.chunk(batch, attributes)
+            yield dialect.chunk(batch, attributes)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -222,7 +230,7 @@ class DuckdbSession(FileSession):
         self._require_microseconds(source, columns)
         expressions = [
             *key_expressions,
-            *(types.portable(source.attribute(name)) for name in columns),
+            *(dialect.portable(source.attribute(name)) for name in columns),
         ]
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where}"
         return self._batches(query, chunk_rows)
@@ -255,13 +263,15 @@ class DuckdbSession(FileSession):
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
-            yield np.column_stack([to_numpy(c.fill_null(types.NAN)) for c in batch.columns])
+            yield np.column_stack([to_numpy(c.fill_null(dialect.NAN)) for c in batch.columns])
 
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
         existing = (
-            {name for (name,) in self.rows(types.TEMPORARY_TABLES_QUERY)} if self.stays_open else ()
+            {name for (name,) in self.rows(dialect.TEMPORARY_TABLES_QUERY)}
+            if self.stays_open
+            else ()
         )
         for name in sorted({*self.staging_tables}.intersection(existing)):
             self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
@@ -296,7 +306,7 @@ class DuckdbSession(FileSession):
         column_types = [("class", "INTEGER")]
         arrays = [to_arrow(np.arange(n_classes, dtype=np.int32))]
         for position, column in enumerate(columns):
-            kind, array = types.staged_values(column)
+            kind, array = dialect.staged_values(column)
             column_types.append((statements.value_column(position), kind))
             arrays.append(array)
         self._stage(statements.CLASSES, column_types, to_table(arrays))
@@ -312,7 +322,7 @@ class DuckdbSession(FileSession):
             arrays = [to_arrow(classes), to_arrow(positions)]
             for attribute, values in zip(attributes, value_lists, strict=True):
                 try:
-                    arrays.append(types.to_arrow_values(attribute, list(values)))
+                    arrays.append(dialect.to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
                     raise cannot_travel(attribute.name) from None
             self._append(statements.ROWS, to_table(arrays))
@@ -330,7 +340,7 @@ class DuckdbSession(FileSession):
             " WHERE database_name = 'temp' AND table_name = ? ORDER BY column_index",
             (statements.FILE_ROWS,),
         )
-        schema = Schema(tuple(types.attribute(*column) for column in column_rows))
+        schema = Schema(tuple(dialect.attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise address_hidden(relation, "rowid")
@@ -344,7 +354,7 @@ class DuckdbSession(FileSession):
             arrays = []
             for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
                 try:
-                    arrays.append(types.to_arrow_values(attribute, list(values)))
+                    arrays.append(dialect.to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
                     raise cannot_travel(attribute.name) from None
             self._append(statements.FILE_ROWS, to_table(arrays))
@@ -363,7 +373,7 @@ class DuckdbSession(FileSession):
         return self._qualified_name(name.schema or self._current_schema(), name.name)
 
     def has_schema(self, name: RelationName) -> bool:
-        return types.has_schema(self.rows, name)
+        return dialect.has_schema(self.rows, name)
 
     def create_schema(self, name: RelationName) -> None:
         schema = RelationName(name.catalog, str(name.schema)).quoted
@@ -411,11 +421,11 @@ class DuckdbSession(FileSession):
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt))
+        [(rows, total)] = self.rows(dialect.digest_statement(relation, columns, salt))
         return int(rows), int(total)
 
     def digest_probe(self) -> str:
-        return str(self.rows(types.DIGEST_PROBE)[0][0])
+        return str(self.rows(dialect.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
         inner_hash = f"sha256({staged_block(INNER)} || encode({text}))"
@@ -428,7 +438,7 @@ class DuckdbSession(FileSession):
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self.find_source(relation)
         columns = [source.attribute(name) for name in names]
-        return types.row_hash(columns, secrets.randbits(62) + 1)
+        return dialect.row_hash(columns, secrets.randbits(62) + 1)
 
     def shuffled(self, alias: str) -> str:
         # Do not use DuckDB's random functions, which the caller can predict by ``setseed``.

@@ -13,7 +13,7 @@ from dbanon.data.memory import database_settings, half_of_memory
 from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
-from dbanon.stores.duckdb import dialect as types
+from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.file_session import FileDatabase
@@ -130,7 +130,7 @@ class DuckdbStore(FileDatabase):
             # After a fatal error of the database, all statements fail.
             for name, value in previous_values.items():
                 with suppress(duckdb.Error):
-                    connection.execute(f"SET {name} = {types.literal(value)}")
+                    connection.execute(f"SET {name} = {dialect.literal(value)}")
             if isinstance(self._database, str):
                 connection.close()
 
@@ -149,7 +149,7 @@ class DuckdbStore(FileDatabase):
         if directory is None:
             return
         self._spill_statements.append(
-            f"SET temp_directory = {types.literal(str(directory / 'duckdb'))}"
+            f"SET temp_directory = {dialect.literal(str(directory / 'duckdb'))}"
         )
         if memory_bytes is not None:
             self._spill_statements += database_settings(memory_bytes)
@@ -208,7 +208,7 @@ def _pin_settings(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     }
     for name in previous_values:
         try:
-            connection.execute(f"SET {name} = {types.literal(_PINNED_VALUES[name])}")
+            connection.execute(f"SET {name} = {dialect.literal(_PINNED_VALUES[name])}")
         except duckdb.InvalidInputException:
             raise InvalidParameter(
                 f"DuckDB's setting {name} changes what statements mean, and the configuration of"

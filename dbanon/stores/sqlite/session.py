@@ -57,8 +57,8 @@ from dbanon.sessions.base import (
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
-from dbanon.stores.sqlite import dialect as types
-from dbanon.stores.sqlite.dialect import SqliteStagingSession
+from dbanon.stores.sqlite import dialect
+from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
 from dbanon.stores.sqlite.display import display_key
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 class SqliteSession(SqliteStagingSession):
     """One transaction on SQLite."""
 
-    dialect: ClassVar[Dialect] = types
+    dialect: ClassVar[Dialect] = dialect
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "TEXT",
         "timestamp": "TEXT",
@@ -119,7 +119,7 @@ class SqliteSession(SqliteStagingSession):
         "bytes": "BLOB",
         "amount": "NUMERIC",
     }
-    digest_method = types.DIGEST_METHOD
+    digest_method = DIGEST_METHOD
     display_key = staticmethod(display_key)
     # SQLite renames such columns to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
@@ -165,7 +165,7 @@ class SqliteSession(SqliteStagingSession):
                 hint=nearest_names(resolved.name, [n for (n,) in table_names]),
             )
         attributes = tuple(
-            types.attribute(column, declared, not not_null)
+            dialect.attribute(column, declared, not not_null)
             for column, declared, not_null, _ in self._columns(resolved)
         )
         return Relation(resolved, Schema(attributes), matches[0][0])
@@ -231,13 +231,13 @@ class SqliteSession(SqliteStagingSession):
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         typed_attributes = [
-            a for a in attributes if a.kind in types.STORAGE_CLASSES and not a.nominal
+            a for a in attributes if a.kind in dialect.STORAGE_CLASSES and not a.nominal
         ]
         if not typed_attributes:
             return tuple(attributes)
         checks = [
-            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT 1),"
-            f" {types.extent(a)}"
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({dialect.is_well_formed(a)}) IS NOT 1),"
+            f" {dialect.extent(a)}"
             for a in typed_attributes
         ]
         results = self.rows(
@@ -250,10 +250,10 @@ class SqliteSession(SqliteStagingSession):
             if n_invalid:
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {n_invalid} of its values are not {types.expected(attribute)}.",
+                    f" {n_invalid} of its values are not {dialect.expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            inspected[attribute.name] = types.with_extent(attribute, extent)
+            inspected[attribute.name] = dialect.with_extent(attribute, extent)
         return tuple(inspected.get(a.name, a) for a in attributes)
 
     def read_chunks(
@@ -271,7 +271,7 @@ class SqliteSession(SqliteStagingSession):
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
         for rows in self._batches(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
-            yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+            yield dialect.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -326,18 +326,18 @@ class SqliteSession(SqliteStagingSession):
         value_lists: list[Sequence[Any]] = [range(n_classes)]
         for position, column in enumerate(columns):
             class_columns.append((statements.value_column(position), ""))
-            value_lists.append(types.stored_values(column))
+            value_lists.append(dialect.stored_values(column))
         self._stage(statements.CLASSES, class_columns, zip(*value_lists, strict=True))
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
+        rows = storable_rows(attributes, labelled_rows(pieces), dialect.storable)
         self._stage(statements.ROWS, columns, rows)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
-        schema = Schema(tuple(types.attribute(*column, True) for column in columns))
+        schema = Schema(tuple(dialect.attribute(*column, True) for column in columns))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         column_names = {column.lower() for column, _ in columns}
         free_names = [address for address in _ROWID_NAMES if address not in column_names]
@@ -353,7 +353,7 @@ class SqliteSession(SqliteStagingSession):
         self.note(insert)
         rows = (row for batch in pieces for row in batch)
         with translate_errors():
-            storable = storable_rows(attributes, rows, types.storable, first=0)
+            storable = storable_rows(attributes, rows, dialect.storable, first=0)
             self._driver.executemany(insert, storable).close()
 
     def exact_totals(
@@ -413,7 +413,7 @@ class SqliteSession(SqliteStagingSession):
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
 
     def declared(self, sql_type: str) -> str:
-        return types.declared(sql_type)
+        return dialect.declared(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         if output.kind == "view":
@@ -442,10 +442,10 @@ class SqliteSession(SqliteStagingSession):
         query = f"SELECT {names} FROM {relation.quoted} AS s"
         self.note(query)
         with translate_errors():
-            return types.digest_of_query(self._driver, query, salt)
+            return dialect.digest_of_query(self._driver, query, salt)
 
     def digest_probe(self) -> str:
-        return types.digest_probe()
+        return dialect.digest_probe()
 
     # -- ledger -----------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ def test_columns_are_those_of_pyarrow(
         assert column.equals(expected)
         part = expected[skipped:]
         valid = validity_mask(part)
-        assert valid.tolist() == part.validity_mask().to_pylist()
+        assert valid.tolist() == part.is_valid().to_pylist()
         assert to_numpy(part)[valid].tolist() == [v for v in part.to_pylist() if v is not None]
     assert to_table([column]).column_names == ["0"]
 
