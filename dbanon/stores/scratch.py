@@ -373,8 +373,10 @@ def clear_staged_directories(directory: str) -> list[str]:
         if entry.is_symlink() or not entry.is_dir() or entry.stat().st_uid != os.geteuid():
             continue
         try:
-            modified_at = [descendant.lstat().st_mtime for descendant in (entry, *entry.rglob("*"))]
-            if now - max(modified_at) < ABANDONED_AFTER_SECONDS:
+            modification_times = [
+                descendant.lstat().st_mtime for descendant in (entry, *entry.rglob("*"))
+            ]
+            if now - max(modification_times) < ABANDONED_AFTER_SECONDS:
                 continue
             shutil.rmtree(entry)
         except FileNotFoundError:

@@ -90,22 +90,24 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
         length_note = "" if is_complete else f", or one of more than {_SAMPLE_BYTES // 2**20} MiB"
         raise FileMalformed(f"The file {path} has no header{length_note}.", hint=_CSV_RULES)
     cells = tuple(cell.strip(" \t") for cell in rows[0]) if reading.trim else tuple(rows[0])
-    width = len(str(len(cells) - 1))
+    n_digits = len(str(len(cells) - 1))
     has_header = reading.header is not False
     names = tuple(
-        (cell if has_header else "") or f"column{position:0{width}}"
+        (cell if has_header else "") or f"column{position:0{n_digits}}"
         for position, cell in enumerate(cells)
     )
     if reading.duplicate_columns == RENAME:
         original_names, names = names, _number_duplicates(names)
-        renamed = [
+        renamed_columns = [
             f'"{name}"'
             for name, original_name in zip(names, original_names, strict=True)
             if name != original_name
         ]
-        if renamed:
+        if renamed_columns:
             warn_caller(
-                ColumnsRenamed(f"Duplicate columns in {path} were renamed: {', '.join(renamed)}.")
+                ColumnsRenamed(
+                    f"Duplicate columns in {path} were renamed: {', '.join(renamed_columns)}."
+                )
             )
     _require_names(names, path, n_skipped_lines + 1)
     header = CsvHeader(delimiter, cells, names, n_skipped_lines, has_header)
@@ -141,16 +143,18 @@ def _sample_rows(
 
 def _number_duplicates(names: Sequence[str]) -> tuple[str, ...]:
     """Append numbers to repeated names; capitals make no difference."""
-    numbered: list[str] = []
-    existing = {name.lower() for name in names}
-    seen: set[str] = set()
+    numbered_names: list[str] = []
+    lower_names = {name.lower() for name in names}
+    seen_names: set[str] = set()
     for name in names:
         candidate, suffix = name, 2
-        while candidate.lower() in seen or (candidate != name and candidate.lower() in existing):
+        while candidate.lower() in seen_names or (
+            candidate != name and candidate.lower() in lower_names
+        ):
             candidate, suffix = f"{name}_{suffix}", suffix + 1
-        seen.add(candidate.lower())
-        numbered.append(candidate)
-    return tuple(numbered)
+        seen_names.add(candidate.lower())
+        numbered_names.append(candidate)
+    return tuple(numbered_names)
 
 
 def _column_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
@@ -177,9 +181,9 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
             hint="Write a file without the columns that are not needed.",
         )
-    seen: dict[str, int] = {}
+    position_by_name: dict[str, int] = {}
     for position, name in enumerate(names):
-        first_position = seen.setdefault(name.lower(), position)
+        first_position = position_by_name.setdefault(name.lower(), position)
         if first_position != position:
             # The line may be a row of a file without a header, so do not quote it.
             raise FileMalformed(

@@ -122,8 +122,8 @@ def usual_formats(column: str, reading: Reading) -> list[ValueFormat]:
             "numbers",
             f"{matches_pattern(column, number)} AND length({column}) <= 30",
             with_point,
-            option,
-            argument,
+            option=option,
+            argument=argument,
             decimal=mark,
         ),
         ValueFormat(
@@ -131,8 +131,8 @@ def usual_formats(column: str, reading: Reading) -> list[ValueFormat]:
             "numbers",
             matches_pattern(column, f"{number}([eE][-+]?[0-9]+)?"),
             with_point,
-            option,
-            argument,
+            option=option,
+            argument=argument,
             decimal=mark,
         ),
         _iso_format(column, DATE, "yyyy-mm-dd", _ISO_DATE_PATTERN),
@@ -182,8 +182,8 @@ def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iter
             f"numbers with a decimal {_MARK_NAMES[mark]}",
             f"{matches_pattern(column, number)} AND length({column}) <= 30",
             with_point,
-            "decimal",
-            mark,
+            option="decimal",
+            argument=mark,
             decimal=mark,
         )
     yield ValueFormat(
@@ -207,8 +207,8 @@ def _formats_with_decimal_mark(column: str, reading: Reading, mark: str) -> Iter
             f"numbers with a {_MARK_NAMES[thousands]} between thousands",
             f"{matches_pattern(column, grouped)} AND length({column}) <= 40",
             f"replace(regexp_replace({column}, {removed_marks}, '', 'g'), ',', '.')",
-            "thousands",
-            thousands,
+            option="thousands",
+            argument=thousands,
             decimal=mark,
             thousands=thousands,
         )
@@ -243,8 +243,8 @@ def lenient_integer_formats(column: str, reading: Reading) -> list[ValueFormat]:
                     "whole numbers",
                     matches_pattern(column, pattern),
                     value,
-                    "thousands",
-                    thousands,
+                    option="thousands",
+                    argument=thousands,
                     thousands=thousands,
                 )
             )
@@ -264,7 +264,9 @@ def formats_of_strptime_pattern(
     if "%z" in pattern:
         kind = TIMESTAMPTZ
     value = f"try_strptime({column}, {literal(pattern)})"
-    return [ValueFormat(kind, pattern, f"{value} IS NOT NULL", value, option, pattern)]
+    return [
+        ValueFormat(kind, pattern, f"{value} IS NOT NULL", value, option=option, argument=pattern)
+    ]
 
 
 def _date_formats(column: str, reading: Reading) -> Iterator[ValueFormat]:
@@ -316,8 +318,8 @@ def _formats_of_date_order(
             name,
             _if_then(matches_pattern(column, "|".join(patterns)), f"{value} IS NOT NULL"),
             value,
-            "dates",
-            strptime_patterns[0] if is_short else order,
+            option="dates",
+            argument=strptime_patterns[0] if is_short else order,
             is_century_open=is_short,
         )
 
@@ -348,8 +350,8 @@ def _named_month_formats(column: str, dates: str | None) -> Iterator[ValueFormat
                 f"dd{mark}mon{mark}yy",
                 _if_then(matches_pattern(column, pattern), f"{value} IS NOT NULL"),
                 value,
-                "dates",
-                strptime_pattern,
+                option="dates",
+                argument=strptime_pattern,
                 is_century_open=True,
             )
 

@@ -68,9 +68,11 @@ def require_types(untyped_columns: Mapping[str, UntypedColumn], names: Iterable[
     AmbiguousValues : a column can be read in several ways.
     FileMalformed : a value differs from the others in format, or from the declared type.
     """
-    affected = [untyped_columns[name] for name in dict.fromkeys(names) if name in untyped_columns]
-    if affected:
-        raise affected[0].to_error([column.name for column in affected[1:]])
+    affected_columns = [
+        untyped_columns[name] for name in dict.fromkeys(names) if name in untyped_columns
+    ]
+    if affected_columns:
+        raise affected_columns[0].to_error([column.name for column in affected_columns[1:]])
 
 
 def find_untyped_columns(
@@ -91,20 +93,21 @@ def find_untyped_columns(
     for name, inferred_type in types.items():
         problem = inferred_type.problem
         if problem is not None and problem.readings:
-            untyped_columns[name] = _ambiguous(name, problem)
+            untyped_columns[name] = _ambiguous_column(name, problem)
         elif problem is not None:
             query = (
                 f"SELECT min(rowid) FROM {table} WHERE {quote(name)} IS NOT NULL"
                 f" AND NOT ({problem.condition})"
             )
             [(row_id,)] = connection.execute(query).fetchall()
-            untyped_columns[name] = _malformed(
-                name, problem, _line_and_column(row_id, name, files, reading)
+            untyped_columns[name] = _malformed_column(
+                name, problem, _describe_location(row_id, name, files, reading)
             )
     return untyped_columns
 
 
-def _ambiguous(name: str, problem: TypeProblem) -> UntypedColumn:
+def _ambiguous_column(name: str, problem: TypeProblem) -> UntypedColumn:
+    """Describe a column whose values can be read in several ways."""
     descriptions = [words for words, _ in problem.readings]
     options = [option for _, option in problem.readings]
     if len(descriptions) == 1:
@@ -113,21 +116,24 @@ def _ambiguous(name: str, problem: TypeProblem) -> UntypedColumn:
         message = f'Column "{name}" can be read in {_NUMBER_WORDS[len(descriptions)]} ways:'
         message += f" {'; or '.join(descriptions)}."
     hint = f"Say how it is read: {', or '.join(options)}. As text: {type_option(name, TEXT)}."
-    return UntypedColumn(name, message, hint, True)
+    return UntypedColumn(name, message, hint, is_ambiguous=True)
 
 
 _NUMBER_WORDS = {2: "two", 3: "three", 4: "four"}
 
 
-def _malformed(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
+def _malformed_column(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
+    """Describe a column with a value that differs from the others; ``location`` is in words."""
     hint = (
         'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
         f" column as {problem.other_type}: {type_option(name, problem.other_type)}."
     )
-    return UntypedColumn(name, f"{location} is not {problem.expected}.", hint, False)
+    return UntypedColumn(name, f"{location} is not {problem.expected}.", hint, is_ambiguous=False)
 
 
-def _line_and_column(row_id: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
+def _describe_location(
+    row_id: int, name: str, files: Sequence[LoadedFile], reading: Reading
+) -> str:
     """Describe the line and the column of a value, by the row's ``rowid`` in the table."""
     loaded_file = next(file for file in files if row_id < file.end_row)
     n_rows_before = max((file.end_row for file in files if file.end_row <= row_id), default=0)

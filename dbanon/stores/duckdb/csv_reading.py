@@ -34,7 +34,10 @@ def _sniff(
         ).fetchone()
     except duckdb.Error:
         return True, 0
-    return (True, 0) if row is None else (bool(row[0]), int(row[1]))
+    if row is None:
+        return True, 0
+    has_header, n_skipped_lines = row
+    return bool(has_header), int(n_skipped_lines)
 
 
 def require_header(

@@ -42,8 +42,8 @@ def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
                 _TextFormat(value_format.name, value_format.condition, option=option)
                 for value_format in date_formats(column, order, separator)
             ]
-    comma, point = (rf"-?(0|[1-9][0-9]*)({mark}[0-9]+)?" for mark in (",", r"\."))
-    for mark, pattern, name in ((COMMA, comma, "comma"), (POINT, point, "point")):
+    comma_pattern, point_pattern = (rf"-?(0|[1-9][0-9]*)({mark}[0-9]+)?" for mark in (",", r"\."))
+    for mark, pattern, name in ((COMMA, comma_pattern, "comma"), (POINT, point_pattern, "point")):
         option = _NULL_WORDS if reading.decimal in (mark, None) else f'decimal: "{mark}"'
         required_condition = f"contains({column}, '{mark}')"
         formats.append(
@@ -99,12 +99,12 @@ def describe_texts(name: str, reading: Reading, counts: Sequence[object]) -> Col
     counts : the values of the aggregates of ``description_query``.
     """
     n_values, *format_counts = counts
-    best = ColumnReading(name, "VARCHAR")
+    best_reading = ColumnReading(name, "VARCHAR")
     for text_format, n_matching, meets_requirement in zip(
         _text_formats(name, reading), format_counts[::2], format_counts[1::2], strict=True
     ):
-        if meets_requirement and int(str(n_matching)) > best.n_matching:
-            best = ColumnReading(
+        if meets_requirement and int(str(n_matching)) > best_reading.n_matching:
+            best_reading = ColumnReading(
                 name,
                 "VARCHAR",
                 text_format.name,
@@ -112,4 +112,4 @@ def describe_texts(name: str, reading: Reading, counts: Sequence[object]) -> Col
                 int(str(n_matching)),
                 int(str(n_values)),
             )
-    return best
+    return best_reading

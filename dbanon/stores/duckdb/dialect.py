@@ -32,9 +32,9 @@ _NUMPY_NAMES = {"double": "float64", "float": "float32", "halffloat": "float16"}
 def to_arrow(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
     """Convert int32, int64 or float64 (n,) to an Arrow array; NULL where ``missing``, bool (n,)."""
     values = np.ascontiguousarray(values)
-    kind = _ARROW_TYPES[values.dtype]
+    arrow_type = _ARROW_TYPES[values.dtype]
     return pa.Array.from_buffers(
-        kind, len(values), [validity_bitmap(missing), pa.py_buffer(values)]
+        arrow_type, len(values), [validity_bitmap(missing), pa.py_buffer(values)]
     )
 
 
@@ -44,10 +44,10 @@ def to_arrow_texts(texts: Iterable[str], missing: NDArray[np.bool_] | None = Non
     Arrow's own constructor would import pandas.
     """
     utf8_texts = [text.encode() for text in texts]
-    sql_bounds = np.cumsum([0, *map(len, utf8_texts)], dtype=np.int64)
+    offsets = np.cumsum([0, *map(len, utf8_texts)], dtype=np.int64)
     buffers = [
         validity_bitmap(missing),
-        pa.py_buffer(sql_bounds),
+        pa.py_buffer(offsets),
         pa.py_buffer(b"".join(utf8_texts)),
     ]
     return pa.Array.from_buffers(pa.large_string(), len(utf8_texts), buffers)
@@ -159,11 +159,11 @@ def number(position: int, attribute: Attribute) -> str:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         # Infinite dates have no finite distance to others; mark them by infinity.
-        finite = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
-        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
+        finite_value = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
+        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite_value} END"
     if attribute.kind is Kind.TIMESTAMP:
-        finite = f"CAST({_microseconds(attribute, column)} AS DOUBLE)"
-        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
+        finite_value = f"CAST({_microseconds(attribute, column)} AS DOUBLE)"
+        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite_value} END"
     if attribute.kind.is_coded:
         column = f"d{position}.code"
     return f"CAST({column} AS DOUBLE)"
@@ -185,9 +185,11 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
         return f"CAST({column} AS DOUBLE)"
     # Clamp before converting: infinite or very distant values would fail to convert.
     sql_bounds = (f"CAST('{bound}' AS {attribute.sql_type})" for bound in (low, high))
-    clamped = "least(greatest({}, {}), {})".format(column, *sql_bounds)
+    clamped_value = "least(greatest({}, {}), {})".format(column, *sql_bounds)
     units_since_1970 = (
-        f"{clamped} - DATE '1970-01-01'" if kind is Kind.DATE else _microseconds(attribute, clamped)
+        f"{clamped_value} - DATE '1970-01-01'"
+        if kind is Kind.DATE
+        else _microseconds(attribute, clamped_value)
     )
     # The functions greatest and least ignore NULL.
     return f"CASE WHEN {column} IS NOT NULL THEN CAST(({units_since_1970}) AS DOUBLE) END"
@@ -198,15 +200,17 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
     values, missing = column.values, column.missing
     if column.attribute.kind is Kind.DECIMAL:
         scale = column.attribute.scale
-        kind = pa.decimal128(38, scale)
+        arrow_type = pa.decimal128(38, scale)
         if values.dtype == object:
             decimals = [Decimal(f"{value}E-{scale}") for value in values]
-            array = pa.array(decimals, kind, mask=missing)
+            array = pa.array(decimals, arrow_type, mask=missing)
         else:
             # Decimals are unscaled 128-bit integers: the lower 64 bits, and the sign as upper ones.
             low_and_high_words = np.column_stack([values, values >> 63])
             array = pa.Array.from_buffers(
-                kind, len(values), [validity_bitmap(missing), pa.py_buffer(low_and_high_words)]
+                arrow_type,
+                len(values),
+                [validity_bitmap(missing), pa.py_buffer(low_and_high_words)],
             )
         return f"DECIMAL(38,{scale})", array
     if values.dtype == object:
@@ -352,13 +356,14 @@ _TEMPORARY_RELATION_QUERIES = (
 
 def find_databases(connection: duckdb.DuckDBPyConnection) -> tuple[str, frozenset[str]]:
     """Find the current database, and the names of all attached ones in lower case."""
-    databases = connection.execute(_DATABASES_QUERY).fetchall()
-    return databases[0][0], frozenset(name.lower() for _, name in databases)
+    rows = connection.execute(_DATABASES_QUERY).fetchall()
+    current_database, _ = rows[0]
+    return current_database, frozenset(name.lower() for _, name in rows)
 
 
 def qualified_name(
     connection: duckdb.DuckDBPyConnection,
-    attached: tuple[str, frozenset[str]],
+    databases: tuple[str, frozenset[str]],
     schema: str,
     name: str,
 ) -> RelationName:
@@ -366,9 +371,9 @@ def qualified_name(
 
     Parameters
     ----------
-    attached : from ``find_databases``.
+    databases : from ``find_databases``.
     """
-    catalog, database_names = attached
+    catalog, database_names = databases
     # DuckDB keeps temporary tables and views in the schema main.
     is_ambiguous = schema.lower() in database_names or (
         schema.lower() == "main"

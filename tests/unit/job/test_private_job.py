@@ -126,7 +126,7 @@ def _column(low: float, high: float, **attribute: Any) -> Any:
 def test_released_values_are_within_the_bounds_in_their_type() -> None:
     price = _column(0.125, 9.999, kind=Kind.DECIMAL, precision=5, scale=2)
     assert (price.low, price.high) == ("0.13", "9.99")
-    assert price.released(np.array([0.0, 0.125, 5.005, 9.999])).values.tolist() == [
+    assert price.to_released(np.array([0.0, 0.125, 5.005, 9.999])).values.tolist() == [
         13,
         13,
         500,
@@ -137,7 +137,7 @@ def test_released_values_are_within_the_bounds_in_their_type() -> None:
     assert seconds.released(moments).values.tolist() == [1_000_000, 1_000_000, 2_000_000]
     assert (seconds.low, seconds.high) == ("1970-01-01 00:00:01", "1970-01-01 00:00:02")
     wide = _column(0, 1e30, kind=Kind.DECIMAL, precision=38, scale=2)
-    assert wide.released(np.array([1e30, 2e30])).values.tolist() == [10**32, 10**32]
+    assert wide.to_released(np.array([1e30, 2e30])).values.tolist() == [10**32, 10**32]
     zoned = _column(0.0, 86_400e6, kind=Kind.TIMESTAMP, scale=6, has_time_zone=True)
     assert zoned.high == "1970-01-02 00:00:00.000000+00"
     for wrong in (
