@@ -44,14 +44,14 @@ def copied_rows(
     last value of each row.
     """
     microdata, partition = draft.microdata, draft.release.partition
-    released = np.flatnonzero(partition.labels >= 0)
+    released_records = np.flatnonzero(partition.labels >= 0)
     positions = np.full(microdata.n_records, -1, np.int32)
-    positions[released] = random_order(len(released))
+    positions[released_records] = random_order(len(released_records))
     classes = session.class_numbers(partition)[partition.labels]
     person_numbers = None
     if microdata.entities is not None:
-        order = random_order(int(microdata.entities.max(initial=-1)) + 1)
-        person_numbers = order[microdata.entities].astype(np.int32)
+        person_order = random_order(int(microdata.entities.max(initial=-1)) + 1)
+        person_numbers = person_order[microdata.entities].astype(np.int32)
 
     def append_persons(
         records: NDArray[np.int64], rows: Sequence[tuple[Any, ...]]
@@ -62,8 +62,12 @@ def copied_rows(
         return [(*row, number) for row, number in zip(rows, row_numbers, strict=True)]
 
     if not attributes:
-        empty_rows = [()] * len(released)
-        yield classes[released], positions[released], append_persons(released, empty_rows)
+        empty_rows = [()] * len(released_records)
+        yield (
+            classes[released_records],
+            positions[released_records],
+            append_persons(released_records, empty_rows),
+        )
         return
     names, n_read = [attribute.name for attribute in attributes], 0
     for keys, rows in _rows_with_pseudonyms(draft, source, names):

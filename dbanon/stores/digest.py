@@ -34,8 +34,8 @@ def hash_columns(
     Returns the method, the probe, the number of rows and the sum of their hashes. Never store the
     result: the difference of two sums under the same salt reveals the hashes of changed rows.
     """
-    rows, total = session.digest_columns(relation, names, salt)
-    return session.digest_method, session.digest_probe(), rows, total
+    n_rows, hash_sum = session.digest_columns(relation, names, salt)
+    return session.digest_method, session.digest_probe(), n_rows, hash_sum
 
 
 def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
@@ -49,5 +49,5 @@ def compare(session: Session, relation: RelationName, recorded: str | None) -> s
 
 
 def _compute(session: Session, relation: RelationName, salt: int) -> str:
-    rows, total = session.digest_rows(relation, salt)
-    return f"{session.digest_method}:{salt}:{session.digest_probe()}:{rows}:{total}"
+    n_rows, hash_sum = session.digest_rows(relation, salt)
+    return f"{session.digest_method}:{salt}:{session.digest_probe()}:{n_rows}:{hash_sum}"

@@ -249,12 +249,12 @@ def test_a_file_that_is_exchanged_after_it_was_listed(
     [piece] = list_source_files(drop)
     (drop / f"a.{ending}").unlink()
     write(drop / f"a.{ending}", [30] * 10)
-    with pytest.raises(SourceChanged), piece.opened(2**20):
+    with pytest.raises(SourceChanged), piece.open(2**20):
         pass
     (drop / f"a.{ending}").unlink()
     link_file(drop, private)
     (drop / f"b.{ending}").rename(drop / f"a.{ending}")
-    with pytest.raises(ForeignFile), piece.opened(2**20):
+    with pytest.raises(ForeignFile), piece.open(2**20):
         pass
 
 

@@ -119,7 +119,7 @@ class DuckdbSession(FileSession):
         if not relations:
             raise source_not_found(self.rows, name, schema)
         _, kind, estimated_rows = relations[0]
-        resolved = self._qualified_name(schema, name.name)
+        resolved_name = self._qualified_name(schema, name.name)
         columns = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -130,7 +130,7 @@ class DuckdbSession(FileSession):
             dialect.attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
         )
-        return Relation(resolved, Schema(attributes), kind, int(estimated_rows or 0))
+        return Relation(resolved_name, Schema(attributes), kind, int(estimated_rows or 0))
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
         keys = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
@@ -268,12 +268,12 @@ class DuckdbSession(FileSession):
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
-        existing = (
+        existing_tables = (
             {name for (name,) in self.rows(dialect.TEMPORARY_TABLES_QUERY)}
             if self.stays_open
             else ()
         )
-        for name in sorted({*self.staging_tables}.intersection(existing)):
+        for name in sorted({*self.staging_tables}.intersection(existing_tables)):
             self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
 
     def _stage(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
@@ -421,8 +421,8 @@ class DuckdbSession(FileSession):
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        [(rows, total)] = self.rows(dialect.digest_statement(relation, columns, salt))
-        return int(rows), int(total)
+        [(n_rows, hash_sum)] = self.rows(dialect.digest_statement(relation, columns, salt))
+        return int(n_rows), int(hash_sum)
 
     def digest_probe(self) -> str:
         return str(self.rows(dialect.DIGEST_PROBE)[0][0])
@@ -452,14 +452,14 @@ class DuckdbSession(FileSession):
 
     def ensure_ledger(self) -> None:
         self.make_schema(self.ledger_name(""))
-        existing: dict[str, list[str]] = {}
+        existing_columns: dict[str, list[str]] = {}
         for table, column in self.rows(
             "SELECT table_name, column_name FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ?",
             (LEDGER_SCHEMA,),
         ):
-            existing.setdefault(table, []).append(column)
-        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing):
+            existing_columns.setdefault(table, []).append(column)
+        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing_columns):
             self.run(statement)
 
     def ledger_name(self, table: str) -> RelationName:

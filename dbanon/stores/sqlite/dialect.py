@@ -124,7 +124,7 @@ def with_extent(attribute: Attribute, extent: Any) -> Attribute:
     return attribute
 
 
-def expected(attribute: Attribute) -> str:
+def describe_expected(attribute: Attribute) -> str:
     """Describe, for an error message, what a stored value of a column must look like."""
     if attribute.kind is Kind.DATE:
         return "written as YYYY-MM-DD"
@@ -234,7 +234,7 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     return stored
 
 
-def storable(value: Any) -> Any:
+def to_storable(value: Any) -> Any:
     """Convert a value of another database to one that SQLite can store."""
     if isinstance(value, (float, Decimal)) and value != value:
         # SQLite would silently store NaN as NULL.
@@ -312,7 +312,7 @@ _PROBE_ROW = (1, -(2**40), 2.5, None, (b"text",), b"blob")
 
 
 def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tuple[int, int]:
-    """Return a query's row count and the sum of its row hashes."""
+    """Return the number of rows of a query, and the sum of their hashes."""
     text_factory = connection.text_factory
     connection.text_factory = _wrap_text
     try:
@@ -322,7 +322,7 @@ def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tu
 
 
 def hash_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
-    """Return the row n_rows and the sum of the row hashes."""
+    """Return the number of rows, and the sum of their hashes."""
     # Look attributes up once and not per row.
     salted_hash = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=_DIGEST_BITS // 8)
     copy_hash, dumps, to_integer = salted_hash.copy, marshal.dumps, int.from_bytes

@@ -121,7 +121,7 @@ class SqliteSession(SqliteStagingSession):
     }
     digest_method = DIGEST_METHOD
     display_key = staticmethod(display_key)
-    # SQLite renames such columns to column1 and so on.
+    # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
@@ -151,24 +151,25 @@ class SqliteSession(SqliteStagingSession):
     # -- source -----------------------------------------------------------------------------------
 
     def find_source(self, name: RelationName) -> Relation:
-        resolved = self.resolve_output(name)
-        matches = self.rows(
+        resolved_name = self.resolve_output(name)
+        relation_rows = self.rows(
             "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
-            (resolved.name,),
+            (resolved_name.name,),
         )
-        if not matches:
+        if not relation_rows:
             table_names = self.rows(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
             )
             raise TableNotFound(
-                f"There is no table {resolved}.",
-                hint=nearest_names(resolved.name, [n for (n,) in table_names]),
+                f"There is no table {resolved_name}.",
+                hint=nearest_names(resolved_name.name, [n for (n,) in table_names]),
             )
         attributes = tuple(
             dialect.attribute(column, declared, not not_null)
-            for column, declared, not_null, _ in self._columns(resolved)
+            for column, declared, not_null, _ in self._columns(resolved_name)
         )
-        return Relation(resolved, Schema(attributes), matches[0][0])
+        [(kind,)] = relation_rows
+        return Relation(resolved_name, Schema(attributes), kind)
 
     def _columns(self, name: RelationName) -> list[tuple[str, str, bool, int]]:
         """List the columns: name, declared type, NOT NULL, and the position in the primary key.
@@ -210,12 +211,15 @@ class SqliteSession(SqliteStagingSession):
     def unique_columns(self, source: Relation) -> frozenset[str]:
         primary_key = [name for name, _, _, position in self._columns(source.name) if position]
         unique_rows = self.rows(
+            # Indexes on a single column.
             "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
             ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
             (source.name.name,),
         )
-        single_primary = primary_key if len(primary_key) == 1 else []
-        return frozenset([*single_primary, *(name for (name,) in unique_rows if name is not None)])
+        single_key_column = primary_key if len(primary_key) == 1 else []
+        return frozenset(
+            [*single_key_column, *(name for (name,) in unique_rows if name is not None)]
+        )
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
@@ -243,18 +247,18 @@ class SqliteSession(SqliteStagingSession):
         results = self.rows(
             f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where}"
         )[0]
-        inspected = {}
+        inspected_by_name = {}
         for attribute, n_invalid, extent in zip(
             typed_attributes, results[::2], results[1::2], strict=True
         ):
             if n_invalid:
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {n_invalid} of its values are not {dialect.expected(attribute)}.",
+                    f" {n_invalid} of its values are not {dialect.describe_expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            inspected[attribute.name] = dialect.with_extent(attribute, extent)
-        return tuple(inspected.get(a.name, a) for a in attributes)
+            inspected_by_name[attribute.name] = dialect.with_extent(attribute, extent)
+        return tuple(inspected_by_name.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
@@ -303,10 +307,10 @@ class SqliteSession(SqliteStagingSession):
         """Create a staging table with these rows."""
         self.run(statements.create_staging(table, columns))
         placeholders = ", ".join("?" for _ in columns)
-        insert = f"INSERT INTO {quote(table)} VALUES ({placeholders})"
-        self.note(insert)
+        insert_statement = f"INSERT INTO {quote(table)} VALUES ({placeholders})"
+        self.note(insert_statement)
         with translate_errors():
-            self._driver.executemany(insert, rows).close()
+            self._driver.executemany(insert_statement, rows).close()
 
     def load_labels(
         self,
@@ -332,7 +336,7 @@ class SqliteSession(SqliteStagingSession):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = storable_rows(attributes, labelled_rows(pieces), dialect.storable)
+        rows = storable_rows(attributes, labelled_rows(pieces), dialect.to_storable)
         self._stage(statements.ROWS, columns, rows)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -349,12 +353,12 @@ class SqliteSession(SqliteStagingSession):
         self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
         placeholders = ", ".join("?" for _ in attributes)
-        insert = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
-        self.note(insert)
+        insert_statement = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
+        self.note(insert_statement)
         rows = (row for batch in pieces for row in batch)
         with translate_errors():
-            storable = storable_rows(attributes, rows, dialect.storable, first=0)
-            self._driver.executemany(insert, storable).close()
+            storable = storable_rows(attributes, rows, dialect.to_storable, first=0)
+            self._driver.executemany(insert_statement, storable).close()
 
     def exact_totals(
         self,
@@ -394,14 +398,14 @@ class SqliteSession(SqliteStagingSession):
         return RelationName(None, f"{name.schema}_{name.name}")
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        matches = self.rows(
+        relation_rows = self.rows(
             "SELECT type, sql FROM sqlite_master"
             " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
             (name.name,),
         )
-        if not matches:
+        if not relation_rows:
             return None
-        kind, sql = matches[0]
+        kind, sql = relation_rows[0]
         mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
         return ExistingRelation(kind, mark.group(1) if mark else None)
 

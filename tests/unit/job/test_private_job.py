@@ -134,7 +134,7 @@ def test_released_values_are_within_the_bounds_in_their_type() -> None:
     ]
     seconds = _column(500_000.0, 2_900_000.0, kind=Kind.TIMESTAMP, scale=0)
     moments = np.array([500_000, 1_400_000, 2_900_000]).astype("datetime64[us]")
-    assert seconds.released(moments).values.tolist() == [1_000_000, 1_000_000, 2_000_000]
+    assert seconds.to_released(moments).values.tolist() == [1_000_000, 1_000_000, 2_000_000]
     assert (seconds.low, seconds.high) == ("1970-01-01 00:00:01", "1970-01-01 00:00:02")
     wide = _column(0, 1e30, kind=Kind.DECIMAL, precision=38, scale=2)
     assert wide.to_released(np.array([1e30, 2e30])).values.tolist() == [10**32, 10**32]
