@@ -16,7 +16,7 @@ from dbanon.sessions.session import Session
 from dbanon.stores.ports import PreparedRelease, Progress, Source
 
 
-def copied_columns(draft: PreparedRelease) -> list[Attribute]:
+def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
     """The columns to copy, with their staged types, in source order."""
     pseudonyms = draft.job.pseudonyms
     return [
@@ -26,12 +26,12 @@ def copied_columns(draft: PreparedRelease) -> list[Attribute]:
     ]
 
 
-def person_column(draft: PreparedRelease) -> list[Attribute]:
+def staged_person_column(draft: PreparedRelease) -> list[Attribute]:
     """The staged column of person identifiers; empty if the job has no entity."""
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.persons]
 
 
-def copied_rows(
+def read_copied_rows(
     session: Session,
     draft: PreparedRelease,
     source: Source,

@@ -36,7 +36,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.sql_forms import forms_of
+from dbanon.stores.sql_forms import detect_forms
 
 # If some of the first classes have too few distinct values, the others are not counted.
 FIRST_CLASSES = 5_000
@@ -123,7 +123,7 @@ def find_direct_identifiers(
     if readable:
         name, columns = relation.name, tuple(a.name for a in readable)
         head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
-        forms = forms_of(session, relation.relation, readable)
+        forms = detect_forms(session, relation.relation, readable)
         _, columns_of_head = profile_columns(
             session, head, readable, distinct_count_sql=session.distinct_count_sql
         )

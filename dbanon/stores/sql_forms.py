@@ -28,7 +28,7 @@ _MAX_NESTED_CALLS = 9
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def forms_of(
+def detect_forms(
     session: Session, relation: RelationName, attributes: Sequence[Attribute]
 ) -> dict[str, str]:
     """Detect the form of each column's values, by column name; empty for no known form.

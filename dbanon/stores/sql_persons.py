@@ -38,8 +38,8 @@ class StagedSqlRelease(StagedRelease):
     @property
     def retained(self) -> list[str]:
         """The names of the retained columns."""
-        recoded = {column.attribute.name for column in self.draft.release.columns}
-        return [name for name, _, _ in self.columns if name not in recoded]
+        recoded_names = {column.attribute.name for column in self.draft.release.columns}
+        return [name for name, _, _ in self.columns if name not in recoded_names]
 
 
 def count_persons(

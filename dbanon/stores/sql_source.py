@@ -48,7 +48,7 @@ from dbanon.stores.source_counts import (
     find_identifier_columns,
     profile_columns,
 )
-from dbanon.stores.sql_forms import forms_of
+from dbanon.stores.sql_forms import detect_forms
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class SqlSource:
         """Profile all columns by counts, and detect the form of their first values."""
         attributes, keys = relation.schema.attributes, self.session.unique_columns(relation)
         rows, columns = profile_columns(self.session, relation.relation, attributes, keys)
-        forms = forms_of(self.session, relation.relation, attributes)
+        forms = detect_forms(self.session, relation.relation, attributes)
         return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:

@@ -28,7 +28,7 @@ from dbanon.sessions.base import Output, Relation, passthrough_refused
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
+from dbanon.stores.copied_rows import find_copied_columns, read_copied_rows, staged_person_column
 from dbanon.stores.ports import (
     LastCounts,
     PreparedRelease,
@@ -120,11 +120,11 @@ class SqlTarget:
         partition = draft.release.partition
         columns = [self.with_sql_type(column, is_copied) for column in draft.release.columns]
         if is_copied:
-            attributes = copied_columns(draft)
-            rows = copied_rows(
+            attributes = find_copied_columns(draft)
+            rows = read_copied_rows(
                 session, draft, source, attributes, lambda share: progress(0.3 * share)
             )
-            session.load_rows([*attributes, *person_column(draft)], rows)
+            session.load_rows([*attributes, *staged_person_column(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:

@@ -108,7 +108,7 @@ _KINDS = {
 }
 
 
-def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
+def to_attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
     """Describe a column of a DuckDB type."""
     if decimal := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", sql_type):
         precision, scale = map(int, decimal.groups())
@@ -149,7 +149,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def number(position: int, attribute: Attribute) -> str:
+def number_expression(position: int, attribute: Attribute) -> str:
     """SQL of a quasi-identifier as a number, or as the code of its value; NULL stays NULL.
 
     Parameters
@@ -227,7 +227,7 @@ def to_arrow_values(attribute: Attribute, values: list[Any]) -> pa.Array:
     return pa.array(decimals, pa.decimal128(38, 0))
 
 
-def portable(attribute: Attribute) -> str:
+def portable_expression(attribute: Attribute) -> str:
     """SQL of a retained column, in a type that can be copied to other databases."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
@@ -237,7 +237,7 @@ def portable(attribute: Attribute) -> str:
     return column
 
 
-def text(attribute: Attribute) -> str:
+def text_expression(attribute: Attribute) -> str:
     """SQL of a column as text, which is the same in all sessions and sorts by code point."""
     column = f"s.{quote(attribute.name)}"
     if attribute.has_time_zone:
@@ -251,7 +251,7 @@ _ZERO = to_arrow(np.zeros(1))[0]
 NAN = to_arrow(np.full(1, np.nan))[0]
 
 
-def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
+def to_chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     """Convert a batch to a chunk; row keys are the columns before those of the attributes."""
     n_key_columns = batch.num_columns - len(attributes)
     keys = np.column_stack(

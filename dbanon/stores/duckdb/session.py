@@ -127,7 +127,7 @@ class DuckdbSession(FileSession):
             (schema, name.name),
         )
         attributes = tuple(
-            dialect.attribute(column, sql_type, nullable or kind == "view")
+            dialect.to_attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
         )
         return Relation(resolved_name, Schema(attributes), kind, int(estimated_rows or 0))
@@ -176,7 +176,7 @@ class DuckdbSession(FileSession):
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
     def text_of(self, attribute: Attribute) -> str:
-        return dialect.text(attribute)
+        return dialect.text_expression(attribute)
 
     def spelled(self, attribute: Attribute, value: str) -> str:
         # replace() does not accept a UUID. Do not cast a VARCHAR, which would lose its collation.
@@ -198,13 +198,13 @@ class DuckdbSession(FileSession):
             f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)
         ]
         expressions += [
-            f"{dialect.number(i, a)} AS {statements.value_column(i)}"
+            f"{dialect.number_expression(i, a)} AS {statements.value_column(i)}"
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
         for batch in self._batches(query, chunk_rows):
-            yield dialect.chunk(batch, attributes)
+            yield dialect.to_chunk(batch, attributes)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -230,7 +230,7 @@ class DuckdbSession(FileSession):
         self._require_microseconds(source, columns)
         expressions = [
             *key_expressions,
-            *(dialect.portable(source.attribute(name)) for name in columns),
+            *(dialect.portable_expression(source.attribute(name)) for name in columns),
         ]
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where}"
         return self._batches(query, chunk_rows)
@@ -340,7 +340,7 @@ class DuckdbSession(FileSession):
             " WHERE database_name = 'temp' AND table_name = ? ORDER BY column_index",
             (statements.FILE_ROWS,),
         )
-        schema = Schema(tuple(dialect.attribute(*column) for column in column_rows))
+        schema = Schema(tuple(dialect.to_attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise address_hidden(relation, "rowid")

@@ -55,7 +55,7 @@ STORAGE_CLASSES = {
 }
 
 
-def is_well_formed(attribute: Attribute) -> str:
+def well_formed_condition(attribute: Attribute) -> str:
     """Build SQL that is true if a stored value matches the column's declared type."""
     column = f"s.{quote(attribute.name)}"
     storage_classes = ", ".join(f"'{name}'" for name in STORAGE_CLASSES[attribute.kind])
@@ -84,9 +84,9 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
     """
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.DATE:
-        condition, number = is_well_formed(attribute), f"julianday({column}) - 2440587.5"
+        condition, number = well_formed_condition(attribute), f"julianday({column}) - 2440587.5"
     elif kind is Kind.TIMESTAMP:
-        condition = is_well_formed(attribute)
+        condition = well_formed_condition(attribute)
         number = f"CAST(strftime('%s', substr({column}, 1, 19)) AS REAL) * 1000000"
     else:
         # SQLite does not enforce column types, so accept any stored number.
@@ -94,7 +94,7 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
     return f"CASE WHEN {condition} THEN {number} END"
 
 
-def extent(attribute: Attribute) -> str:
+def extent_expression(attribute: Attribute) -> str:
     """Build SQL for the length of the longest timestamp, or the largest absolute decimal."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
@@ -106,12 +106,12 @@ def extent(attribute: Attribute) -> str:
     return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
 
 
-def with_extent(attribute: Attribute, extent: Any) -> Attribute:
+def refine_by_extent(attribute: Attribute, extent: Any) -> Attribute:
     """Refine an attribute: the scale of timestamps, or the precision of decimals.
 
     Parameters
     ----------
-    extent : the result of the SQL that ``extent`` builds.
+    extent : the result of the SQL that ``extent_expression`` builds.
     """
     if attribute.kind is Kind.TIMESTAMP:
         digits = max((extent or 0) - len("2000-01-01 00:00:00."), 0)
@@ -135,7 +135,7 @@ def describe_expected(attribute: Attribute) -> str:
     return "stored as " + " or ".join(STORAGE_CLASSES[attribute.kind])
 
 
-def declared(sql_type: str) -> str:
+def quote_type(sql_type: str) -> str:
     """Write a declared type so that CREATE TABLE accepts it.
 
     SQLite accepts any quoted text as a type, and reports it without quotes. Quote it again unless
@@ -149,7 +149,7 @@ def declared(sql_type: str) -> str:
     return sql_type if is_type_name and not keywords & _CONSTRAINT_KEYWORDS else quote(sql_type)
 
 
-def attribute(name: str, declared: str, nullable: bool) -> Attribute:
+def to_attribute(name: str, declared: str, nullable: bool) -> Attribute:
     """Build a column's attribute from its declared type, by SQLite's affinity rules."""
     upper_type = declared.upper()
     kind, precision, scale = Kind.OTHER, 0, 0
@@ -176,7 +176,7 @@ def attribute(name: str, declared: str, nullable: bool) -> Attribute:
     )
 
 
-def chunk(
+def to_chunk(
     keys: NDArray[np.int64],
     columns: Sequence[tuple[Any, ...]],
     attributes: Sequence[Attribute],

@@ -165,7 +165,7 @@ class SqliteSession(SqliteStagingSession):
                 hint=nearest_names(resolved_name.name, [n for (n,) in table_names]),
             )
         attributes = tuple(
-            dialect.attribute(column, declared, not not_null)
+            dialect.to_attribute(column, declared, not not_null)
             for column, declared, not_null, _ in self._columns(resolved_name)
         )
         [(kind,)] = relation_rows
@@ -240,8 +240,8 @@ class SqliteSession(SqliteStagingSession):
         if not typed_attributes:
             return tuple(attributes)
         checks = [
-            f"sum(s.{quote(a.name)} IS NOT NULL AND ({dialect.is_well_formed(a)}) IS NOT 1),"
-            f" {dialect.extent(a)}"
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({dialect.well_formed_condition(a)}) IS NOT 1),"
+            f" {dialect.extent_expression(a)}"
             for a in typed_attributes
         ]
         results = self.rows(
@@ -257,7 +257,7 @@ class SqliteSession(SqliteStagingSession):
                     f" {n_invalid} of its values are not {dialect.describe_expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            inspected_by_name[attribute.name] = dialect.with_extent(attribute, extent)
+            inspected_by_name[attribute.name] = dialect.refine_by_extent(attribute, extent)
         return tuple(inspected_by_name.get(a.name, a) for a in attributes)
 
     def read_chunks(
@@ -275,7 +275,7 @@ class SqliteSession(SqliteStagingSession):
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
         for rows in self._batches(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
-            yield dialect.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+            yield dialect.to_chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -341,7 +341,7 @@ class SqliteSession(SqliteStagingSession):
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
-        schema = Schema(tuple(dialect.attribute(*column, True) for column in columns))
+        schema = Schema(tuple(dialect.to_attribute(*column, True) for column in columns))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         column_names = {column.lower() for column, _ in columns}
         free_names = [address for address in _ROWID_NAMES if address not in column_names]
@@ -417,7 +417,7 @@ class SqliteSession(SqliteStagingSession):
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
 
     def declared(self, sql_type: str) -> str:
-        return dialect.declared(sql_type)
+        return dialect.quote_type(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         if output.kind == "view":
