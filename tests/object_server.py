@@ -25,11 +25,11 @@ def served() -> Iterator[str]:
         host, port = server.get_host_and_port()
         variables = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
         with mock.patch.dict(os.environ, {**KEYS, **variables}):
-            objects._system.cache_clear()
+            objects._file_system.cache_clear()
             # All servers in a process share their buckets.
             urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
-            objects.ObjectPath.of(f"s3://{BUCKET}/x").system.mkdir(BUCKET)
+            objects.ObjectPath.of(f"s3://{BUCKET}/x").file_system.mkdir(BUCKET)
             yield f"s3://{BUCKET}"
     finally:
-        objects._system.cache_clear()
+        objects._file_system.cache_clear()
         server.stop()

@@ -124,7 +124,7 @@ class DisplayedSource:
     table_number: int
     state_columns: Mapping[str, str]
 
-    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
+    def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the displayed rows by their value of a column, without NULL, and count persons.
 
         The groups do not say which depend on a quasi-identifier.

@@ -42,10 +42,13 @@ class MeasuredChainTarget(SqlTarget):
     histories: Histories
 
     def count(
-        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
+        self,
+        staged_release: StagedSqlRelease,
+        questions: CountRequests,
+        rows: Recount | None = None,
     ) -> Counts:
         """Recount the release; such chains have no cells to compare it with."""
-        return replace(super().count(written, questions, rows), histories=self.histories)
+        return replace(super().count(staged_release, questions, rows), histories=self.histories)
 
 
 def publish_tables(
@@ -193,7 +196,7 @@ def _publish_table(
             identifiers=kept_identifiers(update.planned),
             linking=_find_linking_columns(update, reads, target, written, table_number),
             homogeneity=homogeneity_of(
-                planned, update.release.names, partial(target.homogeneity, written)
+                planned, update.release.names, partial(target.count_homogeneous_classes, written)
             ),
         )
 

@@ -355,7 +355,7 @@ class ChainTarget(SqlTarget):
         ]
         names_and_types = [(name, sql_type) for name, sql_type, _ in columns]
         session.create_released(output, names_and_types, output.release_id)
-        written = StagedSqlRelease(draft, tuple(columns), not self._is_local)
+        staged_release = StagedSqlRelease(draft, tuple(columns), not self._is_local)
         if self._is_local:
             state_columns = ", ".join(
                 f"{'v' if column.is_shared else 'r'}.{column.state_column}"
@@ -380,10 +380,13 @@ class ChainTarget(SqlTarget):
                     session.run(f"DROP TABLE {quote(staging_table)}")
         progress(0.9)
         session.analyze(output.written)
-        return written
+        return staged_release
 
     def count(
-        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
+        self,
+        staged_release: StagedSqlRelease,
+        questions: CountRequests,
+        rows: Recount | None = None,
     ) -> Counts:
         """Recount the release; also compare it with the state if that is in the same database."""
         histories = self.histories
@@ -391,10 +394,14 @@ class ChainTarget(SqlTarget):
             column_of = {column.name: column.state_column for column in self.released_columns}
             shared = [(name, column_of[name]) for name in questions.columns]
             rows, n_mismatched = recount_combinations(
-                self.state, written.relation, shared, self.is_same_transaction, self.table_number
+                self.state,
+                staged_release.relation,
+                shared,
+                self.is_same_transaction,
+                self.table_number,
             )
             histories = replace(histories, mismatched_combinations=n_mismatched)
-        return replace(super().count(written, questions, rows), histories=histories)
+        return replace(super().count(staged_release, questions, rows), histories=histories)
 
     def _typed_columns(self) -> list[Attribute]:
         """The columns of the release, with their types in the state."""

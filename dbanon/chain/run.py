@@ -147,7 +147,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         pending.guarantee.require_histories(histories)
         draft = planned.draft(microdata, release)
         disclosive_columns = find_disclosive_columns(
-            planned.job, draft.originals, partial(source.groups, draft), proved={}
+            planned.job, draft.originals, partial(source.group_by_value, draft), proved={}
         )
     planned = replace(planned, policy=policy)
     return ChainUpdate(

@@ -42,7 +42,7 @@ class FileSource(SqlSource):
 
     def describe(self, job: SourceRequest) -> Relation:
         """The staged relation, with all columns of the file; raises as ``ports.Source``."""
-        return self._with_roles(job, self._staged.relation)
+        return self._require_columns(job, self._staged.relation)
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Return the relation; the job's condition was applied when its rows were staged."""
@@ -66,7 +66,7 @@ class FileSource(SqlSource):
         """As ``SqlSource``; the job's condition was applied when the rows were staged."""
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
-    def state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
         """The types of its columns: a file has no table identifier and no counter of writes."""
         return {"types": {a.name: a.sql_type for a in relation.schema.attributes}}
 
@@ -179,7 +179,7 @@ def _stage_columns(
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
     staged = session.create_file_rows(relation.name, columns)
     _require_types(file, relation, inspected, staged)
-    chunks = (rows for _, rows in file.kept_rows(relation, names, chunk_rows) if rows)
+    chunks = (rows for _, rows in file.read_retained_rows(relation, names, chunk_rows) if rows)
     try:
         session.fill_file_rows(inspected, chunks)
     except DatabaseFailure as error:
@@ -206,7 +206,7 @@ def _require_types(
     """
     mismatched = [a for a in attributes if not _can_hold(a, staged.attribute(a.name))]
     if mismatched:
-        counts = file.totals(relation, persons=(), columns=[a.name for a in mismatched])
+        counts = file.count_totals(relation, persons=(), columns=[a.name for a in mismatched])
         # Columns without values are read as text, which is no conflict.
         mismatched = [a for a in mismatched if counts.nulls[a.name] < counts.totals["rows"]]
     if mismatched:

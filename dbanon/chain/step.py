@@ -144,7 +144,7 @@ def begin(
         chain_tables = [
             replace(
                 chain_table,
-                identifiers=source.identifiers(
+                identifiers=source.find_direct_identifiers(
                     chain_table.relation, [a.name for a in chain_table.retained]
                 ),
             )
@@ -293,7 +293,7 @@ def _find_disclosive_columns(
             if state.has_several_rows
             else pending.source
         )
-        group_values = partial(group_source.groups, draft)
+        group_values = partial(group_source.group_by_value, draft)
         disclosive_columns[chain_table.number] = find_disclosive_columns(
             draft.job, draft.originals, group_values, proved={}, only_unique=True
         )
@@ -413,12 +413,14 @@ def _write_state(
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     by = [source_relation.attribute(name) for name in job.by]
     target = SqlTarget(session)
-    typed_columns = tuple(target.with_sql_type(column, copied=False) for column in release.columns)
+    typed_columns = tuple(
+        target.with_sql_type(column, is_copied=False) for column in release.columns
+    )
     release = replace(release, columns=typed_columns)
     newcomer_rows, first_new_cell = None, 0
     if chain.definition is None:
         draft = replace(planned, relation=source_relation).draft(microdata, release)
-        target.columns(draft, typed_columns, copied=False)
+        target.columns(draft, typed_columns, is_copied=False)
         new_definition = definition.build_definition(
             job, planned, release, describe_tables(chain_tables), typical_class_loss
         )

@@ -25,7 +25,7 @@ from dbanon.run.run import run
 from dbanon.stores.frame.conversion import alignment_of, frame_of
 from dbanon.stores.frame.source import NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
-from dbanon.stores.ports import PLACE_OF_FRAMES
+from dbanon.stores.ports import IN_DATA_FRAME
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -163,7 +163,7 @@ def anonymize_frame(
         Job, {"policy": policy, "hierarchies": trees, **_TABLE_NAMES, **identifier_options, **roles}
     )
     target = FrameTarget(rows)
-    with progress_callback(progress) as callback, hints_without_views(PLACE_OF_FRAMES):
+    with progress_callback(progress) as callback, hints_without_views(IN_DATA_FRAME):
         report = run(job, FrameSource(table), target, callback)
     assert target.released is not None
     assert target.source_positions is not None

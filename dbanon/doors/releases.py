@@ -23,7 +23,7 @@ from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores import hierarchies
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.hierarchies import Stored
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ def create_chain(
         new_chain_from=new_chain_from,
     )
     key_path = None if key_out is None else Path(key_out)
-    if source is not None and not is_of_files(source):
+    if source is not None and not is_row_file_url(source):
         raise InvalidParameter(
             "The source of a chain must be a table of its database, or files.",
             hint="Write file:people.csv, or leave the source out and name the table.",

@@ -19,7 +19,7 @@ from dbanon.job.private import own_options
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName, literal, parse_relation
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 
 # Arguments of the SQL functions; other options are keys of ``options``.
 SQL_ARGUMENTS = frozenset(
@@ -191,7 +191,7 @@ def build_command(
         words += _option_words(name, value)
     for hierarchy in hierarchies:
         words += ["--hierarchy", hierarchy]
-    if target is not None or is_of_files(url):
+    if target is not None or is_row_file_url(url):
         # Releases cannot be written into a file of rows.
         words += ["--target", target or PROPOSED_TARGET]
     return shlex.join(words)

@@ -166,7 +166,7 @@ def _digest_marks() -> dict[str, str]:
 
     name_variables = ("relation_schema", "relation_name")
     return {
-        "@DIGEST_WAY@": digest.DIGEST_WAY,
+        "@DIGEST_WAY@": digest.DIGEST_METHOD,
         "@DIGEST_PROBE@": fill(digest.PROBE),
         "@DIGEST_COLUMNS@": fill(digest.COLUMNS, *name_variables),
         "@DIGEST_STATEMENT@": fill(digest.STATEMENT, "relation_salt", *name_variables),

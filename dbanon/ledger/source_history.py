@@ -80,7 +80,8 @@ def earlier_releases(
     Parameters
     ----------
     source : its name, as in reports.
-    state : from ``Source.state``; empty for a source in another database, which only has a name.
+    state : from ``Source.describe_state``; empty for a source in another database, which only has
+        a name.
     """
     if not entries.trusted(session):
         return ()

@@ -22,7 +22,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.hierarchies import resolve
-from dbanon.stores.sql_counts import cells_of
+from dbanon.stores.sql_counts import count_class_values
 
 # What can differ, in the words of messages.
 COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"
@@ -206,7 +206,7 @@ def recount_models(
         leaf_columns=frozenset(trees_of_models(counted_models)),
     )
     try:
-        cells = cells_of(session, relation_read, relation, questions)
+        cells = count_class_values(session, relation_read, relation, questions)
         levels = levels_reached(counted_models, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
         error.hint = AGAIN

@@ -121,7 +121,7 @@ def are_days(values: NDArray[np.float64]) -> bool:
 class SpellingCounter(Protocol):
     """A source that counts persons by exact and by normalized spelling."""
 
-    def spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
+    def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
         """The persons by how the identifier is normalized."""
 
 
@@ -141,7 +141,7 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
         person = as_identifier(attribute, planned.job.entity_normalize)
         if attribute.kind is not Kind.CATEGORY:
             continue
-        counts = source.spellings(planned.relation, person)
+        counts = source.count_spellings(planned.relation, person)
         exact, casefolded = counts[person.normalize], counts[CASEFOLD]
         if exact > counts[""]:
             raise InvalidParameter(
@@ -218,7 +218,7 @@ def require_pseudonyms(
     RecountFailed : the number of pseudonyms differs from the number of values.
     """
     for name in draft.job.pseudonyms:
-        if target.different(written, name) != source.different(draft, name):
+        if target.count_distinct(written, name) != source.count_distinct(draft, name):
             raise RecountFailed(
                 f'The pseudonyms of "{name}" in the written table do not correspond'
                 " to its values one to one; nothing was published.",

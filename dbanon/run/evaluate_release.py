@@ -22,7 +22,12 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.sql_counts import class_sizes, column_moments, entropy_of, rows_of
+from dbanon.stores.sql_counts import (
+    compute_column_moments,
+    compute_entropy,
+    count_classes_by_size,
+    count_rows,
+)
 
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
 WITHOUT_PAIRS = "from source and release alone, without pairs"
@@ -105,7 +110,9 @@ def evaluate_release(
         report = record.report
         figures = [
             *_recorded_figures_of(report.evaluation),
-            *_class_size_figures(class_sizes(session, entry.name, entry.quasi_identifiers)),
+            *_class_size_figures(
+                count_classes_by_size(session, entry.name, entry.quasi_identifiers)
+            ),
         ]
         source = None if original is None else session.find_source(original)
         if source is not None:
@@ -187,7 +194,7 @@ def _require_original(session: Session, source: Relation, record: RecordedReleas
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
         )
-    rows, then = rows_of(session, source.relation), record.report.rows_in
+    rows, then = count_rows(session, source.relation), record.report.rows_in
     if rows != then:
         raise OriginalChanged(
             f"{source.name} is not the table that was released: it has {rows} rows, and had {then}"
@@ -217,7 +224,9 @@ def _compare_originals(
         elif kinds == {Kind.CATEGORY} and name not in arguments.get("orders", {}):
             texts.append(name)
     if numbers:
-        sides = [column_moments(session, side.relation, numbers) for side in (source, released)]
+        sides = [
+            compute_column_moments(session, side.relation, numbers) for side in (source, released)
+        ]
         note = f"{WITHOUT_PAIRS}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
             yield ReleaseFigure(
@@ -230,8 +239,8 @@ def _compare_originals(
             yield ReleaseFigure(
                 measure, None, None, "no column holds numbers in source and release"
             )
-    before = [entropy_of(session, source.relation, name) for name in texts]
-    after = [entropy_of(session, released.relation, name) for name in texts]
+    before = [compute_entropy(session, source.relation, name) for name in texts]
+    after = [compute_entropy(session, released.relation, name) for name in texts]
     yield ReleaseFigure(
         "entropy_change",
         None,

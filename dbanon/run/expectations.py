@@ -46,7 +46,7 @@ def require_expected(
             hint="Declare that column as the entity (dbanon declare), or leave persons out of"
             " expect.",
         )
-    counts = source.totals(relation, persons, tuple(expected.share_null))
+    counts = source.count_totals(relation, persons, tuple(expected.share_null))
     last = target.last_counts(job, relation.name, output)
     before = {} if last is None else last.counts.totals
     breaches = _breaches(expected, counts, before)

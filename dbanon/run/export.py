@@ -37,7 +37,7 @@ from dbanon.measures.recount import levels_in_rows
 from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.duckdb.file_counts import counted_file
+from dbanon.stores.duckdb.file_counts import count_file
 from dbanon.stores.exports import destinations, formats, lake_commit, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
 from dbanon.stores.exports.lake import IcebergTable, count_older_versions, with_field_ids
@@ -129,7 +129,7 @@ class Exporter:
             path = destinations.resolve_destination(export.path, report.release_id)
             pending = destinations.begin(path, self._tag, report.release_id, number)
             self._pending.append(pending)
-            attributes, parts = target.released(written, self._job.chunk_rows)
+            attributes, parts = target.read_released(written, self._job.chunk_rows)
             shared = written.draft.columns
             try:
                 formats.write(
@@ -385,7 +385,7 @@ def _require_same(
     # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
     # their own ways, so leave out columns with a hierarchy.
     texts = tuple(name for name in questions.sensitive if name not in questions.leaf_columns)
-    file_counts, sensitive = counted_file(
+    file_counts, sensitive = count_file(
         path, export, attributes, replace(questions, persons=(), sensitive=texts)
     )
     comparable_models = [model for model in models if model.attribute in texts]

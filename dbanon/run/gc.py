@@ -12,7 +12,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.sessions.store import Store
 from dbanon.stores import scratch
 from dbanon.stores.exports import destinations
-from dbanon.stores.scratch import clear_staged_in
+from dbanon.stores.scratch import clear_staged_directories
 
 _MOST_DAYS = 36_500
 
@@ -96,10 +96,10 @@ def clear_staged(directories: Sequence[str]) -> list[str]:
     ------
     InvalidParameter, InsufficientRights : one is no directory that may be looked into.
     """
-    return [left for directory in directories for left in clear_staged_in(directory)]
+    return [left for directory in directories for left in clear_staged_directories(directory)]
 
 
-def clear_killed(directories: Sequence[str]) -> list[str]:
+def clear_abandoned_directories(directories: Sequence[str]) -> list[str]:
     """Delete and list files that killed drivers left on disks of this machine.
 
     Parameters
@@ -110,4 +110,6 @@ def clear_killed(directories: Sequence[str]) -> list[str]:
     ------
     InvalidParameter, InsufficientRights : one is no directory that may be looked into.
     """
-    return [left for directory in directories for left in scratch.clear_killed(directory)]
+    return [
+        left for directory in directories for left in scratch.clear_abandoned_directories(directory)
+    ]

@@ -81,7 +81,7 @@ def read_hierarchies(
             name = model.attribute
             tree, origins[name] = _read(source, relation, name, model.distance, pulse)
             if isinstance(tree, HierarchySpec):
-                values = source.distinct(relation, relation.attribute(name))
+                values = source.list_distinct_values(relation, relation.attribute(name))
                 tree = build(tree, values, name, pulse)
             model = replace(model, distance=tree)
             of_models[name] = tree
@@ -117,7 +117,7 @@ def _read(
     """The hierarchy, or its builder, and where it came from."""
     origin: dict[str, Any] = {"from": spec.parameters}
     if spec.kind in (TABLE, NAME):
-        tree = source.hierarchy(column, spec, pulse)
+        tree = source.load_hierarchy(column, spec, pulse)
         return tree, origin | {"sha256": tree.sha256}
     if spec.kind != ENUM:
         return spec, origin
@@ -162,7 +162,7 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
                 f'Column "{column}" holds timestamps.', hint="Cast it to a date in a view."
             )
         session.require_rights(relation, [column])
-        values = SqlSource(session).distinct(relation, relation.attribute(column))
+        values = SqlSource(session).list_distinct_values(relation, relation.attribute(column))
         return attribute, sorted(values)
 
 
@@ -182,7 +182,7 @@ def require_covered(
         attribute = relation.attribute(name)
         if attribute.kind is Kind.TIMESTAMP:
             continue
-        values = source.distinct(relation, attribute)
+        values = source.list_distinct_values(relation, attribute)
         if isinstance(tree_or_builder, Hierarchy):
             tree_or_builder.encode(spell_as_leaves(tree_or_builder, values, attribute), name)
         else:

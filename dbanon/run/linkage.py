@@ -35,17 +35,17 @@ class KeptColumnCounts(Protocol):
     def n_rows(self) -> int:
         """The number of released rows."""
 
-    def groups(self, name: str) -> ValueGroups:
+    def group_by_value(self, name: str) -> ValueGroups:
         """The rows by their value of a column that is released as it is."""
 
-    def originals(self, name: str, columns: Sequence[str]) -> ValueGroups:
-        """The rows by their original value of a quasi-identifier; as ``Source.originals``."""
+    def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
+        """As ``Source.group_by_original``."""
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
         """How many combinations of released values there are, by the rows that share them."""
 
-    def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """As ``Target.profiles``."""
+    def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
+        """As ``Target.count_profiles``."""
 
 
 class WrittenReleaseCounts(Generic[W]):
@@ -63,23 +63,23 @@ class WrittenReleaseCounts(Generic[W]):
         """The number of released rows."""
         return int(self._draft.release.partition.sizes.sum())
 
-    def groups(self, name: str) -> ValueGroups:
+    def group_by_value(self, name: str) -> ValueGroups:
         """The rows by their value of a column."""
         if name not in self._groups:
-            self._groups[name] = self._source.groups(self._draft, name)
+            self._groups[name] = self._source.group_by_value(self._draft, name)
         return self._groups[name]
 
-    def originals(self, name: str, columns: Sequence[str]) -> ValueGroups:
+    def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
         """The rows by their original value of a quasi-identifier."""
-        return self._source.originals(self._draft, name, columns)
+        return self._source.group_by_original(self._draft, name, columns)
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
         """How many combinations of released values there are, by size."""
         return self._target.count(self._written, CountRequests(tuple(columns))).rows.histogram
 
-    def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
+    def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
         """Number of values that several rows share, and of those with profiles of their own."""
-        return self._target.profiles(self._written, columns, name)
+        return self._target.count_profiles(self._written, columns, name)
 
 
 class RetainedColumns:
@@ -101,7 +101,7 @@ class RetainedColumns:
         """How far each column and each quasi-identifier follow from one another."""
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
-            groups = self._counts.groups(name)
+            groups = self._counts.group_by_value(name)
             strengths[name] = {
                 quasi_identifier: dependence(
                     groups, position, self._originals.frequencies(quasi_identifier), self._rows
@@ -110,9 +110,9 @@ class RetainedColumns:
             }
         kept_names = [name for name in names if name in self.job.keep]
         for quasi_identifier in self._originals.names if kept_names else ():
-            groups = self._counts.originals(quasi_identifier, kept_names)
+            groups = self._counts.group_by_original(quasi_identifier, kept_names)
             for position, name in enumerate(kept_names):
-                kept_frequencies = frequencies_of(self._counts.groups(name), self._rows)
+                kept_frequencies = frequencies_of(self._counts.group_by_value(name), self._rows)
                 strength = dependence(groups, position, kept_frequencies, self._rows)
                 strengths[name][quasi_identifier] = max(strengths[name][quasi_identifier], strength)
         return strengths
@@ -133,9 +133,9 @@ class RetainedColumns:
         """The finding on a column that numbers groups of rows."""
         if not may_be_group_number(self.job, self._relation, name):
             return None
-        if not may_number_groups(self._counts.groups(name)):
+        if not may_number_groups(self._counts.group_by_value(name)):
             return None
-        several, unique = self._counts.profiles(self._columns, name)
+        several, unique = self._counts.count_profiles(self._columns, name)
         share = share_in_hundredths(unique, several)
         return LinkingColumn(name, None, share) if share >= LEAST_WARNED_SHARE else None
 

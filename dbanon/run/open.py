@@ -13,8 +13,8 @@ from dbanon.job.reading import USUAL, Reading
 from dbanon.job.requirements import CLIENT
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
-from dbanon.stores.files import duckdb_file, hint_for_path, read_url
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.files import hint_for_path, parse_duckdb_path, read_url
+from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.objects import is_object
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def open_source(
     allowed = job.kept_columns == CLIENT
     origin, is_folder = None, False
     if (allowed or target is not None) and not isinstance(database, (str, Path)):
-        from dbanon.stores.origins import stream_of
+        from dbanon.stores.origins import find_stream_origin
 
-        origin = stream_of(database)
+        origin = find_stream_origin(database)
     elif isinstance(database, str) and database.startswith(_LAKES):
-        from dbanon.stores.origins_lake import lake_of
+        from dbanon.stores.origins_lake import find_lake_origin
 
-        origin = lake_of(database, job.reading.foreign_files)
+        origin = find_lake_origin(database, job.reading.foreign_files)
         is_folder = database.startswith("delta:") and not is_object(database.removeprefix("delta:"))
     if origin is None:
         try:
@@ -138,9 +138,11 @@ def open_source(
         except _NoStore as error:
             if not allowed:
                 raise InvalidParameter(error.message, hint=_LEAVES_DATABASE) from None
-            from dbanon.stores.origins_sql import engine_of
+            from dbanon.stores.origins_sql import to_sql_origin
 
-            origin = engine_of(_openable(database) if _is_engine(database) else read_url(database))
+            origin = to_sql_origin(
+                _openable(database) if _is_engine(database) else read_url(database)
+            )
     if not allowed:
         raise InvalidParameter("There is no store for this source.", hint=_LEAVES_DATABASE)
     job.reading.require_no_csv()
@@ -151,15 +153,15 @@ def open_source(
             "A condition (where) cannot be used with an unknown kind of source.",
             hint="Leave out `where`, and name a view of these rows.",
         )
-    from dbanon.stores.duckdb.drawn_source import FetchedStore
+    from dbanon.stores.duckdb.drawn_source import StreamStore
 
-    return FetchedStore(
+    return StreamStore(
         origin,
         on_sql,
         table=job.table,
         columns=(*job.read, *job.guarantee.counted_columns),
         chunk_rows=job.chunk_rows,
-        memory=job.memory_limit and job.memory_limit // 2,
+        memory_bytes=job.memory_limit and job.memory_limit // 2,
         progress=progress,
     )
 
@@ -205,10 +207,10 @@ def open_store(
     MissingDependency : its driver is not installed.
     """
     database = _openable(database)
-    if isinstance(database, str) and is_of_files(database):
+    if isinstance(database, str) and is_row_file_url(database):
         from dbanon.stores.duckdb.file_source import FileStore
 
-        return FileStore(database, on_sql, reading=reading, table=table, memory=memory)
+        return FileStore(database, on_sql, reading=reading, table=table, memory_bytes=memory)
     reading.require_none()
     # Each import costs a quarter of a second or more: only the one that is needed.
     if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
@@ -219,7 +221,7 @@ def open_store(
         from dbanon.stores.sqlite.store import SqliteStore
 
         return SqliteStore(database, on_sql)
-    plain = duckdb_file(database) if isinstance(database, str) else None
+    plain = parse_duckdb_path(database) if isinstance(database, str) else None
     if plain is not None:
         return _duckdb_store(plain, {}, on_sql, memory)
     if isinstance(database, str):

@@ -341,7 +341,7 @@ def _different(planned: Plan, source: SqlSource, rows: int) -> float:
     """The share of distinct rows among quasi-identifiers, where that matters."""
     names = [attribute.name for attribute in planned.roles.quasi_identifiers]
     is_needed = _shape(planned).is_mixed and rows > 0
-    return source.different_rows(planned.relation, names) if is_needed else 1.0
+    return source.estimate_distinct_share(planned.relation, names) if is_needed else 1.0
 
 
 def _memory(planned: Plan, rows: int, different: float) -> int:

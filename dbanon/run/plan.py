@@ -319,8 +319,8 @@ def _state_of(
     """
     if target is None:
         return {}, NO_HISTORY
-    state = source.state(relation)
-    history = target.earlier(source, relation, state)
+    state = source.describe_state(relation)
+    history = target.find_earlier_releases(source, relation, state)
     require_first(job, relation.name, history)
     return state, history
 

@@ -37,11 +37,11 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores import digest
 from dbanon.stores.enumerated_column import ListedColumn
-from dbanon.stores.sql_target import run_of
+from dbanon.stores.sql_target import build_run_record
 from dbanon.stores.synthetic import (
     ColumnDomain,
-    dtype_of,
-    read_figures,
+    numpy_dtype,
+    read_numbers,
     require_recount,
     write_rows,
 )
@@ -102,7 +102,7 @@ class Spender:
         if self._cached_figures is None:
             assert self.session is not None
             planned, job = self.planned, self.planned.job
-            figures, persons = read_figures(
+            figures, persons = read_numbers(
                 self.session, planned.relation, planned.columns, job.persons, job.chunk_rows
             )
             units = figures.shape[1] if persons is None else int(persons.max(initial=0))
@@ -121,7 +121,7 @@ class Spender:
         spec = self.planned.columns[j]
         if isinstance(spec, ListedColumn):
             return spec.values(column), nulls
-        dtype = dtype_of(spec.source)
+        dtype = numpy_dtype(spec.source)
         if dtype.kind == "M":
             return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
         return column, nulls
@@ -156,7 +156,7 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
     require_recount(
         session, output.written, [ColumnDomain.of(column) for column in planned.columns], planned.n
     )
-    report = _report(spender, output, rows, digest.of_relation(session, output.written))
+    report = _report(spender, output, rows, digest.digest_relation(session, output.written))
     return _publish_rows(session, planned, output, report, time.perf_counter() - started)
 
 
@@ -186,7 +186,7 @@ def _report(
             **job.arguments(),
             "budget": job.budget,
             "hierarchies": dict(planned.hierarchies),
-            "between": {column.attribute.name: column.ends for column in planned.columns},
+            "between": {column.attribute.name: column.bounds for column in planned.columns},
             "listed": {
                 column.attribute.name: list(column.labels)
                 for column in planned.columns
@@ -235,7 +235,9 @@ def _publish_rows(
         }
         for position, name in enumerate([*types, *report.not_copied])
     ]
-    run = run_of(planned.job, elapsed, read=planned.relation.schema.attributes)
+    run = build_run_record(
+        planned.job, elapsed, source_attributes=planned.relation.schema.attributes
+    )
     recorded_at = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
         budgets.published(session, planned.release_id)
@@ -269,7 +271,7 @@ def run_private(
             with limit_time(job.time_limit, progress) as timed_progress:
                 return _run(job, store, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
-            failed = run_of(job, time.perf_counter() - started, error_code(error))
+            failed = build_run_record(job, time.perf_counter() - started, error_code(error))
             entries.note_failure(store, failed)
             raise
 

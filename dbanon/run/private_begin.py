@@ -22,16 +22,16 @@ from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import check_length, parse_relation
 from dbanon.sessions.session import Session
-from dbanon.stores.enumerated_column import listed_column
+from dbanon.stores.enumerated_column import to_listed_column
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 from dbanon.stores.synthetic import (
     AnyColumn,
-    count_units,
-    dtype_of,
+    count_privacy_units,
+    numpy_dtype,
     require_entity,
     require_kind,
-    synthetic_column,
+    to_synthetic_column,
 )
 from dbanon.synthesis.columns import PublicColumn, Table
 from dbanon.synthesis.domains import NumericDomain
@@ -95,7 +95,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     output = plan_output(
         session, parse_relation(job.output), job.output_kind, job.if_exists, release_id
     )
-    n = count_units(session, relation, job.persons)
+    n = count_privacy_units(session, relation, job.persons)
     needed = n * len(columns) * _OF_A_FIGURE
     if job.memory_limit is not None and needed > job.memory_limit:
         raise MemoryLimit(
@@ -132,10 +132,10 @@ def _read_trees(
 def _column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
     """The database column for a public column."""
     if isinstance(public, NumericDomain):
-        return synthetic_column(session, attribute, (public.low, public.high))
+        return to_synthetic_column(session, attribute, (public.low, public.high))
     if attribute.kind is Kind.BOOLEAN:
-        return synthetic_column(session, attribute, (0.0, 1.0))
-    return listed_column(session, attribute, public.labels)
+        return to_synthetic_column(session, attribute, (0.0, 1.0))
+    return to_listed_column(session, attribute, public.labels)
 
 
 def _require_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:
@@ -159,7 +159,7 @@ def shape_of(job: PrivateJob, relation: Relation, n: int) -> Table:
     return Table(
         n=n,
         names=job.quasi_identifiers,
-        dtypes=tuple(map(dtype_of, attributes)),
+        dtypes=tuple(map(numpy_dtype, attributes)),
         nullable=tuple(attribute.nullable for attribute in attributes),
         labels={attribute.name: attribute.order for attribute in attributes if attribute.order},
         read=never,

@@ -88,7 +88,7 @@ def run(
             read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
             planned = replace(planned, state={**planned.state, "read": read})
     planned = replace(
-        planned, identifiers=source.identifiers(planned.relation, job.retained_columns)
+        planned, identifiers=source.find_direct_identifiers(planned.relation, job.retained_columns)
     )
     identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)
@@ -104,14 +104,14 @@ def run(
 
     def check(written: W, counts: Counts) -> RecountResult:
         def classes_below(name: str) -> tuple[int, int]:
-            return source.classes_below(draft, visible_classes(draft, counts), name)
+            return source.count_classes_below_k(draft, visible_classes(draft, counts), name)
 
         expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
         require_pseudonyms(draft, source, target, written)
         verdict = planned.guarantee.check(counts, expected)
         stored = WrittenReleaseCounts(draft, source, target, written)
-        proved = target.sampled(written, job.retained_columns)
-        telling = find_disclosive_columns(job, draft.originals, stored.groups, proved)
+        proved = target.find_unique_columns_in_sample(written, job.retained_columns)
+        telling = find_disclosive_columns(job, draft.originals, stored.group_by_value, proved)
         columns = RetainedColumns(planned, draft.originals, stored, draft.release.names)
         if job.persons == PARTED:
             joint[JOINT_ROWS] = describe_joint_rows(draft)
@@ -126,7 +126,7 @@ def run(
             few_persons=spellings or few_persons(planned, classes_below),
             identifiers=identifiers,
             homogeneity=homogeneity_of(
-                planned, draft.release.names, partial(target.homogeneity, written)
+                planned, draft.release.names, partial(target.count_homogeneous_classes, written)
             ),
         )
 

@@ -27,9 +27,9 @@ from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
 from dbanon.stores.postgresql.summary import target_with_summary
-from dbanon.stores.scratch import scratch_in
+from dbanon.stores.scratch import open_scratch
 from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import run_of
+from dbanon.stores.sql_target import build_run_record
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
     if job.spill is None:
         yield None
         return
-    with scratch_in(job.spill) as scratch:
+    with open_scratch(job.spill) as scratch:
         opened = [store for store in stores if store is not None]
         for store in opened:
             store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
@@ -99,7 +99,7 @@ def run_with_ledger(
                 )
         except (Exception, KeyboardInterrupt) as error:
             if not isinstance(error, UNRECORDED_ERRORS):
-                failed = run_of(job, time.perf_counter() - started, error_code(error))
+                failed = build_run_record(job, time.perf_counter() - started, error_code(error))
                 entries.note_failure(target or source, failed)
             raise
 

@@ -21,7 +21,7 @@ from dbanon.ledger.entry_checks import MISSHAPEN, are_texts, require_arguments
 from dbanon.run.comparison import recount_models
 from dbanon.run.verify import Verification, recount_sets, require_smallest
 from dbanon.sessions.names import RelationName
-from dbanon.stores.duckdb.file_counts import file_session
+from dbanon.stores.duckdb.file_counts import open_file_session
 from dbanon.stores.exports.formats import metadata_of
 from dbanon.stores.sql_counts import count_classes
 
@@ -66,7 +66,7 @@ def verify_file(
         k = k_requested if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
-    with file_session(path, PARQUET) as (session, relation):
+    with open_file_session(path, PARQUET) as (session, relation):
         for name in names:
             if name not in [attribute.name for attribute in relation.schema.attributes]:
                 raise ColumnNotFound(f'The file {path} has no column "{name}".')

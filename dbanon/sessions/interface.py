@@ -112,7 +112,7 @@ class SessionInterface(PassthroughInterface, ABC):
     # Capabilities that this database lacks, with the error to raise.
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
-    digest_way: ClassVar[str]
+    digest_method: ClassVar[str]
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -186,7 +186,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """
         return f"{text} ~ '{pattern}'"
 
-    def different_of_few(self, value: str) -> str:
+    def distinct_count_sql(self, value: str) -> str:
         """SQL that counts the distinct values in at most a few thousand rows, ignoring NULL.
 
         Values that are equal only by the column's collation may be counted separately.

@@ -35,7 +35,7 @@ class Store(Protocol):
         create : whether a missing file may be created; it is then planned on an empty database.
         """
 
-    def spill(self, directory: Path | None, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Limit memory from the next session on, and spill the rest to a directory.
 
         None for the defaults. Does nothing if the server or the caller manages memory.

@@ -53,7 +53,7 @@ from dbanon.spark.stages import ClusterStages, sample_limit
 from dbanon.spark.tasks import PACKETS, DiskCache, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
 from dbanon.spark.workers import GatherFacts
-from dbanon.stores.ports import PLACE_OF_FRAMES, Source
+from dbanon.stores.ports import IN_DATA_FRAME, Source
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -121,7 +121,7 @@ def anonymize(
     require_session(session)
     warn_unless_private(session)
     with (
-        hints_without_views(PLACE_OF_FRAMES),
+        hints_without_views(IN_DATA_FRAME),
         translated("the release was made"),
         restoring_shuffle_partitions(session),
     ):

@@ -121,7 +121,7 @@ class DataFrameSource:
                 )
         return relation
 
-    def state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
         """Return an empty state, since no ledger records a DataFrame."""
         return {}
 
@@ -133,7 +133,7 @@ class DataFrameSource:
         """Return the attributes; the declared types are sufficient."""
         return tuple(attributes)
 
-    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+    def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Build a hierarchy without database access; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
@@ -141,11 +141,11 @@ class DataFrameSource:
         """Find columns that look like person identifiers, with reasons, in the first rows."""
         return find_identifier_columns(self.frame, relation.schema.attributes)
 
-    def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+    def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Return those columns that look like identifiers, with reasons, from the first rows."""
         return identifiers_of(self.frame, [relation.attribute(name) for name in names])
 
-    def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
+    def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
         """Count the persons under each normalization of the identifier."""
         kinds = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
         texts = (_person_text(self.frame, person.name, kind or None) for kind in kinds)
@@ -155,7 +155,7 @@ class DataFrameSource:
     def require_leaves(self, attribute: Attribute) -> None:
         """Do nothing: Spark formats all values consistently."""
 
-    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
+    def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """The non-NULL values of a column as leaves spell them, in the column's order.
 
         Raises

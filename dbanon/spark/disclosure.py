@@ -65,7 +65,7 @@ class SourceFindings:
         """Inspect the source's first rows."""
         counts_rows = not job.guarantee.persons and job.guarantee.bounds_rows
         return cls(
-            source.identifiers(relation, job.retained_columns),
+            source.find_direct_identifiers(relation, job.retained_columns),
             source.find_identifier_columns(relation) if counts_rows else {},
         )
 
@@ -76,7 +76,9 @@ class ProfiledSource(Protocol):
     def find_identifier_columns(self, relation: Relation) -> Mapping[str, str]:
         """Return the columns that look like person identifiers, with reasons."""
 
-    def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
+    def find_direct_identifiers(
+        self, relation: Relation, names: Sequence[str]
+    ) -> Mapping[str, str]:
         """Return those columns that look like identifiers, with reasons."""
 
 
@@ -131,7 +133,7 @@ class ReleasedRows:
         hashes = [_hash(unpacked, name).alias(name) for name in [KEY, *columns]]
         return disks.keep(unpacked.select(*hashes))
 
-    def homogeneity(self, name: str) -> ClassHomogeneity:
+    def count_homogeneous_classes(self, name: str) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
         strata = [self.column(source_name) for source_name in self.layout.by]
         classes = [*(f"r{index}" for index in range(len(self.names))), *strata]
@@ -150,7 +152,7 @@ class ReleasedRows:
             name, *homogeneous, homogeneous[0] + mixed[0], homogeneous[1] + mixed[1]
         )
 
-    def classes_below(self, job: Job, name: str) -> tuple[int, int]:
+    def count_classes_below_k(self, job: Job, name: str) -> tuple[int, int]:
         """Count the classes that readers see, and those with fewer than k values of a column.
 
         Every NULL counts as a distinct value.
@@ -220,18 +222,18 @@ class SparkCounts:
 
     def frequencies(self, name: str) -> Frequencies:
         """Count the released rows with each value of a quasi-identifier."""
-        return frequencies_of(self.originals(name, self.rows.layout.retained), self.n_rows)
+        return frequencies_of(self.group_by_original(name, self.rows.layout.retained), self.n_rows)
 
     def hidden(self, name: str) -> float:
         """The share of released rows whose own value is not released."""
         return self.hidden_rows[self.names.index(name)] / max(self.n_rows, 1)
 
-    def groups(self, name: str) -> ValueGroups:
+    def group_by_value(self, name: str) -> ValueGroups:
         """Group the rows by their value of a retained column."""
         quasi_identifier_columns = [f"q{index}" for index in range(len(self.names))]
         return self._counted(name, self.rows.column(name), quasi_identifier_columns)
 
-    def originals(self, name: str, columns: Sequence[str]) -> ValueGroups:
+    def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
         """Group the rows by their original value of a quasi-identifier."""
         column, retained = f"q{self.names.index(name)}", self.rows.layout.retained
         if column in self.nearly_unique:
@@ -248,7 +250,7 @@ class SparkCounts:
         class_columns = [self.rows.column(name) for name in columns]
         return counted_in(self.rows.frame, class_columns, ()).histogram
 
-    def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
+    def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
         """Count the values that several rows share, and those among them with a unique profile."""
         group, profile = self.rows.column(name), [self.rows.column(other) for other in columns]
         parts = [part for other in profile for part in (sql.col(other).isNull(), sql.col(other))]
@@ -336,13 +338,15 @@ def findings_on(
                 rows, rows.hashed(disks), int(job.policy.k), counts.rows.rows, hidden
             )
             telling = find_disclosive_columns(
-                job, spark_counts, spark_counts.groups, spark_counts.telling()
+                job, spark_counts, spark_counts.group_by_value, spark_counts.telling()
             )
             columns = RetainedColumns(planned, spark_counts, spark_counts, rows.names)
             linking = linking_columns(columns, telling)
             counted = replace(counted, disclosive_columns=telling, linking=linking)
     finally:
         disks.release()
-    persons = spellings or few_persons(planned, lambda name: rows.classes_below(job, name))
-    homogeneity = homogeneity_of(planned, rows.names, lambda _, name: rows.homogeneity(name))
+    persons = spellings or few_persons(planned, lambda name: rows.count_classes_below_k(job, name))
+    homogeneity = homogeneity_of(
+        planned, rows.names, lambda _, name: rows.count_homogeneous_classes(name)
+    )
     return replace(counted, few_persons=persons, homogeneity=homogeneity)

@@ -34,7 +34,7 @@ from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.client import PsycopgSession
 from dbanon.stores.postgresql.store import PostgresqlStore
-from dbanon.stores.sql_target import SqlTarget, publish_table, run_of
+from dbanon.stores.sql_target import SqlTarget, build_run_record, publish_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class PostgresqlTarget:
     def failed(self, elapsed: float, error: BaseException) -> None:
         """Record the failed run in the ledger, if there is one."""
         if not isinstance(error, UNRECORDED_ERRORS):
-            run = run_of(self.job, elapsed, error_code(error))
+            run = build_run_record(self.job, elapsed, error_code(error))
             entries.note_failure(PostgresqlStore(self.url), run)
 
     def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
@@ -147,9 +147,9 @@ class PostgresqlTarget:
         report = report.with_earlier_releases(len(history.releases), caution, joint).with_arguments(
             **joint
         )
-        table_digest = digest.of_relation(session, output.written)
+        table_digest = digest.digest_relation(session, output.written)
         pieces.drop(session, piece_names)
-        run = run_of(job, elapsed(), read=source_attributes)
+        run = build_run_record(job, elapsed(), source_attributes=source_attributes)
         report = report.with_provenance(
             release_id=self.release_id,
             relation=str(output.relation),
@@ -158,7 +158,14 @@ class PostgresqlTarget:
         )
         released_columns = released_columns_of(job, names)
         created_at = publish_table(
-            session, job, output, report, recount, source_attributes, released_columns, run
+            session,
+            job,
+            output,
+            report,
+            recount,
+            source_attributes=source_attributes,
+            released_columns=released_columns,
+            run=run,
         )
         return report.with_provenance(created_at=created_at)
 

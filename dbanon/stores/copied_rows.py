@@ -1,4 +1,4 @@
-"""Rows copied from the source into another database: values with the class of their record."""
+"""Rows to copy from the source into another database, with the class of each record."""
 
 from __future__ import annotations
 
@@ -16,92 +16,96 @@ from dbanon.sessions.session import Session
 from dbanon.stores.ports import PreparedRelease, Progress, Source
 
 
-def copied_columns(draft: PreparedRelease) -> list[Attribute]:
+def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
     """The columns to copy, with their staged types, in source order."""
-    hidden = draft.job.pseudonyms
+    pseudonyms = draft.job.pseudonyms
     return [
-        pseudonymous(a) if a.name in hidden else a
+        pseudonymous(a) if a.name in pseudonyms else a
         for a in draft.relation.schema.attributes
         if a.name in draft.job.copied_columns
     ]
 
 
-def person_column(draft: PreparedRelease) -> list[Attribute]:
+def staged_person_column(draft: PreparedRelease) -> list[Attribute]:
     """The staged column of person identifiers; empty if the job has no entity."""
     return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.roles.persons]
 
 
-def copied_rows(
+def read_copied_rows(
     session: Session,
     draft: PreparedRelease,
     source: Source,
     attributes: Sequence[Attribute],
     progress: Progress,
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-    """Yield retained values with the class and random position of their record, in batches.
+    """Yield batches of classes, random positions and retained values, one of each per released row.
 
-    Person identifiers are never copied: each person gets a random number instead.
+    Person identifiers are never copied: if the job has an entity, a random number per person is the
+    last value of each row.
     """
     microdata, partition = draft.microdata, draft.release.partition
-    released = np.flatnonzero(partition.labels >= 0)
+    released_records = np.flatnonzero(partition.labels >= 0)
     positions = np.full(microdata.n_records, -1, np.int32)
-    positions[released] = random_order(len(released))
+    positions[released_records] = random_order(len(released_records))
     classes = session.class_numbers(partition)[partition.labels]
-    numbers = None
+    person_numbers = None
     if microdata.entities is not None:
-        order = random_order(int(microdata.entities.max(initial=-1)) + 1)
-        numbers = order[microdata.entities].astype(np.int32)
+        person_order = random_order(int(microdata.entities.max(initial=-1)) + 1)
+        person_numbers = person_order[microdata.entities].astype(np.int32)
 
-    def with_persons(
+    def append_persons(
         records: NDArray[np.int64], rows: Sequence[tuple[Any, ...]]
     ) -> Sequence[tuple[Any, ...]]:
-        if numbers is None:
+        if person_numbers is None:
             return rows
-        row_numbers = numbers[records].tolist()
+        row_numbers = person_numbers[records].tolist()
         return [(*row, number) for row, number in zip(rows, row_numbers, strict=True)]
 
     if not attributes:
-        rows = with_persons(released, [()] * len(released))
-        yield classes[released], positions[released], rows
+        empty_rows = [()] * len(released_records)
+        yield (
+            classes[released_records],
+            positions[released_records],
+            append_persons(released_records, empty_rows),
+        )
         return
-    names, done = [attribute.name for attribute in attributes], 0
-    for keys, read in _rows_with_pseudonyms(draft, source, names):
+    names, n_read = [attribute.name for attribute in attributes], 0
+    for keys, rows in _rows_with_pseudonyms(draft, source, names):
         records = find_records(microdata.keys, keys)
-        chosen = np.flatnonzero(partition.labels[records] >= 0)
-        records = records[chosen]
-        done += len(read)
-        progress(min(done / max(microdata.n_records, 1), 1.0))
+        released_indexes = np.flatnonzero(partition.labels[records] >= 0)
+        records = records[released_indexes]
+        n_read += len(rows)
+        progress(min(n_read / max(microdata.n_records, 1), 1.0))
         yield (
             classes[records],
             positions[records],
-            with_persons(records, [read[i] for i in chosen.tolist()]),
+            append_persons(records, [rows[i] for i in released_indexes.tolist()]),
         )
 
 
 def _rows_with_pseudonyms(
     draft: PreparedRelease, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
-    """Yield keys and values like ``kept_rows``, with pseudonyms in place of their values."""
-    rows = source.kept_rows(draft.relation, names, draft.job.chunk_rows)
+    """Yield batches like ``read_retained_rows``, with pseudonyms in place of identifiers."""
+    rows = source.read_retained_rows(draft.relation, names, draft.job.chunk_rows)
     key = draft.pseudonym_key
     if key is None:
         yield from rows
         return
-    hidden_attributes = [
+    pseudonym_attributes = [
         draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names
     ]
-    hidden = [
-        None if pseudonym is None else (pseudonym, source.pads(pseudonym))
-        for pseudonym in hidden_attributes
-    ]
-    for keys, read in rows:
+    pads_values = [a is not None and source.pads_values(a) for a in pseudonym_attributes]
+    for keys, batch in rows:
         yield (
             keys,
             [
                 tuple(
-                    value if pseudonym is None else key.of(pseudonym[0], value, pseudonym[1])
-                    for pseudonym, value in zip(hidden, row, strict=True)
+                    value if attribute is None else key.of(attribute, value, is_padded)
+                    for attribute, value, is_padded in zip(
+                        pseudonym_attributes, row, pads_values, strict=True
+                    )
                 )
-                for row in read
+                for row in batch
             ],
         )

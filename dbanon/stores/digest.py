@@ -1,10 +1,10 @@
-"""Order-independent digests of a table's rows, by which ``verify`` recognizes a release.
+"""Order-independent digests of a table's rows, with which ``verify`` checks a release.
 
 The database adds up one hash per row, so row order is irrelevant and equal rows do not cancel each
 other out. A row's hash depends on every value, on each column's position, and on a salt drawn anew
-for each digest. A digest reads ``WAY:SALT:PROBE:ROWS:SUM``. ``WAY`` names the method, and ``PROBE``
-is the hash of fixed values: it distinguishes a database version that hashes differently from rows
-that changed.
+for each digest. The text of a digest is ``METHOD:SALT:PROBE:ROWS:SUM``. ``PROBE`` is the hash
+of fixed values: if it differs, the database version hashes differently, and the rows need not have
+changed.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ NOT_RECORDED = "not recorded"
 OTHER_VERSION = "recorded by another version of the database"
 
 
-def of_relation(session: Session, relation: RelationName) -> str:
+def digest_relation(session: Session, relation: RelationName) -> str:
     """Compute the digest of a relation's current rows under a new salt."""
     return _compute(session, relation, random_salt())
 
 
-def of_columns(
+def hash_columns(
     session: Session, relation: Relation, names: Sequence[str], salt: int
 ) -> tuple[str | int, ...]:
-    """Fingerprint the rows that a run reads, over these columns only.
+    """Hash the rows that a run reads, over these columns only.
 
-    Sums under the same salt can be subtracted from each other, so never store the result.
+    Returns the method, the probe, the number of rows and the sum of their hashes. Never store the
+    result: the difference of two sums under the same salt reveals the hashes of changed rows.
     """
-    rows, total = session.digest_columns(relation, names, salt)
-    return session.digest_way, session.digest_probe(), rows, total
+    n_rows, hash_sum = session.digest_columns(relation, names, salt)
+    return session.digest_method, session.digest_probe(), n_rows, hash_sum
 
 
 def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
-    """Compare a recorded digest with the current rows; returns one of the four states above."""
+    """Compare a recorded digest with the current rows; returns one of the four constants above."""
     if recorded is None:
         return NOT_RECORDED
     method, salt, probe, *_ = recorded.split(":")
-    if (method, probe) != (session.digest_way, session.digest_probe()):
+    if (method, probe) != (session.digest_method, session.digest_probe()):
         return OTHER_VERSION
     return UNCHANGED if _compute(session, relation, int(salt)) == recorded else CHANGED
 
 
 def _compute(session: Session, relation: RelationName, salt: int) -> str:
-    rows, total = session.digest_rows(relation, salt)
-    return f"{session.digest_way}:{salt}:{session.digest_probe()}:{rows}:{total}"
+    n_rows, hash_sum = session.digest_rows(relation, salt)
+    return f"{session.digest_method}:{salt}:{session.digest_probe()}:{n_rows}:{hash_sum}"

@@ -1,7 +1,7 @@
-"""Columns with a public list of values: read as indexes into the list, and released.
+"""Columns with a public list of values, which are read as indexes into the list.
 
 The list is staged, and the database looks each value up in it. A value outside the list is never
-read and cannot make the query fail.
+read, and cannot make the query fail.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class ListedColumn:
     labels: tuple[str, ...]
 
     @property
-    def ends(self) -> list[str]:
-        """Empty: a list has no bounds."""
+    def bounds(self) -> list[str]:
+        """The bounds of a number column; empty here, because a list has none."""
         return []
 
-    def released(self, values: NDArray[Any]) -> ReleasedColumn:
-        """Values as staging holds them."""
+    def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
+        """Wrap the values, objects (n,), as a column to stage."""
         return ReleasedColumn(self.attribute, np.asarray(values, object))
 
     def values(self, indexes: NDArray[np.float64]) -> NDArray[Any]:
@@ -57,11 +57,11 @@ class ListedColumn:
         return texts
 
 
-def listed_column(session: Session, source: Attribute, labels: Sequence[str]) -> ListedColumn:
-    """Choose the type that this database has for a column of listed values.
+def to_listed_column(session: Session, source: Attribute, labels: Sequence[str]) -> ListedColumn:
+    """Choose the type of a column of listed values in the release.
 
-    An enumerated type stays if its labels are the list. Otherwise the column is text: a declared
-    length or collation need not suit the listed values.
+    An enumerated type is kept if its labels are the listed values. Otherwise the column is text:
+    the listed values need not fit the declared length or collation of the source.
 
     Raises
     ------
@@ -98,29 +98,29 @@ def _round_trips(session: Session, labels: Sequence[str]) -> bool:
 
 
 def stage_lists(session: Session, columns: Sequence[ListedColumn]) -> None:
-    """Stage the lists as columns of one table, each value in the row of its index."""
-    longest = max(len(column.labels) for column in columns)
+    """Stage the lists as columns of one table, where row i holds the i-th value of each list."""
+    n_rows = max(len(column.labels) for column in columns)
     session.load_classes(
         [
             ReleasedColumn(
                 Attribute(column.attribute.name, Kind.CATEGORY),
-                np.array([*column.labels, *[""] * (longest - len(column.labels))], object),
+                np.array([*column.labels, *[""] * (n_rows - len(column.labels))], object),
             )
             for column in columns
         ],
-        longest,
+        n_rows,
     )
 
 
 def drop_lists(session: Session) -> None:
-    """Drop the staged lists; released values use the same table name."""
+    """Drop the table of lists, because released values are staged under the same name."""
     session.run(f"DROP TABLE {quote(statements.CLASSES)}")
 
 
 def index_expression(session: Session, list_index: int, listed: ListedColumn) -> tuple[str, str]:
     """Build SQL for a value's index in its list, as a double, and the JOIN to that list.
 
-    The index is NULL where the value is.
+    The index of NULL is NULL.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def index_expression(session: Session, list_index: int, listed: ListedColumn) ->
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
         f" ON {session.text_of(listed.source)} = {alias}.{value}"
-        # Rows beyond that are padding up to the longest list.
+        # Further rows are padding, as a longer list has more rows.
         f" AND {alias}.class < {len(listed.labels)}"
     )
     return f"CASE WHEN {column} IS NOT NULL THEN {index} END", join

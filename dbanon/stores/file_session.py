@@ -1,4 +1,4 @@
-"""What file databases have in common: they are opened and locked as files, and have no roles."""
+"""Base classes of databases in files, which are opened and locked as files and have no roles."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dbanon.errors import (
 from dbanon.sessions.base import LockHolder, Relation, job_running
 from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
 from dbanon.sessions.session import Session
-from dbanon.stores.files import file_for, will_be_created
+from dbanon.stores.files import ensure_database_file, will_be_created
 from dbanon.stores.interrupts import interruptible_until_commit
 
-# The holder's line in a lock file; only the account that created the file can write it.
+# The content of a lock file: process ID and time. Only the account that created it can write it.
 _HOLDER_LINE = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
 
 
@@ -46,21 +46,22 @@ def job_lock(database: Path | None, job: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    resolved = database.resolve()
-    path = resolved.with_name(f".{resolved.name}.{job}.lock")
-    descriptor = _acquire(path, job)
+    resolved_path = database.resolve()
+    path = resolved_path.with_name(f".{resolved_path.name}.{job}.lock")
+    descriptor = _acquire_lock(path, job)
     try:
         yield
     finally:
-        # A process that opened the file meanwhile sees that the path no longer leads to it.
+        # A process that has just opened the file notices that the path no longer leads to it.
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
-def _acquire(path: Path, job: str) -> int:
+def _acquire_lock(path: Path, job: str) -> int:
+    """Create and lock a lock file; returns its file descriptor. Raises as ``job_lock``."""
     while True:
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
             raise DatabaseNotFound(f"There is no directory {path.parent}.") from None
         except OSError:
@@ -70,40 +71,46 @@ def _acquire(path: Path, job: str) -> int:
                 " if it is a link or belongs to another account.",
             ) from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(path.lstat(), os.fstat(file)):
-                now = datetime.now(timezone.utc)
-                os.ftruncate(file, 0)
-                os.pwrite(file, f"{os.getpid()} {now:%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0)
-                return file
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(path.lstat(), os.fstat(descriptor)):
+                acquired_at = datetime.now(timezone.utc)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(
+                    descriptor, f"{os.getpid()} {acquired_at:%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0
+                )
+                return descriptor
         except FileNotFoundError:
-            # The holder removed the file; the next round creates a new one.
-            os.close(file)
+            # The holder has removed the file; try again with a new one.
+            os.close(descriptor)
         except BlockingIOError:
-            holder = _holder(file)
-            os.close(file)
+            holder = _read_holder(descriptor)
+            os.close(descriptor)
             raise job_running(job, holder) from None
         else:
-            os.close(file)
+            os.close(descriptor)
 
 
-def _holder(file: int) -> LockHolder:
-    """Read the holder of a lock from its file."""
-    account = os.fstat(file).st_uid
+def _read_holder(descriptor: int) -> LockHolder:
+    """Read the holder of a lock from the lock file."""
+    account_id = os.fstat(descriptor).st_uid
     try:
-        role = pwd.getpwuid(account).pw_name
+        account_name = pwd.getpwuid(account_id).pw_name
     except KeyError:
-        role = str(account)
-    line = _HOLDER_LINE.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
-    return LockHolder(int(line[1]), role, line[2]) if line else LockHolder(None, role)
+        account_name = str(account_id)
+    match = _HOLDER_LINE.fullmatch(os.pread(descriptor, 100, 0).decode("ascii", "replace"))
+    return (
+        LockHolder(int(match[1]), account_name, match[2])
+        if match
+        else LockHolder(None, account_name)
+    )
 
 
 class FileDatabase(ABC):
-    """A database in a file, or a connection that belongs to the caller."""
+    """A database in a file or in memory, or an open connection that belongs to the caller."""
 
     kind: ClassVar[str]
     is_persistent = True
-    # What hints say in place of "in a view"; None where views have types.
+    # Replaces "in a view" in hints, if columns of views have no declared types.
     instead_of_view: ClassVar[str | None] = None
 
     @property
@@ -113,38 +120,38 @@ class FileDatabase(ABC):
 
     @abstractmethod
     def _session(
-        self, write: bool, hold: Callable[[], None] = lambda: None
+        self, write: bool, before_commit: Callable[[], None] = lambda: None
     ) -> AbstractContextManager[Session]:
-        """One transaction; ``hold`` is called before it is committed."""
+        """Run one transaction; ``before_commit`` is called just before the commit."""
 
     @abstractmethod
-    def _empty(self) -> AbstractContextManager[Session]:
-        """A session on an empty temporary database."""
+    def _empty_session(self) -> AbstractContextManager[Session]:
+        """Open a session on an empty temporary database."""
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
         """Run one transaction; with ``create``, a missing file is created first."""
         with (
-            # Entered before the file, so that a new file is removed if the block fails.
-            interruptible_until_commit() as hold,
-            file_for(self._path, self.kind, write=write, create=create),
-            self._session(write, hold) as session,
+            # Enter this first, so that an interrupt still removes a new file.
+            interruptible_until_commit() as before_commit,
+            ensure_database_file(self._path, self.kind, write=write, create=create),
+            self._session(write, before_commit) as session,
             hints_without_views(self.instead_of_view),
         ):
             yield session
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """Run a transaction that changes nothing; on an empty database if the file is missing.
+        """Run a transaction that changes nothing, on an empty database if the file is missing.
 
         An existing file is opened read-only, which still allows temporary tables.
         """
         if create and will_be_created(self._path, self.kind):
-            with self._empty() as session:
+            with self._empty_session() as session:
                 yield session
             return
         with (
-            file_for(self._path, self.kind, write=True, create=False),
+            ensure_database_file(self._path, self.kind, write=True, create=False),
             self._session(False) as session,
             hints_without_views(self.instead_of_view),
         ):
@@ -167,16 +174,16 @@ class FileSession(Session):
     # A query that is true for a read-only connection; empty if the database has none.
     read_only_query: ClassVar[str] = ""
 
-    # Whether the store knows that the file is read-only.
-    may_only_read = False
+    # True if the store has found the file to be read-only.
+    is_read_only = False
 
-    _ledger_was_there = False
+    _has_seen_ledger = False
 
     @abstractmethod
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        """The number of rows, and the sum of the hashes of these columns under a salt."""
+        """Return the number of rows, and the sum of the rows' hashes over these columns."""
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         return self.digest(relation, self.find_source(relation).schema.attributes, salt)
@@ -187,10 +194,10 @@ class FileSession(Session):
         return self.digest(relation.relation, [relation.attribute(name) for name in names], salt)
 
     def has_ledger(self) -> bool:
-        # Asked for each entry; the ledger cannot be dropped within this transaction.
-        if not self._ledger_was_there:
-            self._ledger_was_there = super().has_ledger()
-        return self._ledger_was_there
+        # Cache a positive result: nobody can drop the ledger within this transaction.
+        if not self._has_seen_ledger:
+            self._has_seen_ledger = super().has_ledger()
+        return self._has_seen_ledger
 
     def has_schema(self, name: RelationName) -> bool:
         """Whether the schema of a relation exists; True for databases without schemas."""
@@ -208,22 +215,22 @@ class FileSession(Session):
         return True
 
     def lock_output(self, name: RelationName) -> None:
-        # dbanon opens its own files for writing, or read-only for a plan; ask only for others.
-        asks = self.stays_open and self.read_only_query
-        if self.may_only_read or (asks and self.rows(self.read_only_query)[0][0]):
+        # A connection that dbanon opened itself is writable, or read-only for a plan on purpose.
+        may_be_read_only = self.stays_open and self.read_only_query
+        if self.is_read_only or (may_be_read_only and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
                 "The database is open read-only, so it cannot be written.",
                 hint="Open it for writing, or name another database as the target.",
             )
 
     def make_schema(self, name: RelationName) -> None:
-        missing = not self.has_schema(name)
+        is_missing = not self.has_schema(name)
         self.create_schema(name)
-        if missing and name.schema != self.ledger_name("").schema:
+        if is_missing and name.schema != self.ledger_name("").schema:
             warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
-        """Drop the tables that link rows to classes; the caller's connection would keep them."""
+        """Drop the tables that link rows to classes, which a caller's connection would keep."""
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary}.{quote(name)}")
 
@@ -231,21 +238,21 @@ class FileSession(Session):
         return str(name).lower() == str(other_name).lower()
 
     def analyze(self, relation: RelationName) -> None:
-        """Do nothing: statistics are automatic, or the owner's task."""
+        """Do nothing: the database updates statistics itself, or leaves them to its owner."""
 
     def current_user(self) -> str | None:
         return None
 
-    # Anyone who can open the file can read and write all of it.
+    # There are no roles: anyone who can open the file can read and write all of it.
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        """There are no roles."""
+        """Do nothing: there are no roles."""
 
     def require_ledger_rights(self) -> None:
-        """There are no roles."""
+        """Do nothing: there are no roles."""
 
     def require_trusted_ledger(self) -> None:
-        """There are no roles whose code could run."""
+        """Do nothing: there are no other roles whose code a ledger could run."""
 
     def tie_releases(self) -> None:
-        """Do nothing: tables have no identifiers that an entry could be tied to."""
+        """Do nothing: tables have no persistent identifiers to record in ledger entries."""

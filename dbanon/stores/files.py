@@ -1,7 +1,7 @@
 """Checks of database files, their creation and removal after failed runs, and database URLs.
 
-Given a file of another kind, a client may open an empty database in memory instead; a release
-written there would pass verification and vanish. So the file is checked before the client is used.
+Given a file of another kind, a database client may open an empty database in memory instead. A
+release written there would pass verification and vanish, so the file is checked first.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ if TYPE_CHECKING:
 
 DUCKDB, SQLITE = "duckdb", "sqlite"
 
-_ENDINGS = {DUCKDB: "duckdb", SQLITE: "db"}
+_NEW_FILE_ENDINGS = {DUCKDB: "duckdb", SQLITE: "db"}
 _HEADER_BYTES = 16
-# Check access for the effective user where the system supports it.
-_EFFECTIVE = os.access in os.supports_effective_ids
+# Whether os.access can check the rights of the effective user.
+_CHECKS_EFFECTIVE_USER = os.access in os.supports_effective_ids
 # Files that DuckDB and SQLite write next to a database file.
-_FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
-# Endings of row files; no database has such a name.
-_LOADED = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"))
-_ROW_FILES = _LOADED | {".txt", ".xlsx", ".arrow", ".feather"}
-_PACKED = frozenset((".gz", ".zst", ".bz2", ".xz", ".zip"))
-# md:, s3:, postgres: …: DuckDB would load an extension. One letter is a drive.
-_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_+-]+:")
+_COMPANION_ENDINGS = (".wal", "-wal", "-journal", "-shm")
+# Row files that DuckDB can load, and all row files; a database must not have such an ending.
+_LOADABLE_ENDINGS = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"))
+_ROW_FILE_ENDINGS = _LOADABLE_ENDINGS | {".txt", ".xlsx", ".arrow", ".feather"}
+_COMPRESSED_ENDINGS = frozenset((".gz", ".zst", ".bz2", ".xz", ".zip"))
+# For md:, s3: or postgres: DuckDB would load an extension. A single letter is a Windows drive.
+_URL_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_+-]+:")
 
 
 @contextmanager
-def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iterator[None]:
+def ensure_database_file(
+    path: Path | None, kind: str, *, write: bool, create: bool
+) -> Iterator[None]:
     """Require a database file, or create a missing one, which is removed if the block raises.
 
     Parameters
@@ -67,15 +69,15 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
     _require_local(path, kind)
     if path.exists():
         require_database(path, kind)
-        if write and not os.access(path, os.W_OK, effective_ids=_EFFECTIVE):
+        if write and not os.access(path, os.W_OK, effective_ids=_CHECKS_EFFECTIVE_USER):
             raise InsufficientRights(f"The database file {path} may not be written.")
         yield
         return
     if not create:
         raise DatabaseNotFound(f"There is no file {path}.")
     _require_creatable(path, kind)
-    companions = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
-    companions = [name for name in companions if not name.exists()]
+    companions = [path.with_name(path.name + ending) for ending in _COMPANION_ENDINGS]
+    new_companions = [companion for companion in companions if not companion.exists()]
     if not _create_empty(path, kind):
         # Another process created the file first and owns it.
         require_database(path, kind)
@@ -86,24 +88,25 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
         yield
     except BaseException:
         if path.exists() and path.stat().st_ino == inode:
-            for name in (path, *companions):
-                name.unlink(missing_ok=True)
+            for new_file in (path, *new_companions):
+                new_file.unlink(missing_ok=True)
         raise
 
 
 def will_be_created(path: Path | None, kind: str) -> bool:
-    """Whether a file is missing and can be created; raises as ``file_for`` if it cannot."""
+    """Whether a file is missing and can be created; raises as ``ensure_database_file``."""
     if path is None or path.exists():
         return False
     _require_local(path, kind)
     _require_creatable(path, kind)
-    if not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE):
+    if not os.access(path.resolve().parent, os.W_OK, effective_ids=_CHECKS_EFFECTIVE_USER):
         raise InsufficientRights(f"The database file {path} cannot be made.")
     return True
 
 
 def _require_local(path: Path, kind: str) -> None:
-    if kind == DUCKDB and _PREFIX.match(str(path)):
+    """Refuse names that DuckDB would take for URLs."""
+    if kind == DUCKDB and _URL_PREFIX.match(str(path)):
         raise NotADatabase(
             "A DuckDB URL must name a file on this machine.",
             hint="Write duckdb:///file.duckdb, or the whole path if the name has a colon, as in"
@@ -113,10 +116,10 @@ def _require_local(path: Path, kind: str) -> None:
 
 def _require_creatable(path: Path, kind: str) -> None:
     """Check that a missing file may have this name."""
-    if _holds_rows(path):
+    if _is_row_file_name(path):
         raise NotADatabase(
             f"{path} would be a database file with the extension of another kind of file.",
-            hint=f"Name a database file, as in {kind}:///{path.stem}.{_ENDINGS[kind]}."
+            hint=f"Name a database file, as in {kind}:///{path.stem}.{_NEW_FILE_ENDINGS[kind]}."
             " CSV and Parquet files are exported beside a release: `exports`.",
         )
     if not path.resolve().parent.is_dir():
@@ -124,7 +127,7 @@ def _require_creatable(path: Path, kind: str) -> None:
 
 
 def _create_empty(path: Path, kind: str) -> bool:
-    """Create an empty database; False if the name is taken."""
+    """Create an empty database; return False if the file exists already."""
     if kind == SQLITE:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -135,22 +138,23 @@ def _create_empty(path: Path, kind: str) -> bool:
         return True
     import duckdb
 
-    # DuckDB rejects an empty file, and would open a file that another process created meanwhile.
-    # Linking a finished database fails if the name is taken.
-    unique = path.with_name(f".{path.name[:100]}-{uuid.uuid4().hex[:12]}")
+    # DuckDB rejects an empty file, and would open one that another process has just created. So
+    # create the database under another name: linking it fails if the file exists.
+    temporary_path = path.with_name(f".{path.name[:100]}-{uuid.uuid4().hex[:12]}")
     try:
-        duckdb.connect(str(unique)).close()
-        os.link(unique, path)
+        duckdb.connect(str(temporary_path)).close()
+        os.link(temporary_path, path)
     except FileExistsError:
         return False
     except (OSError, duckdb.Error) as error:
         raise _create_error(path, error) from None
     finally:
-        unique.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
     return True
 
 
 def _create_error(path: Path, error: Exception) -> DbanonError:
+    """The error for a database file that could not be created."""
     if DiskFull.caused_by(error):
         return DiskFull(
             f"The database file {path} cannot be made: the disk is full, or a limit of file sizes"
@@ -159,10 +163,10 @@ def _create_error(path: Path, error: Exception) -> DbanonError:
             hint="Make room there, or write to a database on another disk, and run it again. df -h"
             " and ulimit -f show the limits.",
         )
-    # DuckDB often gives no reason; a retry may succeed.
-    denied = not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE)
-    kind = InsufficientRights if denied else DatabaseUnreachable
-    return kind(f"The database file {path} cannot be made.", detail=type(error).__name__)
+    # DuckDB often gives no reason. Without a lack of rights, a retry may succeed.
+    is_denied = not os.access(path.resolve().parent, os.W_OK, effective_ids=_CHECKS_EFFECTIVE_USER)
+    error_class = InsufficientRights if is_denied else DatabaseUnreachable
+    return error_class(f"The database file {path} cannot be made.", detail=type(error).__name__)
 
 
 def require_database(path: Path, kind: str) -> None:
@@ -193,25 +197,27 @@ def require_database(path: Path, kind: str) -> None:
             f"{path} is empty: it is not a database file.",
             hint="Remove it, so that a database can be made there, or name another file.",
         )
-    raise NotADatabase(f"{path} is not a database file.", hint=_load_first(path))
+    raise NotADatabase(f"{path} is not a database file.", hint=_hint_to_load(path))
 
 
 def _kind_of(header: bytes) -> str | None:
+    """The kind of a database file from its first bytes; None for other files."""
     if header[8:12] == b"DUCK":
         return DUCKDB
     return SQLITE if header == b"SQLite format 3\0" else None
 
 
-def _holds_rows(path: Path, endings: frozenset[str] = _ROW_FILES) -> bool:
+def _is_row_file_name(path: Path, endings: frozenset[str] = _ROW_FILE_ENDINGS) -> bool:
+    """Whether the name has one of these endings, possibly followed by one for compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _PACKED:
+    if suffixes and suffixes[-1] in _COMPRESSED_ENDINGS:
         suffixes.pop()
     return bool(suffixes) and suffixes[-1] in endings
 
 
-def _load_first(path: Path) -> str:
-    """Write the shell commands that load a row file into a database."""
-    if not _holds_rows(path, _LOADED) or not re.fullmatch(r"[\w./-]+", str(path)):
+def _hint_to_load(path: Path) -> str:
+    """The hint for a file that is not a database: how to load it, if DuckDB can."""
+    if not _is_row_file_name(path, _LOADABLE_ENDINGS) or not re.fullmatch(r"[\w./-]+", str(path)):
         return "Name a file that DuckDB or SQLite made."
     stem = path.name.partition(".")[0]
     table = stem if re.fullmatch(r"[A-Za-z]\w*", stem) else "people"
@@ -225,9 +231,9 @@ def _load_first(path: Path) -> str:
 
 
 def _require_encoded_at(url: URL) -> None:
-    """Refuse a second @ after a password: part of the password would be shown as the host."""
-    behind = (url.host, url.database, *url.query, *map(str, url.query.values()))
-    if url.password is not None and any("@" in str(part) for part in behind):
+    """Refuse a second @ after a password: the host in messages would be part of the password."""
+    later_parts = (url.host, url.database, *url.query, *map(str, url.query.values()))
+    if url.password is not None and any("@" in str(part) for part in later_parts):
         raise InvalidParameter(
             "The database URL contains a password followed by another @.",
             hint="Write %40 for each @ in a password, or keep it in ~/.pgpass, a service file or"
@@ -236,12 +242,12 @@ def _require_encoded_at(url: URL) -> None:
 
 
 def hint_for_path(path_text: object) -> str | None:
-    """A hint with the URL of a path, if a database or files of rows are there; None otherwise."""
+    """A hint with the URL for a path to a database or to row files; None for anything else."""
     path = Path(path_text).expanduser() if isinstance(path_text, str) and path_text else None
     try:
         if path is None or not path.exists():
             return None
-        if path.is_dir() or _holds_rows(path):
+        if path.is_dir() or _is_row_file_name(path):
             return f"Write file:{path_text}."
         with path.open("rb") as file:
             kind = _kind_of(file.read(_HEADER_BYTES))
@@ -250,14 +256,14 @@ def hint_for_path(path_text: object) -> str | None:
     return f"Write {kind}:///{path_text}." if kind else None
 
 
-_OTHER_NAMES = {"postgres": "postgresql"}
-_FILES = ("duckdb", "sqlite")
+_DIALECT_ALIASES = {"postgres": "postgresql"}
+_FILE_DATABASES = (DUCKDB, SQLITE)
 
 
-def duckdb_file(url: str) -> str | None:
-    """Return the file of a plain DuckDB URL; None if SQLAlchemy has to parse the URL.
+def parse_duckdb_path(url: str) -> str | None:
+    """Return the path in a simple DuckDB URL; None if SQLAlchemy has to parse the URL.
 
-    Importing SQLAlchemy takes longer than a small release.
+    This avoids importing SQLAlchemy, which takes longer than a small release.
     """
     start, _, path = url.partition(":///")
     return os.path.expanduser(path) if start == DUCKDB and not set("?%") & set(path) else None
@@ -286,7 +292,7 @@ def read_url(url_text: object) -> URL:
         ) from None
     _require_encoded_at(url)
     name, plus, driver = url.drivername.partition("+")
-    url = url.set(drivername=f"{_OTHER_NAMES.get(name, name)}{plus}{driver}")
-    if name in _FILES and url.database:
+    url = url.set(drivername=f"{_DIALECT_ALIASES.get(name, name)}{plus}{driver}")
+    if name in _FILE_DATABASES and url.database:
         url = url.set(database=os.path.expanduser(url.database))
     return url

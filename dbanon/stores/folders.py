@@ -1,8 +1,8 @@
-"""Row files named by a single path, a folder or a pattern, and columns from folder names.
+"""Lists of row files at a path, in a folder or for a pattern, with columns from folder names.
 
-A folder ``year=2025`` is a column of all files below it, as in Hive. Names that begin with a dot or
-an underscore are skipped, as lake readers do. Any other file that does not hold rows is an error,
-so that no rows are left out silently.
+As in Hive, a folder ``year=2025`` is a column ``year`` of all files below it. Names that begin with
+a dot or an underscore are skipped, as by readers of data lakes. Any other file that is not a row
+file is an error, so that no rows are left out silently.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 FILE = "file:"
 CSV, PARQUET, XLSX = "csv", "parquet", "xlsx"
 ENDINGS = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".xlsx": XLSX, ".parquet": PARQUET}
-# Read only when named explicitly; a .txt file in a folder is taken for a note.
-_NOTE = ".txt"
-_KINDS = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
-GZIP, ZSTD = PACKED = (".gz", ".zst")
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-_LAKES = {"_delta_log": "Delta", "metadata": "Iceberg"}
-_READ = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
+# In a folder, a .txt file is taken for a note; it is only read if it is named explicitly.
+_TEXT_ENDING = ".txt"
+_KIND_NAMES = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
+GZIP, ZSTD = COMPRESSED_ENDINGS = (".gz", ".zst")
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_LAKE_OF_FOLDER = {"_delta_log": "Delta", "metadata": "Iceberg"}
+_LAKE_URLS = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
 
 FileLocation: TypeAlias = "Path | ObjectPath"
 
 
-def is_of_files(url: str) -> bool:
+def is_row_file_url(url: str) -> bool:
     """Whether a URL names row files, on this machine or in an object store."""
     return url.startswith(FILE) or is_object(url)
 
 
-def location_of(url: str) -> FileLocation:
+def parse_location(url: str) -> FileLocation:
     """Parse a URL of row files; raises InvalidParameter."""
     if is_object(url):
         return ObjectPath.of(url)
@@ -58,8 +58,8 @@ def location_of(url: str) -> FileLocation:
     return path
 
 
-def url_of(location: FileLocation) -> str:
-    """The URL of a location."""
+def url_of_location(location: FileLocation) -> str:
+    """The URL of a location, as users write it."""
     return str(location) if isinstance(location, ObjectPath) else f"{FILE}{location}"
 
 
@@ -68,7 +68,7 @@ def is_pattern(location: FileLocation) -> bool:
     return glob.has_magic(location.key if isinstance(location, ObjectPath) else str(location))
 
 
-def root_of(location: FileLocation) -> FileLocation:
+def find_root(location: FileLocation) -> FileLocation:
     """The folder above the first wildcard; a path without wildcards itself."""
     while is_pattern(location):
         location = location.parent
@@ -81,25 +81,26 @@ class SourceFile:
 
     Parameters
     ----------
-    state : changes whenever the file does.
-    parts : columns from folder names, with their texts; None for NULL.
+    state : device, inode, size in bytes and modification time in nanoseconds; or the equivalents
+        of an object store.
+    folder_columns : names and texts of columns from folder names; None for NULL.
     root : the folder that the user named; None if the user named the file.
     policy : whether links and other accounts' files are allowed, see ``dbanon.data.files``.
     """
 
     path: FileLocation
     state: tuple[object, ...]
-    parts: tuple[tuple[str, str | None], ...]
+    folder_columns: tuple[tuple[str, str | None], ...]
     root: FileLocation | None = None
     policy: str = REFUSE
 
     @contextmanager
-    def opened(self, memory: int) -> Iterator[BinaryIO]:
-        """Open the file with a file descriptor; an object is downloaded into memory.
+    def open(self, memory_bytes: int) -> Iterator[BinaryIO]:
+        """Open the file for reading; an object is downloaded into memory.
 
         Parameters
         ----------
-        memory : the memory limit of a download, in bytes.
+        memory_bytes : the memory limit of a download.
 
         Raises
         ------
@@ -112,18 +113,18 @@ class SourceFile:
             with translate_file_errors(self.path):
                 path = self.path
                 if isinstance(path, ObjectPath):
-                    require_room(path.lstat().st_size, memory, path)
+                    require_room(path.lstat().st_size, memory_bytes, path)
                     file = stack.enter_context(path.download())
                 else:
-                    file = stack.enter_context(_opened(path, self.root, self.policy))
-                    if _state_of_status(os.fstat(file.fileno())) != self.state:
-                        raise files_changed(path)
+                    file = stack.enter_context(_open_file(path, self.root, self.policy))
+                    if _status_state(os.fstat(file.fileno())) != self.state:
+                        raise changed_files_error(path)
             yield file
 
 
 @contextmanager
 def translate_file_errors(location: FileLocation) -> Iterator[None]:
-    """Translate errors of a disk or an object store into dbanon's own."""
+    """Translate OSError from a disk or an object store into DbanonError."""
     try:
         yield
     except FileNotFoundError:
@@ -136,17 +137,17 @@ def translate_file_errors(location: FileLocation) -> Iterator[None]:
         raise DatabaseUnreachable(f"{location} cannot be read.", detail=error.strerror) from None
 
 
-def require_room(needed: int, memory: int, path: FileLocation) -> None:
+def require_room(needed_bytes: int, memory_bytes: int, path: FileLocation) -> None:
     """Check that a file fits into memory; raises MemoryLimit."""
-    if needed > memory:
+    if needed_bytes > memory_bytes:
         raise MemoryLimit.over(
             f"The file {path} is read from memory, and needs",
-            memory,
+            memory_bytes,
             hint="Raise the limit (`memory_limit`), or write it as Parquet files on this machine.",
         )
 
 
-def files_changed(location: FileLocation) -> SourceChanged:
+def changed_files_error(location: FileLocation) -> SourceChanged:
     """The error for files that changed while they were read."""
     return SourceChanged(
         f"Files of {location} changed while they were read; nothing was published.",
@@ -170,15 +171,15 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
     """
     with translate_file_errors(location):
         paths = _list_paths(location, policy)
-        root = location if paths == [location] else root_of(location)
+        root = location if paths == [location] else find_root(location)
         folder = None if paths == [location] else root
         if folder is not None:
-            paths = _select_row_files(root, paths, str(location).endswith(_NOTE))
+            paths = _select_row_files(root, paths, str(location).endswith(_TEXT_ENDING))
             _require_no_lake(root)
         source_files = tuple(
             SourceFile(
                 path,
-                _state_of_path(path, folder, policy),
+                _path_state(path, folder, policy),
                 _folder_values(root, path),
                 folder,
                 policy,
@@ -191,20 +192,20 @@ def list_source_files(location: FileLocation, policy: str = REFUSE) -> tuple[Sou
             hint="A folder, or a pattern as in file:data/*.parquet, needs one .csv or .parquet file"
             " or more; names that begin with a dot or an underscore are skipped.",
         )
-    kinds = sorted({ending_of(source_file.path) for source_file in source_files})
+    kinds = sorted({find_file_kind(source_file.path) for source_file in source_files})
     if len(kinds) > 1:
         raise InvalidParameter(
-            f"{location} holds {' and '.join(_KINDS[kind] for kind in kinds)}.",
+            f"{location} holds {' and '.join(_KIND_NAMES[kind] for kind in kinds)}.",
             hint="Read one kind: file:data/**/*.parquet.",
         )
     _require_same_folder_columns(source_files)
     return source_files
 
 
-def ending_of(path: FileLocation) -> str:
+def find_file_kind(path: FileLocation) -> str:
     """The kind of a file, from its name: ``csv``, ``xlsx``, ``parquet``, or empty."""
     name = PurePosixPath(path.name.lower())
-    if name.suffix not in PACKED:
+    if name.suffix not in COMPRESSED_ENDINGS:
         return ENDINGS.get(name.suffix, "")
     inner = ENDINGS.get(PurePosixPath(name.stem).suffix, "")
     return inner if inner == CSV else ""
@@ -216,7 +217,7 @@ def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
         try:
             location.lstat()
         except FileNotFoundError:
-            return [*(location.matching() if is_pattern(location) else location.below())]
+            return [*(location.list_matching() if is_pattern(location) else location.list_below())]
         return [location]
     if location.is_file():
         return [location]
@@ -229,31 +230,35 @@ def _list_paths(location: FileLocation, policy: str) -> list[FileLocation]:
 
 
 def _walk(folder: Path, policy: str) -> Iterator[Path]:
-    """All files below a folder except in hidden folders; a link to a folder is an error."""
+    """Yield all files below a folder, except in hidden folders; refuse links to folders."""
     visited = {os.path.realpath(folder)}
-    follow = policy == LINKS
-    for directory, folders, names in os.walk(folder, onerror=_raise, followlinks=follow):
+    follows_links = policy == LINKS
+    for directory, folders, names in os.walk(
+        folder, onerror=_raise_error, followlinks=follows_links
+    ):
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
-        for below in [Path(directory) / name for name in folders]:
-            if is_link_refused(below, policy):
+        for subfolder in [Path(directory) / name for name in folders]:
+            if is_link_refused(subfolder, policy):
                 raise ForeignFile(
-                    f"{below} is a link to a folder, which is not followed.",
+                    f"{subfolder} is a link to a folder, which is not followed.",
                     hint="Put the folder itself there, or remove the link. If links are meant to be"
                     ' followed: `foreign_files="links"`.',
                 )
             # Links may form a cycle.
-            if follow and (real := os.path.realpath(below)) in visited:
-                folders.remove(below.name)
-            elif follow:
-                visited.add(real)
+            if follows_links and (real_path := os.path.realpath(subfolder)) in visited:
+                folders.remove(subfolder.name)
+            elif follows_links:
+                visited.add(real_path)
         yield from (Path(directory) / name for name in sorted(names))
 
 
 def _is_hidden(name: str) -> bool:
+    """Whether readers of data lakes skip a name; names of columns and values are not hidden."""
     return name[:1] in (".", "_") and "=" not in name
 
 
-def _raise(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
+    """Raise an error of ``os.walk``, which it would ignore."""
     try:
         raise error
     finally:
@@ -261,14 +266,15 @@ def _raise(error: OSError) -> None:
 
 
 @contextmanager
-def _opened(path: Path, root: FileLocation | None, policy: str) -> Iterator[BinaryIO]:
+def _open_file(path: Path, root: FileLocation | None, policy: str) -> Iterator[BinaryIO]:
+    """Open a file on this machine, if the policy allows it."""
     assert root is None or isinstance(root, Path)
     with open_regular_file(path, root, policy) as file:
         yield file
 
 
-def _below(root: FileLocation, path: FileLocation) -> list[str]:
-    """The names of the folders below the root, and the file name."""
+def _relative_names(root: FileLocation, path: FileLocation) -> list[str]:
+    """The names of the folders between the root and a file, and the file name."""
     if isinstance(path, ObjectPath):
         assert isinstance(root, ObjectPath)
         return path.key[len(root.key) :].strip("/").split("/")
@@ -277,89 +283,95 @@ def _below(root: FileLocation, path: FileLocation) -> list[str]:
 
 
 def _select_row_files(
-    root: FileLocation, paths: Sequence[FileLocation], notes: bool
+    root: FileLocation, paths: Sequence[FileLocation], includes_text_files: bool
 ) -> list[FileLocation]:
     """Select the row files; raises FileMalformed for any other file that is not hidden.
 
     Parameters
     ----------
-    notes : whether text files are row files.
+    includes_text_files : whether .txt files are row files.
     """
-    rows = []
+    row_files = []
     for path in paths:
-        below = _below(root, path)
-        if any(map(_is_hidden, below)):
+        if any(map(_is_hidden, _relative_names(root, path))):
             continue
-        if not ending_of(path) or (path.name.lower().endswith(_NOTE) and not notes):
+        if not find_file_kind(path) or (
+            path.name.lower().endswith(_TEXT_ENDING) and not includes_text_files
+        ):
             raise FileMalformed(
                 f"{path} is among the files to read, but is neither a .csv nor a .parquet file.",
                 hint="Read a pattern, which leaves it out: file:data/**/*.parquet.",
             )
-        rows.append(path)
-    return rows
+        row_files.append(path)
+    return row_files
 
 
 def _require_no_lake(root: FileLocation) -> None:
-    """Refuse the files of a lake table: some of them hold deleted rows."""
+    """Refuse the files of a Delta or Iceberg table, as some of them contain deleted rows."""
     folder = root
     while len(str(folder)) > 1 and folder != folder.parent and folder.name:
-        for name, lake in _LAKES.items():
-            inside: FileLocation = (
+        for name, lake in _LAKE_OF_FOLDER.items():
+            log_folder: FileLocation = (
                 folder / name
                 if isinstance(folder, Path)
                 else folder.with_name(f"{folder.name}/{name}")
             )
-            if _is_log(inside, lake):
+            if _has_lake_log(log_folder, lake):
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also contain deleted rows.",
-                    hint=f"Name the source {_READ[lake]}, and let its rows travel through this"
+                    hint=f"Name the source {_LAKE_URLS[lake]}, and let its rows travel through this"
                     f" program:"
                     ' `kept_columns="client"`.',
                 )
         folder = folder.parent
 
 
-def _is_log(inside: FileLocation, lake: str) -> bool:
+def _has_lake_log(log_folder: FileLocation, lake: str) -> bool:
+    """Whether a folder contains the metadata of a lake table."""
     pattern = "*.metadata.json" if lake == "Iceberg" else "*"
-    if isinstance(inside, Path):
-        return inside.is_dir() and any(inside.glob(pattern))
-    return bool(ObjectPath(inside.scheme, f"{inside.key}/{pattern}").matching())
+    if isinstance(log_folder, Path):
+        return log_folder.is_dir() and any(log_folder.glob(pattern))
+    return bool(ObjectPath(log_folder.scheme, f"{log_folder.key}/{pattern}").list_matching())
 
 
-def _state_of_path(
-    path: FileLocation, root: FileLocation | None, policy: str
-) -> tuple[object, ...]:
+def _path_state(path: FileLocation, root: FileLocation | None, policy: str) -> tuple[object, ...]:
+    """The ``state`` of the file at a path."""
     if isinstance(path, ObjectPath):
-        return _state_of_status(path.lstat())
-    with _opened(path, root, policy) as file:
-        return _state_of_status(os.fstat(file.fileno()))
+        return _status_state(path.lstat())
+    with _open_file(path, root, policy) as file:
+        return _status_state(os.fstat(file.fileno()))
 
 
-def _state_of_status(status: os.stat_result | ObjectStat) -> tuple[object, ...]:
+def _status_state(status: os.stat_result | ObjectStat) -> tuple[object, ...]:
+    """The ``state`` of a file with this status."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _folder_values(root: FileLocation, path: FileLocation) -> tuple[tuple[str, str | None], ...]:
+    """The columns that the folders of a file name, with their texts; None for NULL."""
     if root == path:
         return ()
-    parts = []
-    for name in _below(root, path)[:-1]:
+    folder_columns = []
+    for name in _relative_names(root, path)[:-1]:
         column, separator, text = name.partition("=")
         if separator:
-            parts.append((unquote(column), None if text == _NULL else unquote(text)))
-    return tuple(parts)
+            folder_columns.append(
+                (unquote(column), None if text == _NULL_FOLDER else unquote(text))
+            )
+    return tuple(folder_columns)
 
 
 def _require_same_folder_columns(source_files: Sequence[SourceFile]) -> None:
-    first = source_files[0]
-    names = [name for name, _ in first.parts]
+    """Check that the folders of all files name the same columns, each once."""
+    reference = source_files[0]
+    names = [name for name, _ in reference.folder_columns]
     if len({name.lower() for name in names}) < len(names):
-        raise FileMalformed(f"The folders of {first.path} name a column twice.")
+        raise FileMalformed(f"The folders of {reference.path} name a column twice.")
     for source_file in source_files:
-        differing = {*names} ^ {name for name, _ in source_file.parts}
-        if differing:
+        differing_names = {*names} ^ {name for name, _ in source_file.folder_columns}
+        if differing_names:
             raise FileMalformed(
-                f"The folders of {source_file.path} and those of {first.path} do not both name"
-                f' column "{min(differing)}".',
+                f"The folders of {source_file.path} and those of {reference.path} do not both name"
+                f' column "{min(differing_names)}".',
                 hint="All files of a table lie equally deep, in folders of the same names.",
             )

@@ -35,12 +35,12 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# Python builds the tree in memory: a few seconds for this many rows.
+# A limit, because Python builds the tree in memory; this many rows take a few seconds.
 MAX_ROWS = 1_000_000
 
 # Nodes written by one statement.
 _NODES_PER_STATEMENT = 200
-_KIND = "tree"
+_STORED_KIND = "tree"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Stored:
 
     Parameters
     ----------
-    created_at : the time of storage, as text.
+    nodes, leaves : the numbers of nodes and of leaves.
+    created_at : when it was stored, as text.
     """
 
     name: str
@@ -63,9 +64,11 @@ class Stored:
 def resolve(
     session: Session, source: Hierarchy | HierarchySpec, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """Load the hierarchy that a specification names, if it does not depend on a column.
+    """Return a hierarchy, or load the one that a specification names.
 
-    ``pulse`` is called repeatedly; an exception that it raises stops the load.
+    Parameters
+    ----------
+    pulse : called repeatedly while loading; an exception that it raises stops the load.
 
     Raises
     ------
@@ -87,12 +90,12 @@ def resolve(
 
 
 def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulses) -> Hierarchy:
-    """Read a hierarchy from a table or view; the column names decide how.
+    """Read a hierarchy from a table or view, in the form that its column names indicate.
 
-    The columns are either ``child`` and ``parent``, where the root's parent is NULL or not itself a
-    child; or ``leaf``, ``level1``, …, the last being the root, where NULL skips a level. A column
-    ``position`` orders the rows, and so the leaves; without it the order is by code point. All
-    other columns are ignored.
+    The columns are either ``child`` and ``parent``, where the root's parent is NULL or not a child
+    in any row; or ``leaf``, ``level1``, … up to the root, where NULL skips a level. If there is a
+    column ``position``, it orders the rows and thereby the leaves; otherwise they are ordered by
+    code point. All other columns are ignored.
 
     Raises
     ------
@@ -101,10 +104,10 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     MemoryLimit : the table has more than ``MAX_ROWS`` rows.
     """
     source = session.find_source(name)
-    columns = _columns(source)
+    columns = _tree_columns(source)
     column_names = {attribute.name for attribute in source.schema.attributes}
-    position = [source.attribute("position")] if "position" in column_names else []
-    session.require_rights(source, [a.name for a in (*columns, *position)])
+    position_columns = [source.attribute("position")] if "position" in column_names else []
+    session.require_rights(source, [a.name for a in (*columns, *position_columns)])
     columns = session.inspect(source, columns)
     for attribute in columns:
         if attribute.kind in (Kind.TIMESTAMP, Kind.OTHER):
@@ -113,18 +116,18 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
                 " labels are text, numbers or dates.",
                 hint="Cast it to text in a view, and read the hierarchy from the view.",
             )
-    if position and position[0].kind is not Kind.INTEGER:
+    if position_columns and position_columns[0].kind is not Kind.INTEGER:
         raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
-    texts = [session.text_of(attribute) for attribute in (*columns, *position)]
-    text_rows = session.rows(statements.read_tree(source.relation, texts, MAX_ROWS + 1))
+    text_expressions = [session.text_of(attribute) for attribute in (*columns, *position_columns)]
+    text_rows = session.rows(statements.read_tree(source.relation, text_expressions, MAX_ROWS + 1))
     if len(text_rows) > MAX_ROWS:
         raise MemoryLimit(f"The hierarchy in {source.name} has more than {MAX_ROWS} rows.")
-    if position:
+    if position_columns:
         text_rows = [
-            row[:-1] for row in sorted(text_rows, key=lambda row: _by_position(row[-1], row[:-1]))
+            row[:-1] for row in sorted(text_rows, key=lambda row: _position_key(row[-1], row[:-1]))
         ]
     else:
-        text_rows.sort(key=_by_code_point)
+        text_rows.sort(key=_code_point_key)
     rows = [
         [
             None if text is None else leaf_text(text, attribute)
@@ -133,12 +136,13 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
         for row in with_pulses(text_rows, pulse)
     ]
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
-    nameless = sum(row[0] is None for row in rows)
-    problems = [HierarchyProblem("empty label", 0, "a row has no label", "")] * nameless
+    n_unlabelled = sum(row[0] is None for row in rows)
+    problems = [HierarchyProblem("empty label", 0, "a row has no label", "")] * n_unlabelled
     return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 
-def _exists_already(name: str) -> HierarchyExists:
+def _exists_error(name: str) -> HierarchyExists:
+    """The error for a name that another hierarchy has."""
     return HierarchyExists(
         f'There is a hierarchy "{name}" already.', hint="Choose another name, or replace it."
     )
@@ -161,13 +165,13 @@ def store(
         raise InvalidParameter("A label of the hierarchy holds a NUL character.")
     session.require_trusted_ledger()
     session.ensure_ledger()
-    if name in _names(session):
+    if name in _stored_names(session):
         if not replace:
-            raise _exists_already(name)
-        _delete(session, name)
+            raise _exists_error(name)
+        _delete_stored(session, name)
     row = {
         "name": name,
-        "kind": _KIND,
+        "kind": _STORED_KIND,
         "description": description,
         "created_at": session.timestamp(now()),
         "created_by": session.current_user(),
@@ -175,20 +179,20 @@ def store(
     try:
         session.insert_rows(session.ledger_name("hierarchy"), list(row), [[*row.values()]])
     except OutputExists:
-        # Another session stored it meanwhile.
-        raise _exists_already(name) from None
+        # Another session has just stored one of this name.
+        raise _exists_error(name) from None
     nodes = session.ledger_name("hierarchy_node")
     columns = ("hierarchy", "node", "parent", "label")
     parents: list[int | None] = tree.parents.tolist()
     parents[0] = None
-    numbered = list(zip(range(len(parents)), parents, tree.labels, strict=True))
-    for start in range(0, len(numbered), _NODES_PER_STATEMENT):
-        piece = [(name, *node) for node in numbered[start : start + _NODES_PER_STATEMENT]]
-        session.insert_rows(nodes, columns, piece)
+    numbered_nodes = list(zip(range(len(parents)), parents, tree.labels, strict=True))
+    for start in range(0, len(numbered_nodes), _NODES_PER_STATEMENT):
+        batch = [(name, *node) for node in numbered_nodes[start : start + _NODES_PER_STATEMENT]]
+        session.insert_rows(nodes, columns, batch)
 
 
 def load(session: Session, name: str) -> Hierarchy:
-    """The stored hierarchy of this name.
+    """Load the stored hierarchy of this name.
 
     Raises
     ------
@@ -205,7 +209,7 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # The tables were edited by hand: report the errors in the tree.
+        # Somebody edited the tables; building the tree from edges reports what is wrong.
         edges = [
             (label, None if parent == -1 or parent >= len(labels) else labels[parent], 0)
             for label, parent in zip(labels, parents, strict=True)
@@ -221,11 +225,11 @@ def drop(session: Session, name: str) -> None:
     HierarchyNotFound : there is none.
     """
     _require_stored(session, name)
-    _delete(session, name)
+    _delete_stored(session, name)
 
 
 def list_hierarchies(session: Session) -> list[Stored]:
-    """The stored hierarchies, by name."""
+    """List the stored hierarchies, ordered by name."""
     if not _has_table(session):
         return []
     nodes = session.ledger_name("hierarchy_node").quoted
@@ -239,16 +243,16 @@ def list_hierarchies(session: Session) -> list[Stored]:
     return sorted((Stored(*row) for row in stored_rows), key=lambda stored: stored.name)
 
 
-def _columns(source: Relation) -> tuple[Attribute, ...]:
-    """The columns of the tree: child and parent, or leaf and its levels in order."""
-    by_name = {attribute.name: attribute for attribute in source.schema.attributes}
-    if "child" in by_name and "parent" in by_name:
-        return by_name["child"], by_name["parent"]
+def _tree_columns(source: Relation) -> tuple[Attribute, ...]:
+    """The columns that describe the tree: child and parent, or leaf and the levels in order."""
+    attribute_by_name = {attribute.name: attribute for attribute in source.schema.attributes}
+    if "child" in attribute_by_name and "parent" in attribute_by_name:
+        return attribute_by_name["child"], attribute_by_name["parent"]
     levels: list[Attribute] = []
-    while (name := f"level{len(levels) + 1}") in by_name:
-        levels.append(by_name[name])
-    if "leaf" in by_name and levels:
-        return by_name["leaf"], *levels
+    while (name := f"level{len(levels) + 1}") in attribute_by_name:
+        levels.append(attribute_by_name[name])
+    if "leaf" in attribute_by_name and levels:
+        return attribute_by_name["leaf"], *levels
     raise InvalidParameter(
         f"{source.name} has no columns with names from which a hierarchy can be read.",
         hint="Name the columns child and parent, or leaf, level1, level2 and so on, in a view.",
@@ -256,11 +260,12 @@ def _columns(source: Relation) -> tuple[Attribute, ...]:
 
 
 def _parent_edges(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
+    """Edges from rows of child and parent."""
     return [(child, parent, 0) for child, parent in rows if child is not None]
 
 
 def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
-    """Edges from rows that run from leaf to root; a repeated label is one node."""
+    """Edges from rows that lead from a leaf to the root; adjacent equal labels are one node."""
     edges: list[Edge] = []
     for leaf, *levels in with_pulses(rows, pulse):
         if leaf is None:
@@ -273,12 +278,12 @@ def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge
     return edges
 
 
-def _by_code_point(row: Sequence[str | None]) -> Any:
+def _code_point_key(row: Sequence[str | None]) -> Any:
     return [("" if text is None else text, text is None) for text in row]
 
 
-def _by_position(position: str | None, row: Sequence[str | None]) -> Any:
-    return (position is None, int(position or 0), _by_code_point(row))
+def _position_key(position: str | None, row: Sequence[str | None]) -> Any:
+    return (position is None, int(position or 0), _code_point_key(row))
 
 
 def _has_table(session: Session) -> bool:
@@ -286,20 +291,20 @@ def _has_table(session: Session) -> bool:
     return session.find_existing(session.ledger_name("hierarchy")) is not None
 
 
-def _names(session: Session) -> list[str]:
+def _stored_names(session: Session) -> list[str]:
     name_rows = session.rows(f"SELECT name FROM {session.ledger_name('hierarchy').quoted}")
     return [name for (name,) in name_rows]
 
 
 def _require_stored(session: Session, name: str) -> None:
-    names = _names(session) if _has_table(session) else []
+    names = _stored_names(session) if _has_table(session) else []
     if name not in names:
         raise HierarchyNotFound(
             f'There is no stored hierarchy "{name}".', hint=nearest_names(name, names)
         )
 
 
-def _delete(session: Session, name: str) -> None:
+def _delete_stored(session: Session, name: str) -> None:
     for table, column in (("hierarchy_node", "hierarchy"), ("hierarchy", "name")):
         relation = session.ledger_name(table)
         session.run(f"DELETE FROM {relation.quoted} WHERE {column} = ?", (name,))

@@ -1,4 +1,4 @@
-"""Defer signals while a block that must not be interrupted runs."""
+"""Context managers that defer signals, so that a block such as a commit is not interrupted."""
 
 from __future__ import annotations
 
@@ -16,92 +16,97 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 
-def transaction_open(of: str) -> InvalidParameter:
-    """The error for a connection with an open transaction, which a run would end.
+def open_transaction_error(database_name: str) -> InvalidParameter:
+    """The error for a caller's connection with an open transaction, which a run would end.
 
     Parameters
     ----------
-    of : the name of the database, such as ``SQLite``.
+    database_name : the name of the database, such as ``SQLite``.
     """
-    # With autocommit=False, sqlite3 begins the next transaction by itself.
-    always = "; with autocommit off it always has one open" if of == "SQLite" else ""
+    # With autocommit=False, sqlite3 always begins the next transaction itself.
+    autocommit_note = (
+        "; with autocommit off it always has one open" if database_name == "SQLite" else ""
+    )
     return InvalidParameter(
-        f"The {of} connection has an open transaction, and a run needs its own.",
-        hint=f"Commit or roll back first: call commit() or rollback() of the connection{always}.",
+        f"The {database_name} connection has an open transaction, and a run needs its own.",
+        hint="Commit or roll back first: call commit() or rollback() of the connection"
+        f"{autocommit_note}.",
     )
 
 
-def shared_driver(engine: Engine) -> Any | None:
+def find_shared_connection(engine: Engine) -> Any | None:
     """Return the driver connection that all users of an engine share; None if they share none.
 
-    The pool is inspected, not used: it would roll back the connection when it is returned.
+    Do not check the connection out of the pool, which would roll it back on return.
     """
     from sqlalchemy import StaticPool
 
     if not isinstance(engine.pool, StaticPool):
         return None
-    # The pool connects on first use; before that, no transaction can be open.
+    # The pool connects on first use; until then no transaction can be open.
     record = vars(engine.pool).get("connection")
     return None if record is None else record.driver_connection
 
 
-# Signals sent by an operator; SIGALRM is the time limit.
-_ENDS = (signal.SIGINT, signal.SIGTERM)
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+# The first two are sent by operators to end the process; SIGALRM enforces the time limit.
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_DEFERRED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
-_Arrived = tuple[int, FrameType | None]
+# The arguments of a signal handler: the number of the signal, and the interrupted frame.
+_DeferredSignal = tuple[int, FrameType | None]
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer signals to the end of the block, so that the caller learns what the block created.
+    """Defer signals to the end of the block, so that it always returns what it created.
 
     Raises
     ------
     KeyboardInterrupt : or whatever else the handler of a deferred signal raises.
     """
-    arrived: list[_Arrived] = []
-    before: dict[int, Any] = {}
-    _record_signals(arrived, before)
+    deferred_signals: list[_DeferredSignal] = []
+    handlers: dict[int, Any] = {}
+    _record_signals(deferred_signals, handlers)
     try:
         yield
     finally:
-        _restore(before)
-        _raise(arrived, before)
+        _restore_handlers(handlers)
+        _handle_signals(deferred_signals, handlers)
 
 
 @contextmanager
 def interruptible_until_commit() -> Iterator[Callable[[], None]]:
-    """Let signals interrupt the block until it calls the yielded function.
+    """Let signals interrupt the block until it calls the yielded function, just before a commit.
 
     A commit cannot be undone. If a run reported "interrupted" after it, users would believe that
-    nothing happened, and a scheduler would run the job again. So a later signal becomes a warning,
-    or is raised after all if the block fails. Blocks that only read never call the function.
-    Python runs handlers in the main thread only. Signals without a Python handler are left alone.
+    nothing happened, and a scheduler would run the job again. So a signal after the call becomes a
+    warning, or is handled at the end if the block fails. Blocks that only read never call the
+    function. Signals are deferred in the main thread only, where Python runs handlers, and only if
+    they have a handler in Python.
 
     Raises
     ------
     KeyboardInterrupt : or whatever else the handler raises, if the block failed.
     """
-    arrived: list[_Arrived] = []
-    before: dict[int, Any] = {}
+    deferred_signals: list[_DeferredSignal] = []
+    handlers: dict[int, Any] = {}
 
-    def hold() -> None:
-        _record_signals(arrived, before)
+    def before_commit() -> None:
+        _record_signals(deferred_signals, handlers)
         ending().lift_limit()
 
     try:
-        yield hold
+        yield before_commit
     except BaseException:
-        _restore(before)
-        _raise(arrived, before)
+        _restore_handlers(handlers)
+        _handle_signals(deferred_signals, handlers)
         raise
-    # The time limit ends with the commit.
-    for handler in before.values():
+    # The time limit ends with the commit; its handler has a method ``over``.
+    for handler in handlers.values():
         getattr(handler, "over", lambda: None)()
-    arrived = [arrival for arrival in arrived if arrival[0] != signal.SIGALRM]
-    _restore(before)
-    if arrived:
+    is_interrupted = any(signal_number != signal.SIGALRM for signal_number, _ in deferred_signals)
+    _restore_handlers(handlers)
+    if is_interrupted:
         warn_caller(
             CommitConfirmed(
                 "The interrupt came while the transaction was being committed: it was committed"
@@ -112,47 +117,51 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let signals interrupt the block even while others are deferred; a later run can redo it.
+    """Let signals interrupt the block even if signals are deferred around it.
+
+    This is for work that a later run can repeat.
 
     Raises
     ------
     KeyboardInterrupt : a signal arrived.
     """
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before: dict[int, Any] = {}
+    handlers: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in _ENDS:
-            handler = signal.getsignal(number)
+        for signal_number in _END_SIGNALS:
+            handler = signal.getsignal(signal_number)
             if callable(handler) and not isinstance(handler, int):
-                before[number] = signal.signal(number, end)
+                handlers[signal_number] = signal.signal(signal_number, interrupt)
     try:
         yield
     finally:
-        _restore(before)
+        _restore_handlers(handlers)
 
 
-def _record_signals(arrived: list[_Arrived], before: dict[int, Any]) -> None:
-    """Record signals instead of handling them; saves their handlers in ``before``."""
+def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
+    """Append signals to ``deferred_signals`` from now on; saves their handlers in ``handlers``."""
 
-    def keep(number: int, frame: FrameType | None) -> None:
-        arrived.append((number, frame))
+    def record_signal(signal_number: int, frame: FrameType | None) -> None:
+        deferred_signals.append((signal_number, frame))
 
     if threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
-            handler = signal.getsignal(number)
-            # The system's handlers (terminate, ignore) are integers.
+        for signal_number in _DEFERRED_SIGNALS:
+            handler = signal.getsignal(signal_number)
+            # SIG_DFL and SIG_IGN are integers.
             if callable(handler) and not isinstance(handler, int):
-                before[number] = signal.signal(number, keep)
+                handlers[signal_number] = signal.signal(signal_number, record_signal)
 
 
-def _raise(arrived: list[_Arrived], handlers: dict[int, Any]) -> None:
-    for number, frame in arrived:
-        handlers[number](number, frame)
+def _handle_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
+    """Call the handler of each deferred signal."""
+    for signal_number, frame in deferred_signals:
+        handlers[signal_number](signal_number, frame)
 
 
-def _restore(handlers: dict[int, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+def _restore_handlers(handlers: dict[int, Any]) -> None:
+    """Restore the handlers, by number of the signal."""
+    for signal_number, handler in handlers.items():
+        signal.signal(signal_number, handler)

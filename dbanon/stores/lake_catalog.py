@@ -1,7 +1,7 @@
-"""Iceberg catalogs: open while a block uses them, and closed at its end.
+"""Iceberg catalogs, which stay open while a block uses them.
 
-A catalog holds connections to a database or a server. The garbage collector would close them at an
-arbitrary time, and Python 3.13 warns about each.
+A catalog has connections to a database or a server. The garbage collector would close them at an
+arbitrary time, and Python 3.13 warns about each of them.
 """
 
 from __future__ import annotations
@@ -12,58 +12,59 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from dbanon.errors import InvalidParameter
-from dbanon.stores.objects import iceberg_module
+from dbanon.stores.objects import import_iceberg
 
 _lock = threading.Lock()
-_blocks = 0
+_n_open_blocks = 0
 _catalogs: dict[str, Any] = {}
 
 
 @contextmanager
 def open_catalogs() -> Iterator[None]:
-    """Keep the catalogs that a block opens until it ends, with all blocks around or beside it.
+    """Keep catalogs open until the last of all overlapping blocks ends, and close them then.
 
-    Blocks of different threads share them: a connection attempt runs in a thread of its own.
+    Threads share the catalogs, because an attempt to connect runs in a separate thread.
     """
-    global _blocks
+    global _n_open_blocks
     with _lock:
-        _blocks += 1
+        _n_open_blocks += 1
     try:
         yield
     finally:
         with _lock:
-            _blocks -= 1
-            last = [] if _blocks else list(_catalogs.values())
-            if last:
+            _n_open_blocks -= 1
+            catalogs_to_close = [] if _n_open_blocks else list(_catalogs.values())
+            if catalogs_to_close:
                 _catalogs.clear()
-        for catalog in last:
+        for catalog in catalogs_to_close:
             _close(catalog)
 
 
-def catalog_named(name: str) -> Any:
-    """A catalog by the name that pyiceberg's settings have for it; called in a block.
+def get_catalog(name: str) -> Any:
+    """Open a catalog by its name in the settings of pyiceberg; call this in ``open_catalogs``.
 
     Raises
     ------
     InvalidParameter : the settings have none of this name.
     """
-    assert _blocks, "a catalog is opened in a block that closes it"
+    assert _n_open_blocks, "a catalog is opened in a block that closes it"
     with _lock:
         catalog = _catalogs.get(name)
     if catalog is not None:
         return catalog
     _require_settings(name)
-    opened = iceberg_module("catalog").load_catalog(name)
-    # The lock is not held while a server is waited for.
+    new_catalog = import_iceberg("catalog").load_catalog(name)
+    # Another thread may have opened it, as the lock is not held while waiting for a server.
     with _lock:
-        catalog = _catalogs.setdefault(name, opened)
-    if catalog is not opened:
-        _close(opened)
+        catalog = _catalogs.setdefault(name, new_catalog)
+    if catalog is not new_catalog:
+        _close(new_catalog)
     return catalog
 
 
 def _require_settings(name: str) -> None:
-    if not iceberg_module("utils.config").Config().get_catalog_config(name):
+    """Check that pyiceberg has settings for a catalog; raises InvalidParameter."""
+    if not import_iceberg("utils.config").Config().get_catalog_config(name):
         raise InvalidParameter(
             f'There are no settings for an Iceberg catalog "{name}".',
             hint=f"Set the environment variable PYICEBERG_CATALOG__{name.upper()}__URI, or add the"
@@ -72,6 +73,6 @@ def _require_settings(name: str) -> None:
 
 
 def _close(catalog: Any) -> None:
-    # Nothing depends on it any more, and its errors may hold credentials.
+    # Ignore errors: nothing depends on the catalog any more, and texts may contain credentials.
     with suppress(Exception):
         catalog.close()

@@ -23,8 +23,8 @@ from dbanon.errors import InvalidParameter, MissingDependency, has_credentials
 
 # The package for each scheme.
 SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
-# The schemes' names in Hadoop and elsewhere.
-_ALIASES = {
+# Names of these schemes in Hadoop and other programs.
+_SCHEME_OF_ALIAS = {
     "s3a": "s3",
     "s3n": "s3",
     "gcs": "gs",
@@ -32,25 +32,35 @@ _ALIASES = {
     "wasb": "az",
     "wasbs": "az",
 }
-_EXTRAS = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
-# The keys by which the file systems report an object's version.
-_STATES = ("ETag", "etag", "LastModified", "last_modified", "updated", "generation", "created")
+# The optional dependency of dbanon that installs each package.
+_EXTRA_OF_PACKAGE = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
+# The keys under which the file systems report what changes with an object.
+_VERSION_KEYS = (
+    "ETag",
+    "etag",
+    "LastModified",
+    "last_modified",
+    "updated",
+    "generation",
+    "created",
+)
 # The start of a URL's query; a ? alone is a wildcard for one character.
-_ARGUMENT = re.compile(r"\?[A-Za-z][\w.%-]*=")
-_FROM_ENVIRONMENT = (
+_QUERY_ARGUMENT = re.compile(r"\?[A-Za-z][\w.%-]*=")
+_CREDENTIALS_HINT = (
     "Credentials and addresses come from the environment, as each cloud has it: AWS_ACCESS_KEY_ID,"
     " AWS_ENDPOINT_URL, …."
 )
-_DENIED = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
+# Parts of the names of exception classes for missing rights.
+_DENIED_WORDS = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
 
 
 def is_object(url: str) -> bool:
     """Whether a URL names objects; raises InvalidParameter for an alias of a scheme."""
     scheme, separator, _ = url.partition("://")
-    if separator and scheme.lower() in _ALIASES:
+    if separator and scheme.lower() in _SCHEME_OF_ALIAS:
         raise InvalidParameter(
             f"There is no object store with the scheme {scheme}:// here.",
-            hint=f"Write {_ALIASES[scheme.lower()]}:// instead of {scheme}://.",
+            hint=f"Write {_SCHEME_OF_ALIAS[scheme.lower()]}:// instead of {scheme}://.",
         )
     return bool(separator) and scheme in SCHEMES
 
@@ -62,7 +72,10 @@ def _is_folder_marker(name: str, info: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class ObjectStat:
-    """The status of an object, with the field names of ``os.stat_result``."""
+    """The status of an object, with the field names of ``os.stat_result``.
+
+    ``st_ino`` is a text that changes with the object.
+    """
 
     st_size: int
     st_ino: str
@@ -77,7 +90,8 @@ class ObjectPath:
 
     Parameters
     ----------
-    key : the bucket or container, and the name in it.
+    scheme : one of ``SCHEMES``.
+    key : the bucket or container, a slash, and the name in it.
     """
 
     scheme: str
@@ -91,12 +105,12 @@ class ObjectPath:
         if ":" in bucket or (bucket.count("@") and scheme != "abfs"):
             raise InvalidParameter(
                 "The URL of an object store contains more than a bucket and a name.",
-                hint=_FROM_ENVIRONMENT,
+                hint=_CREDENTIALS_HINT,
             )
-        if _ARGUMENT.search(url) or has_credentials(url):
+        if _QUERY_ARGUMENT.search(url) or has_credentials(url):
             raise InvalidParameter(
                 "The URL of an object store contains arguments, such as a key or a signature.",
-                hint=_FROM_ENVIRONMENT,
+                hint=_CREDENTIALS_HINT,
             )
         if not bucket or not name.strip("/"):
             raise InvalidParameter(
@@ -112,95 +126,95 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last component of the path."""
         return self.key.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
-        """The ending, with its point."""
+        """The ending with its dot, such as ``.csv``."""
         return PurePosixPath(self.key).suffix
 
     @property
     def parent(self) -> ObjectPath:
-        """The path without its last part."""
+        """The path without its last component."""
         return ObjectPath(self.scheme, self.key.rpartition("/")[0])
 
     def with_name(self, name: str) -> ObjectPath:
-        """The path with another last part."""
+        """The path with another last component."""
         return ObjectPath(self.scheme, f"{self.parent.key}/{name}")
 
     def make_parent(self) -> None:
         """Do nothing: an object needs no parent directory."""
 
     def lstat(self) -> ObjectStat:
-        """Return its status; raises OSError, or FileNotFoundError if it does not exist."""
+        """Return the status of the object; raises FileNotFoundError or another OSError."""
         with translate_client_errors():
-            info = self.system.info(self.key)
+            info = self.file_system.info(self.key)
         if info["type"] != "file":
             raise FileNotFoundError(errno.ENOENT, "there is no such object")
-        state = "|".join(str(info.get(name, "")) for name in _STATES)
+        state = "|".join(str(info.get(name, "")) for name in _VERSION_KEYS)
         return ObjectStat(int(info["size"]), state)
 
     def age(self, now: float) -> float:
-        """Seconds since it was written, by the store's clock; raises OSError."""
+        """Seconds from its modification, by the store's clock, to ``now``; raises OSError."""
         with translate_client_errors():
-            return now - float(self.system.modified(self.key).timestamp())
+            return now - float(self.file_system.modified(self.key).timestamp())
 
     def open(self, mode: str = "rb") -> BinaryIO:
-        """Open it for reading; raises OSError."""
+        """Open the object for reading; raises OSError."""
         assert mode == "rb"
         with translate_client_errors():
-            opened: BinaryIO = self.system.open(self.key, mode)
-        return opened
+            stream: BinaryIO = self.file_system.open(self.key, mode)
+        return stream
 
     def download(self) -> BinaryIO:
-        """Download it into a memory file with a file descriptor; raises OSError."""
+        """Download the object into an anonymous memory file; raises OSError."""
         memory_file = os.fdopen(os.memfd_create("dbanon"), "w+b")
         try:
             with translate_client_errors():
-                self.system.get_file(self.key, f"/dev/fd/{memory_file.fileno()}")
+                self.file_system.get_file(self.key, f"/dev/fd/{memory_file.fileno()}")
         except BaseException:
             memory_file.close()
             raise
         return memory_file
 
     def put(self, file: BinaryIO, size: int) -> None:
-        """Upload a file; readers see all of it or nothing. Raises OSError."""
+        """Upload a file of ``size`` bytes; readers see all of it or nothing. Raises OSError."""
         with translate_client_errors():
-            self.system.put_file(f"/dev/fd/{file.fileno()}", self.key)
+            self.file_system.put_file(f"/dev/fd/{file.fileno()}", self.key)
         if self.lstat().st_size != size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
 
     def copy_to(self, target: ObjectPath) -> None:
-        """Copy it within its store; readers see all of it or nothing. Raises OSError."""
+        """Copy the object within its store; readers see all of it or nothing. Raises OSError."""
         with translate_client_errors():
-            self.system.cp_file(self.key, target.key)
+            self.file_system.cp_file(self.key, target.key)
         if target.lstat().st_size != self.lstat().st_size:
             raise OSError(errno.EIO, "the object store holds another number of bytes")
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Delete it; raises OSError."""
+        """Delete the object; raises OSError."""
         try:
             with translate_client_errors():
-                self.system.rm_file(self.key)
+                self.file_system.rm_file(self.key)
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
-    def below(self) -> list[ObjectPath]:
-        """All objects below it, as in a folder, without folder markers; raises OSError."""
+    def list_below(self) -> list[ObjectPath]:
+        """List all objects below this path, without folder markers; raises OSError."""
         with translate_client_errors():
-            objects = self.system.find(self.key, detail=True)
+            objects = self.file_system.find(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
             for name, info in sorted(objects.items())
             if not _is_folder_marker(name, info)
         ]
 
-    def matching(self) -> list[ObjectPath]:
-        """The objects that match it as a pattern, without folder markers; raises OSError."""
+    def list_matching(self) -> list[ObjectPath]:
+        """List the objects that match this path as a pattern; raises OSError."""
         with translate_client_errors():
-            objects = self.system.glob(self.key, detail=True)
+            objects = self.file_system.glob(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
             for name, info in sorted(objects.items())
@@ -208,25 +222,25 @@ class ObjectPath:
         ]
 
     @property
-    def system(self) -> Any:
-        """The file system of its scheme; raises MissingDependency."""
-        return _system(self.scheme)
+    def file_system(self) -> Any:
+        """The fsspec file system for the scheme; raises MissingDependency."""
+        return _file_system(self.scheme)
 
 
 @cache
-def _system(scheme: str) -> Any:
+def _file_system(scheme: str) -> Any:
     package = SCHEMES[scheme]
     try:
         fsspec = import_module("fsspec")
-        # A cached listing would hide objects that others write meanwhile.
+        # A cached listing would hide objects that other programs have written since.
         return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
     except ImportError:
-        extra = _EXTRAS.get(package, package)
+        extra = _EXTRA_OF_PACKAGE.get(package, package)
         raise MissingDependency.of_extra(f"{scheme}://", package, extra) from None
 
 
-def iceberg_module(module: str) -> Any:
-    """A module of pyiceberg's; raises MissingDependency."""
+def import_iceberg(module: str) -> Any:
+    """Import a module of pyiceberg; raises MissingDependency."""
     try:
         return import_module(f"pyiceberg.{module}")
     except ModuleNotFoundError as error:
@@ -237,7 +251,7 @@ def iceberg_module(module: str) -> Any:
 
 @contextmanager
 def translate_client_errors() -> Iterator[None]:
-    """Translate errors of a store's client into OSError, reporting only their class.
+    """Translate errors of a store's client into OSError, with only the name of their class.
 
     Raises
     ------
@@ -250,9 +264,9 @@ def translate_client_errors() -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "there is no such object") from None
     except Exception as error:
-        kind = type(error).__name__
-        if isinstance(error, PermissionError) or any(word in kind for word in _DENIED):
+        class_name = type(error).__name__
+        if isinstance(error, PermissionError) or any(word in class_name for word in _DENIED_WORDS):
             raise PermissionError(
-                errno.EACCES, f"the object store denies access to this account ({kind})"
+                errno.EACCES, f"the object store denies access to this account ({class_name})"
             ) from None
-        raise OSError(errno.EIO, f"the object store does not answer ({kind})") from None
+        raise OSError(errno.EIO, f"the object store does not answer ({class_name})") from None

@@ -1,7 +1,7 @@
-"""Sources without a store: databases through SQLAlchemy or ADBC, Arrow streams, series of frames.
+"""Sources that no store supports: ADBC connections, Arrow streams, and series of data frames.
 
 Each is read once, from beginning to end, in Arrow batches. If possible, its rows are counted before
-and after, and it describes what makes the rows it read a consistent state.
+and after. Reports quote ``consistency``, which says why the rows are from one state of the source.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from dbanon.errors import (
 from dbanon.sessions.names import parse_relation, quote_list
 
 SINGLE_STATEMENT = "one statement"
-# Digits of a decimal.
-_MOST_DIGITS = 38
+# The digits of an Arrow decimal that DuckDB supports.
+_MAX_DECIMAL_DIGITS = 38
 
 
-def _none() -> int | None:
+def _unknown_count() -> int | None:
     return None
 
 
@@ -43,29 +43,33 @@ class RowStream:
     ----------
     columns : all columns of the relation, in order.
     batches : the requested columns; at least one batch, which may be empty.
-    rows : the number of rows, counted before reading; None if unknown.
-    count : counts the rows again after all batches were read.
-    narrow : text columns that hold numbers of unknown size.
-    how : what makes the rows a consistent state, in words.
+    consistency : why the rows are from one state of the source, in words for the report.
+    n_rows : the number of rows, counted before reading; None if unknown.
+    recount : counts the rows again, after all batches have been read; None if unknown.
+    numeric_texts : text columns that contain numbers of unknown size.
     """
 
     columns: tuple[str, ...]
     batches: Iterator[pa.RecordBatch]
-    how: str
-    rows: int | None = None
-    count: Callable[[], int | None] = _none
-    narrow: frozenset[str] = frozenset()
+    consistency: str
+    n_rows: int | None = None
+    recount: Callable[[], int | None] = _unknown_count
+    numeric_texts: frozenset[str] = frozenset()
 
 
 class Origin(Protocol):
-    """A source that rows are drawn from."""
+    """A source whose rows are copied into this process."""
 
     @property
     def url(self) -> str:
         """The URL of the source, without secrets."""
 
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
-        """Return a context manager that yields the ``RowStream`` of these columns.
+    def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
+        """Return a context manager that yields a ``RowStream`` of these columns.
+
+        Parameters
+        ----------
+        chunk_rows : the number of rows to fetch at once, if the source allows it.
 
         Raises
         ------
@@ -78,7 +82,12 @@ class Origin(Protocol):
 def translate_failures(
     message: str = "The source failed while its rows were drawn; nothing was published.",
 ) -> Iterator[None]:
-    """Translate foreign exceptions, reporting only their class: their text may quote values."""
+    """Translate exceptions of other packages; reports only their class, as the text may quote data.
+
+    Parameters
+    ----------
+    message : the text of the error to raise.
+    """
     try:
         yield
     except DbanonError:
@@ -86,12 +95,17 @@ def translate_failures(
     except MemoryError:
         raise
     except Exception as error:
-        unreachable = type(error).__name__ in ("OperationalError", "InterfaceError", "TimeoutError")
-        kind = DatabaseUnreachable if unreachable else DatabaseFailure
-        raise kind(message, detail=type(error).__name__) from None
+        is_unreachable = type(error).__name__ in (
+            "OperationalError",
+            "InterfaceError",
+            "TimeoutError",
+        )
+        error_class = DatabaseUnreachable if is_unreachable else DatabaseFailure
+        raise error_class(message, detail=type(error).__name__) from None
 
 
 def require_columns(names: Sequence[str], columns: Sequence[str]) -> None:
+    """Check that the source has columns of these names; raises ColumnNotFound."""
     for name in names:
         if name not in columns:
             raise ColumnNotFound(
@@ -99,15 +113,16 @@ def require_columns(names: Sequence[str], columns: Sequence[str]) -> None:
             )
 
 
-def unfit_value(name: str, kind: Any) -> UnsupportedType:
+def value_type_error(name: str, arrow_type: Any) -> UnsupportedType:
+    """The error for a column with a value that its Arrow type cannot hold."""
     return UnsupportedType(
-        f'Column "{name}" has a value that is not of its type, {kind}.',
+        f'Column "{name}" has a value that is not of its type, {arrow_type}.',
         hint="Cast the column in a view or in the stream, or correct the value.",
     )
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """An empty batch that carries the columns."""
+    """Build a batch without rows; it has the columns even if the source is empty."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
@@ -115,9 +130,9 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 class AdbcOrigin:
-    """A table of a database, read through the caller's ADBC connection.
+    """A table that is read through the caller's ADBC connection.
 
-    The transaction belongs to the caller and is neither committed nor rolled back.
+    The transaction belongs to the caller, and is neither committed nor rolled back here.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -129,7 +144,7 @@ class AdbcOrigin:
         return "adbc:"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
+    def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns with one SELECT; raises as ``Origin``."""
         name = parse_relation(table).quoted
 
@@ -144,20 +159,26 @@ class AdbcOrigin:
             with self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT * FROM {name} WHERE 1 = 0")
                 columns = tuple(cursor.fetch_arrow_table().schema.names)
-            rows = count()
+            n_rows = count()
         require_columns(names, columns)
         with self._connection.cursor() as cursor:
             with translate_failures():
                 cursor.execute(f"SELECT {quote_list(names)} FROM {name}")
                 reader = cursor.fetch_record_batch()
-            how = f"{SINGLE_STATEMENT} on the caller's connection"
+            consistency = f"{SINGLE_STATEMENT} on the caller's connection"
             batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
-            narrow = numeric_texts(reader.schema)
-            yield RowStream(columns, batches, how, rows, count, narrow)
+            yield RowStream(
+                columns,
+                batches,
+                consistency,
+                n_rows=n_rows,
+                recount=count,
+                numeric_texts=find_numeric_texts(reader.schema),
+            )
 
 
 class StreamOrigin:
-    """The caller's Arrow stream or series of frames; it can be read only once."""
+    """The caller's Arrow stream or series of data frames; it can be read only once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: Any = stream
@@ -168,7 +189,7 @@ class StreamOrigin:
         return "stream:"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
+    def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns as they arrive; raises as ``Origin``."""
         if self._stream is None:
             raise InvalidParameter(
@@ -176,20 +197,23 @@ class StreamOrigin:
             )
         stream, self._stream = self._stream, None
         with translate_failures():
-            batches = _batches_of(stream)
-            first = next(batches, None)
-        if first is None:
+            batches = _read_batches(stream)
+            first_batch = next(batches, None)
+        if first_batch is None:
             raise InvalidParameter("The stream ended before its schema.")
-        columns = tuple(first.schema.names)
+        columns = tuple(first_batch.schema.names)
         require_columns(names, columns)
 
-        how = "a stream, of which nobody counted"
-        narrow = numeric_texts(first.schema)
-        yield RowStream(columns, select_columns(chain([first], batches), names), how, narrow=narrow)
+        yield RowStream(
+            columns,
+            select_columns(chain([first_batch], batches), names),
+            "a stream, of which nobody counted",
+            numeric_texts=find_numeric_texts(first_batch.schema),
+        )
 
 
-def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
-    """Batches of a stream, a frame or a series of frames; the first may be empty."""
+def _read_batches(stream: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a stream, a frame or a series of frames; the first may be empty."""
     if hasattr(stream, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(stream)
         # A stream without batches still has columns.
@@ -200,7 +224,7 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
         if isinstance(item, pa.RecordBatch):
             yield item
         elif hasattr(item, "__arrow_c_stream__"):
-            yield from _batches_of(item)
+            yield from _read_batches(item)
         else:
             raise InvalidParameter(
                 "The iterator does not yield data frames.",
@@ -222,60 +246,64 @@ def select_columns(
         for batch in batches:
             require_columns(names, batch.schema.names)
             if schema is None:
-                schema = pa.schema([_plain(batch.schema.field(name)) for name in names])
+                schema = pa.schema(
+                    [_to_supported_field(batch.schema.field(name)) for name in names]
+                )
             yield pa.record_batch(
-                [_cast(batch, name, schema.field(name).type) for name in names], schema=schema
+                [_cast_column(batch, name, schema.field(name).type) for name in names],
+                schema=schema,
             )
 
 
-def numeric_texts(schema: pa.Schema) -> frozenset[str]:
-    """Columns of numbers of unknown size that arrive as text, as from PostgreSQL through ADBC."""
+def find_numeric_texts(schema: pa.Schema) -> frozenset[str]:
+    """Find the columns of numbers that arrive as text, as from PostgreSQL through ADBC."""
     return frozenset(field.name for field in schema if is_numeric_text(field.type))
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    """The field with a type that DuckDB supports.
+def _to_supported_field(field: pa.Field) -> pa.Field:
+    """Give a field a type that DuckDB supports.
 
     Raises
     ------
-    UnsupportedType : no such type holds the values.
+    UnsupportedType : DuckDB has no type for the values.
     """
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_float16(kind):
-        kind = pa.float32()
-    if isinstance(kind, pa.Decimal256Type):
-        if not 0 <= kind.scale <= _MOST_DIGITS:
-            raise unfit_value(field.name, f"decimal({_MOST_DIGITS}, 0)")
-        kind = pa.decimal128(min(kind.precision, _MOST_DIGITS), kind.scale)
-    if pa.types.is_timestamp(kind) and kind.unit == "ns" and kind.tz is not None:
-        kind = pa.timestamp("us", kind.tz)
-    if pa.types.is_null(kind):
+    arrow_type = field.type
+    if pa.types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    if pa.types.is_float16(arrow_type):
+        arrow_type = pa.float32()
+    if isinstance(arrow_type, pa.Decimal256Type):
+        if not 0 <= arrow_type.scale <= _MAX_DECIMAL_DIGITS:
+            raise value_type_error(field.name, f"decimal({_MAX_DECIMAL_DIGITS}, 0)")
+        arrow_type = pa.decimal128(min(arrow_type.precision, _MAX_DECIMAL_DIGITS), arrow_type.scale)
+    if pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ns" and arrow_type.tz is not None:
+        arrow_type = pa.timestamp("us", arrow_type.tz)
+    if pa.types.is_null(arrow_type):
         raise UnsupportedType(
             f'Column "{field.name}" is NULL in all of the first frame, so its type is not known.',
             hint="Give the column a type in the first frame, as a pyarrow.Table of a schema does.",
         )
-    return pa.field(field.name, kind)
+    return pa.field(field.name, arrow_type)
 
 
-def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+def _cast_column(batch: pa.RecordBatch, name: str, arrow_type: pa.DataType) -> pa.Array:
+    """Convert a column of a batch to a type; raises UnsupportedType."""
     try:
-        return batch.column(batch.schema.get_field_index(name)).cast(kind)
+        return batch.column(batch.schema.get_field_index(name)).cast(arrow_type)
     except (pa.ArrowException, ValueError):
-        raise unfit_value(name, kind) from None
+        raise value_type_error(name, arrow_type) from None
 
 
 # -- choosing an origin ---------------------------------------------------------------------------
 
 
-def stream_of(database: Any) -> Origin | None:
+def find_stream_origin(database: Any) -> Origin | None:
     """Return the origin for an ADBC connection, stream or series of frames; None for others."""
     if hasattr(database, "adbc_get_table_schema"):
         return AdbcOrigin(database)
-    is_turn = isinstance(database, Iterator) or (
+    is_series = isinstance(database, Iterator) or (
         isinstance(database, (list, tuple)) and bool(database)
     )
-    if hasattr(database, "__arrow_c_stream__") or is_turn:
+    if hasattr(database, "__arrow_c_stream__") or is_series:
         return StreamOrigin(database)
     return None

@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables as origins of rows; a run reads one immutable version."""
+"""Delta and Iceberg tables as origins of rows; a run reads a single, immutable version."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dbanon.data.files import REFUSE, open_regular_file
 from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.lake_catalog import catalog_named, open_catalogs
-from dbanon.stores.objects import ObjectPath, iceberg_module, is_object
+from dbanon.stores.lake_catalog import get_catalog, open_catalogs
+from dbanon.stores.objects import ObjectPath, import_iceberg, is_object
 from dbanon.stores.origins import (
     Origin,
     RowStream,
@@ -51,31 +51,31 @@ class DeltaOrigin:
         return f"{DELTA}{self._location}"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
+    def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns of the newest version; raises as ``Origin``."""
         with translate_failures("The Delta table cannot be read."):
-            delta_table = _delta().DeltaTable(self._location)
+            delta_table = _import_delta().DeltaTable(self._location)
             self._require_own_files(delta_table)
             # deltalake refuses features that it does not support, such as deletion vectors.
-            rows = delta_table.to_pyarrow_dataset()
-            count = int(rows.count_rows())
-        columns = tuple(rows.schema.names)
+            dataset = delta_table.to_pyarrow_dataset()
+            n_rows = int(dataset.count_rows())
+        columns = tuple(dataset.schema.names)
         require_columns(names, columns)
-        read = rows.scanner(columns=list(names), batch_size=chunk_rows, batch_readahead=1)
+        scan = dataset.scanner(columns=list(names), batch_size=chunk_rows, batch_readahead=1)
         batches = select_columns(
-            chain([empty_batch(read.projected_schema)], read.to_batches()), names
+            chain([empty_batch(scan.projected_schema)], scan.to_batches()), names
         )
-        state = f"version {delta_table.version()} of the table"
+        consistency = f"version {delta_table.version()} of the table"
 
-        def again() -> int:
-            # The files are opened by name, so check that none was exchanged meanwhile.
+        def recount() -> int:
+            # Files are opened by name, so check again that none has been replaced.
             self._require_own_files(delta_table)
-            return int(rows.count_rows())
+            return int(dataset.count_rows())
 
-        yield RowStream(columns, batches, state, count, again)
+        yield RowStream(columns, batches, consistency, n_rows=n_rows, recount=recount)
 
     def _require_own_files(self, table: Any) -> None:
-        """Check the files that the log lists: its writer could list any file.
+        """Check the files that the log lists, as whoever writes the log could list any file.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class DeltaOrigin:
 
 
 class IcebergOrigin:
-    """The tables of an Iceberg catalog, configured in pyiceberg's own settings."""
+    """The tables of an Iceberg catalog, which is configured in the settings of pyiceberg."""
 
     def __init__(self, catalog: str) -> None:
         if not catalog.isidentifier():
@@ -107,33 +107,39 @@ class IcebergOrigin:
         return f"{ICEBERG}{self._catalog}"
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
+    def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns of the newest snapshot; raises as ``Origin``."""
         name = parse_relation(table)
-        missing = iceberg_module("exceptions").NoSuchTableError
+        missing_table_error = import_iceberg("exceptions").NoSuchTableError
         with open_catalogs():
             with translate_failures("The catalog cannot be read."):
-                catalog = catalog_named(self._catalog)
+                catalog = get_catalog(self._catalog)
                 try:
                     iceberg_table = catalog.load_table(
                         tuple(filter(None, (name.schema, name.name)))
                     )
-                except missing:
+                except missing_table_error:
                     raise TableNotFound(f"The catalog has no table {name}.") from None
                 columns = tuple(field.name for field in iceberg_table.schema().fields)
                 require_columns(names, columns)
                 snapshot = iceberg_table.current_snapshot()
-                number = None if snapshot is None else snapshot.snapshot_id
-                read = iceberg_table.scan(selected_fields=tuple(names), snapshot_id=number)
-                count = int(read.count())
-                reader = read.to_arrow_batch_reader()
+                snapshot_id = None if snapshot is None else snapshot.snapshot_id
+                scan = iceberg_table.scan(selected_fields=tuple(names), snapshot_id=snapshot_id)
+                n_rows = int(scan.count())
+                reader = scan.to_arrow_batch_reader()
             batches = select_columns(chain([empty_batch(reader.schema)], reader), names)
-            state = f"snapshot {number} of the table"
-            yield RowStream(columns, batches, state, count, lambda: int(read.count()))
+            consistency = f"snapshot {snapshot_id} of the table"
+            yield RowStream(
+                columns,
+                batches,
+                consistency,
+                n_rows=n_rows,
+                recount=lambda: int(scan.count()),
+            )
 
 
-def lake_of(url: str, policy: str = REFUSE) -> Origin | None:
-    """Return the origin for the URL of a lake; None for other URLs.
+def find_lake_origin(url: str, policy: str = REFUSE) -> Origin | None:
+    """Return the origin for a URL of Delta or Iceberg; None for other URLs.
 
     Parameters
     ----------
@@ -148,7 +154,8 @@ def lake_of(url: str, policy: str = REFUSE) -> Origin | None:
     return IcebergOrigin(url.removeprefix(ICEBERG)) if url.startswith(ICEBERG) else None
 
 
-def _delta() -> Any:
+def _import_delta() -> Any:
+    """Import deltalake; raises MissingDependency."""
     try:
         import deltalake
     except ModuleNotFoundError as error:

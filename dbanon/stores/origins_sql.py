@@ -23,14 +23,14 @@ from dbanon.stores.origins import (
     empty_batch,
     require_columns,
     translate_failures,
-    unfit_value,
+    value_type_error,
 )
 
 if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Engine
 
-# Isolation levels in order of preference; a snapshot blocks no writers.
-_LEVELS = ("SNAPSHOT", "REPEATABLE READ", "SERIALIZABLE")
+# Isolation levels in order of preference; reads from a snapshot block no writers.
+_PREFERRED_LEVELS = ("SNAPSHOT", "REPEATABLE READ", "SERIALIZABLE")
 
 
 class SqlOrigin:
@@ -41,11 +41,11 @@ class SqlOrigin:
 
     @property
     def url(self) -> str:
-        """Its URL without password and arguments."""
+        """The URL of the database without password and arguments."""
         return redact(self._engine.url.set(query={}).render_as_string(hide_password=True))
 
     @contextmanager
-    def flow(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
+    def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Iterator[RowStream]:
         """Read the columns with one SELECT in a new transaction; raises as ``Origin``."""
         from sqlalchemy import func, select
 
@@ -53,30 +53,33 @@ class SqlOrigin:
             connection = self._engine.connect()
         try:
             with translate_failures("The source cannot be read."):
-                read = self._reflect(connection, table)
-                require_columns(names, list(read.columns.keys()))
-                kinds = {name: _kind_of(read.columns[name]) for name in names}
-                count = select(func.count()).select_from(read)
-                rows, how = self._count_in_snapshot(connection, count)
-            chosen = select(*(read.columns[name] for name in names))
+                source_table = self._reflect(connection, table)
+                require_columns(names, list(source_table.columns.keys()))
+                arrow_types = {name: _arrow_type_of(source_table.columns[name]) for name in names}
+                count_query = select(func.count()).select_from(source_table)
+                n_rows, consistency = self._count_in_snapshot(connection, count_query)
+            selection = select(*(source_table.columns[name] for name in names))
 
-            def again() -> int | None:
+            def recount() -> int | None:
                 with translate_failures():
-                    return int(connection.execute(count).scalar_one())
+                    return int(connection.execute(count_query).scalar_one())
 
             yield RowStream(
-                tuple(read.columns.keys()),
-                self._batches(connection, chosen, kinds, chunk_rows),
-                how,
-                rows,
-                again,
-                frozenset(name for name, (_, narrow) in kinds.items() if narrow),
+                tuple(source_table.columns.keys()),
+                self._batches(connection, selection, arrow_types, chunk_rows),
+                consistency,
+                n_rows=n_rows,
+                recount=recount,
+                numeric_texts=frozenset(
+                    name for name, (_, is_numeric_text) in arrow_types.items() if is_numeric_text
+                ),
             )
         finally:
             with translate_failures("The connection to the source could not be closed."):
                 connection.close()
 
     def _reflect(self, connection: Connection, table: str) -> Any:
+        """Look up a table or view with its columns; raises TableNotFound."""
         from sqlalchemy import MetaData, Table
         from sqlalchemy.exc import NoSuchTableError
 
@@ -98,93 +101,110 @@ class SqlOrigin:
                 ),
             ) from None
 
-    def _count_in_snapshot(self, connection: Connection, count: Any) -> tuple[int, str]:
-        """Count the rows, in a transaction with a snapshot if the dialect supports one."""
+    def _count_in_snapshot(self, connection: Connection, count_query: Any) -> tuple[int, str]:
+        """Count the rows in a transaction, with a snapshot if the dialect supports one.
+
+        Returns the number of rows, and words for ``RowStream.consistency``.
+        """
         try:
-            listed = connection.dialect.get_isolation_level_values(
+            supported_levels = connection.dialect.get_isolation_level_values(
                 connection.connection.dbapi_connection  # type: ignore[arg-type]
             )
         except NotImplementedError:
-            listed = ()
+            supported_levels = ()
         # End the transaction of the catalog queries.
         connection.rollback()
-        for level in [*[candidate for candidate in _LEVELS if candidate in listed][:1], None]:
+        for level in [
+            *[candidate for candidate in _PREFERRED_LEVELS if candidate in supported_levels][:1],
+            None,
+        ]:
             try:
                 if level is not None:
                     connection.execution_options(isolation_level=level)
-                rows = int(connection.execute(count).scalar_one())
+                n_rows = int(connection.execute(count_query).scalar_one())
             except Exception:
-                # Some databases accept a level only if an administrator allowed it.
+                # Some databases accept a level only if an administrator has allowed it.
                 if level is None:
                     raise
                 connection.rollback()
                 connection.execution_options(isolation_level=connection.default_isolation_level)
                 continue
             level_text = "the database's own level" if level is None else f"level {level}"
-            return rows, f"{SINGLE_STATEMENT} in a transaction of {level_text}"
+            return n_rows, f"{SINGLE_STATEMENT} in a transaction of {level_text}"
         raise AssertionError
 
     def _batches(
-        self, connection: Connection, chosen: Any, kinds: Mapping[str, Any], chunk_rows: int
+        self,
+        connection: Connection,
+        selection: Any,
+        arrow_types: Mapping[str, Any],
+        chunk_rows: int,
     ) -> Iterator[pa.RecordBatch]:
-        yield empty_batch(pa.schema([(name, kind) for name, (kind, _) in kinds.items()]))
+        """Yield the result of a query in batches; the first is empty."""
+        yield empty_batch(
+            pa.schema([(name, arrow_type) for name, (arrow_type, _) in arrow_types.items()])
+        )
         with translate_failures():
             result = connection.execution_options(
                 stream_results=True, max_row_buffer=chunk_rows
-            ).execute(chosen)
+            ).execute(selection)
             for rows in result.partitions(chunk_rows):
                 columns = zip(*rows, strict=True)
                 arrays = [
-                    _array(name, kind, list(values))
-                    for (name, (kind, _)), values in zip(kinds.items(), columns, strict=True)
+                    _to_arrow_array(name, arrow_type, list(values))
+                    for (name, (arrow_type, _)), values in zip(
+                        arrow_types.items(), columns, strict=True
+                    )
                 ]
-                yield pa.record_batch(arrays, names=list(kinds))
+                yield pa.record_batch(arrays, names=list(arrow_types))
 
 
-def _kind_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
-    """The Arrow type of a column, and whether it is text that holds numbers of unknown size."""
-    from sqlalchemy import types as kinds
+def _arrow_type_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
+    """The Arrow type of a column, and whether it is text for numbers of unknown size."""
+    from sqlalchemy import types as sql_types
 
-    kind = column.type
-    if isinstance(kind, kinds.Boolean):
+    sql_type = column.type
+    if isinstance(sql_type, sql_types.Boolean):
         return pa.bool_(), False
-    if isinstance(kind, kinds.Integer):
+    if isinstance(sql_type, sql_types.Integer):
         return pa.int64(), False
-    if isinstance(kind, kinds.Float):
+    if isinstance(sql_type, sql_types.Float):
         return pa.float64(), False
-    if isinstance(kind, kinds.Numeric):
-        if kind.scale is None or not 0 <= kind.scale <= (kind.precision or 38) <= 38:
+    if isinstance(sql_type, sql_types.Numeric):
+        if sql_type.scale is None or not 0 <= sql_type.scale <= (sql_type.precision or 38) <= 38:
             return pa.string(), True
-        return pa.decimal128(kind.precision or 38, kind.scale), False
-    if isinstance(kind, kinds.DateTime):
-        return pa.timestamp("us", "UTC" if kind.timezone else None), False
-    if isinstance(kind, kinds.Date):
+        return pa.decimal128(sql_type.precision or 38, sql_type.scale), False
+    if isinstance(sql_type, sql_types.DateTime):
+        return pa.timestamp("us", "UTC" if sql_type.timezone else None), False
+    if isinstance(sql_type, sql_types.Date):
         return pa.date32(), False
-    if isinstance(kind, (kinds.String, kinds.Uuid)):
+    if isinstance(sql_type, (sql_types.String, sql_types.Uuid)):
         return pa.string(), False
     raise UnsupportedType(
-        f'Column "{column.name}" has a type that cannot be read: {type(kind).__name__}.',
+        f'Column "{column.name}" has a type that cannot be read: {type(sql_type).__name__}.',
         hint="Cast it to a number, text, date, timestamp or boolean in a view, or leave it out.",
     )
 
 
-def _array(name: str, kind: pa.DataType, values: list[Any]) -> pa.Array:
+def _to_arrow_array(name: str, arrow_type: pa.DataType, values: list[Any]) -> pa.Array:
+    """Convert values to an Arrow array; raises UnsupportedType."""
     try:
-        if pa.types.is_string(kind):
-            values = [_text(value) for value in values]
-        return pa.array(values, kind)
+        if pa.types.is_string(arrow_type):
+            values = [_to_text(value) for value in values]
+        return pa.array(values, arrow_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError):
-        raise unfit_value(name, kind) from None
+        raise value_type_error(name, arrow_type) from None
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
+    """Convert a value to text; decimals without an exponent."""
     if value is None or isinstance(value, str):
         return value
-    # Infinity and NaN keep their names: they cannot be averaged.
+    # Infinity and NaN stay words, which are not read as numbers.
     return f"{value:f}" if isinstance(value, Decimal) and value.is_finite() else str(value)
 
 
-def engine_of(database: Any) -> SqlOrigin:
+def to_sql_origin(database: Any) -> SqlOrigin:
     """Return the origin for a URL or an engine that no store supports.
 
     Raises

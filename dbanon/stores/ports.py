@@ -33,8 +33,8 @@ from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName
 
-# What hints about data frames say in place of "in a view".
-PLACE_OF_FRAMES = "in the data frame"
+# Replaces "in a view" in hints about data frames, which have no views.
+IN_DATA_FRAME = "in the data frame"
 # Called with the completed share of a step.
 Progress = Callable[[float], None]
 
@@ -45,12 +45,16 @@ class PreparedRelease:
 
     Parameters
     ----------
+    output : where the release will be written.
+    relation : the source.
     roles : the columns that were read from the relation, by role.
     microdata : the records that were read.
-    release : their classes and released values.
-    fingerprint : identifies the rows and options that were read; None if none was taken.
-    state : facts recorded about the source before reading, by which a later run recognizes it.
-    pseudonym_key : the key of columns released as pseudonyms; None if there are none.
+    release : the classes of these records, with their released values.
+    fingerprint : identifies the source rows and the options; None if it was not computed.
+    state : facts about the source, recorded before reading; a later run compares them to
+        recognize an unchanged source.
+    pseudonym_key : the key for columns released as pseudonyms; None if there are none.
+    source_counts : the counts to record for the next run of the job, by kind of count.
     """
 
     job: Job
@@ -75,8 +79,8 @@ class PreparedRelease:
         return Originals(self.microdata, self.release.partition, self.release.columns)
 
 
-def request_of(draft: PreparedRelease) -> dict[str, Any]:
-    """The request of a release, with the resolved name of its source."""
+def build_request(draft: PreparedRelease) -> dict[str, Any]:
+    """Build the recorded request of a release, with the resolved name of its source."""
     job = replace(draft.job, table=str(draft.relation.name))
     return request.request_of(job, draft.state)
 
@@ -94,8 +98,8 @@ class SourceCounts:
 
     Parameters
     ----------
-    totals : the counts of ``rows`` and ``persons``, as far as they were counted.
-    nulls : the rows without a value, by column.
+    totals : the numbers of ``rows`` and ``persons``; a kind that was not counted is missing.
+    nulls : the number of rows with NULL, by column.
     """
 
     totals: Mapping[str, int]
@@ -115,7 +119,7 @@ class Source(Protocol):
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """How many rows were drawn into this process, and how; empty if none were."""
+        """How many rows were copied from another system into this process, and how; else empty."""
 
     def describe(self, job: Job) -> Relation:
         """Look up the relation of a job, with the types of all columns that the job names.
@@ -126,7 +130,7 @@ class Source(Protocol):
         """
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Check rights and key, and add to the relation how its rows can be addressed.
+        """Check rights and row key, and return the relation with a locator for its rows.
 
         Parameters
         ----------
@@ -137,21 +141,21 @@ class Source(Protocol):
         KeyRequired, InsufficientRights, UnsupportedType : the rows cannot be read or addressed.
         """
 
-    def state(self, relation: Relation) -> Mapping[str, Any]:
-        """Plain facts about the relation, recorded before reading, to recognize it later."""
+    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+        """Return facts by which a later run recognizes the relation; call this before reading."""
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Pin these columns of the relation to one snapshot until the run ends."""
 
     def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """Complete the attributes from their values, for example with an undeclared scale."""
+        """Complete the attributes by looking at values, for example an undeclared decimal scale."""
 
-    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+    def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Load a hierarchy from a table, or one that is stored by name.
 
         Raises
         ------
-        DbanonError : it cannot be read; the class says why.
+        DbanonError : it cannot be read; each cause has a subclass.
         """
 
     def require_leaves(self, attribute: Attribute) -> None:
@@ -162,40 +166,46 @@ class Source(Protocol):
         InvalidParameter : their text differs between databases.
         """
 
-    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """The distinct values of a column except NULL, as leaf labels, in the column's order."""
+    def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
+        """List the distinct non-NULL values of a column as leaf labels, in the column's order."""
 
     def count(self, relation: Relation) -> int:
         """Count the rows."""
 
-    def totals(
+    def count_totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count the rows, the persons, and the NULLs by column.
 
         Parameters
         ----------
-        persons : the person column, if any.
+        persons : the person column; empty if the job has none.
+        columns : the columns in which to count NULLs.
         """
 
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[str | int, ...] | None:
-        """Fingerprint the rows over these columns; None if the source has no digest."""
+        """Hash the rows over these columns; None if the source has no digest."""
 
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, without reading a value."""
 
     def find_identifier_columns(self, relation: Relation) -> Mapping[str, str]:
-        """The columns that look like person identifiers, and why, as in ``advice.persons``."""
+        """Find columns that look like person identifiers; the values are reasons to show users."""
 
-    def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
-        """Which of these columns look like identifiers, and why: a code of ``REASONS``."""
+    def find_direct_identifiers(
+        self, relation: Relation, names: Sequence[str]
+    ) -> Mapping[str, str]:
+        """Find the columns among these that look like direct identifiers.
 
-    def spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
-        """Count the persons that a text identifier distinguishes, by normalization.
+        The values are codes of ``advice.roles.REASONS``.
+        """
 
-        The normalizations are none (empty), that of ``person``, and ``CASEFOLD``.
+    def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
+        """Count the distinct person identifiers under each way of normalizing their text.
+
+        The keys are the normalizations: none (empty), that of ``person``, and ``CASEFOLD``.
         """
 
     def read(
@@ -210,34 +220,39 @@ class Source(Protocol):
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> Mapping[str, NDArray[np.object_]]:
-        """Sum each class exactly: (n_classes,) of Python integers, in units of 10**-scale."""
+        """Sum each attribute exactly within each class, by attribute name.
 
-    def kept_rows(
+        The sums are Python integers (n_classes,), in units of 10**-scale.
+        """
+
+    def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Yield keys, int64 (c, m), and the values of these columns, row by row, in batches."""
+        """Yield batches: row keys, int64 (n_rows, n_key_columns), and rows of these columns."""
 
-    def pads(self, attribute: Attribute) -> bool:
-        """Whether ``kept_rows`` pads the column's values with insignificant spaces.
+    def pads_values(self, attribute: Attribute) -> bool:
+        """Whether ``read_retained_rows`` pads the column's values with insignificant spaces.
 
         The database itself drops them when it converts such a value to text.
         """
 
-    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
-        """Group the released rows by their value of a retained column."""
+    def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
+        """Group the released rows by their value in a retained column."""
 
-    def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
-        """Group the released rows by their original value of a quasi-identifier.
+    def group_by_original(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
+    ) -> ValueGroups:
+        """Group the released rows by their original value in a quasi-identifier.
 
         Parameters
         ----------
         columns : retained columns whose values the groups compare.
         """
 
-    def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
-        """Count the released rows with a value in a column, and its distinct texts."""
+    def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
+        """Count the released rows with a non-NULL value in a column, and the distinct texts."""
 
-    def classes_below(
+    def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str
     ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k distinct values of a column.
@@ -252,7 +267,7 @@ W = TypeVar("W", bound=StagedRelease)
 
 
 class Target(Protocol[W]):
-    """The place that a release is written to; nothing is visible before ``publish`` returns."""
+    """The destination of a release; nothing is visible there before ``publish`` returns."""
 
     def plan(self, job: Job, release_id: str) -> Output:
         """Plan the output after all checks that need no rows; changes nothing.
@@ -262,23 +277,23 @@ class Target(Protocol[W]):
         OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it cannot be created.
         """
 
-    def earlier(
+    def find_earlier_releases(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
-        """The earlier releases of a relation that the ledger of this target records.
+        """Find the earlier releases of a relation in the ledger of this target.
 
         Parameters
         ----------
-        state : from ``Source.state``.
+        state : from ``Source.describe_state``.
         """
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
-        """The source's column types at the job's last release; empty without one."""
+        """The source's column types at the job's last release; empty if there is none."""
 
     def last_counts(
         self, job: Job, source: RelationName, output: RelationName
     ) -> LastCounts | None:
-        """The counts of the job's last release of this source and output; None without one."""
+        """The counts of the job's last release of this source and output; None if there is none."""
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that the target has a range type for a column's values.
@@ -306,7 +321,7 @@ class Target(Protocol[W]):
 
         Raises
         ------
-        InvalidParameter : the target supports no passthrough, or copies the columns otherwise.
+        InvalidParameter : the target does not support passthrough, or is not the source database.
         UnsupportedType : a column's type cannot be passed through.
         """
 
@@ -318,8 +333,8 @@ class Target(Protocol[W]):
         InvalidParameter, NameTooLong : column names would repeat, or be too long.
         """
 
-    def count(self, written: W, questions: CountRequests) -> Counts:
-        """Answer the questions by counting the written rows."""
+    def count(self, staged_release: W, questions: CountRequests) -> Counts:
+        """Count in the written rows what ``questions`` ask for."""
 
     def require_pseudonyms(self, source: Source) -> None:
         """Check that the target can compute keyed hashes without leaving a trace of the key.
@@ -329,19 +344,25 @@ class Target(Protocol[W]):
         InvalidParameter : it cannot.
         """
 
-    def different(self, written: W, name: str) -> tuple[int, int]:
-        """Count the written rows with a value in a column, and its distinct values."""
+    def count_distinct(self, staged_release: W, name: str) -> tuple[int, int]:
+        """Count the written rows with a non-NULL value in a column, and the distinct values."""
 
-    def sampled(self, written: W, names: Sequence[str]) -> Mapping[str, DisclosiveColumn]:
-        """Retained columns that a sample of the written rows proves to make rows unique."""
+    def find_unique_columns_in_sample(
+        self, staged_release: W, names: Sequence[str]
+    ) -> Mapping[str, DisclosiveColumn]:
+        """Find retained columns that provably make rows unique, from a sample of written rows."""
 
-    def profiles(self, written: W, columns: Sequence[str], name: str) -> tuple[int, int]:
+    def count_profiles(
+        self, staged_release: W, columns: Sequence[str], name: str
+    ) -> tuple[int, int]:
         """Count values of a column that several written rows share, and those with unique profiles.
 
-        The profile of a value is what its rows show in ``columns``.
+        The profile of a value is the set of combinations that its rows have in ``columns``.
         """
 
-    def homogeneity(self, written: W, columns: Sequence[str], name: str) -> ClassHomogeneity:
+    def count_homogeneous_classes(
+        self, staged_release: W, columns: Sequence[str], name: str
+    ) -> ClassHomogeneity:
         """Count the classes in which all written rows share one value of a column, or NULL.
 
         Parameters
@@ -350,17 +371,17 @@ class Target(Protocol[W]):
         """
 
     def joint_histories(
-        self, written: W, earlier: Sequence[EarlierRelease], k: int
+        self, staged_release: W, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
         """Count joint histories over this release and earlier ones of its source and entity.
 
         None if no record of persons is kept.
         """
 
-    def digest(self, written: W) -> str | None:
+    def digest(self, staged_release: W) -> str | None:
         """Compute the digest of the written rows; None if the target has no digest."""
 
-    def publish(self, written: W, report: Report, counts: Counts, elapsed: float) -> str:
+    def publish(self, staged_release: W, report: Report, counts: Counts, elapsed: float) -> str:
         """Publish the release and record it with its run; returns the recorded time.
 
         Parameters

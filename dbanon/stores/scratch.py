@@ -4,9 +4,10 @@ Files are unlinked as soon as they are open, so a crash cannot leave them behind
 leaves only an empty directory and files that a database wrote there. The next run with the same
 directory removes them, and so does ``clear_leftovers``.
 
-Java opens its files by name, so the driver of a cluster gets a separate directory in a shared one.
-It is locked while its process lives; ``clear_killed`` removes unlocked ones. Workers write a
-release to a directory next to its destination, which ``clear_staged_in`` clears.
+Java opens its files by name, so the driver of a Spark cluster gets a separate directory below a
+shared one. It is locked while its process runs; ``clear_abandoned_directories`` removes unlocked
+ones. Spark workers write a release to a directory next to its destination;
+``clear_staged_directories`` removes those that were abandoned.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from dbanon.errors import (
 )
 from dbanon.stores.interrupts import defer_signals, interruptible_until_commit
 
-_RUN_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
-# Locked itself; for a run's directory, its parent is locked instead.
-_LOCKED_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_RUN_DIRECTORY_NAME = re.compile(r"dbanon-[0-9a-f]{32}")
+# These directories are locked themselves; for the directory of a run, its parent is locked.
+_LOCKED_DIRECTORY_NAME = re.compile(r"dbanon-spark-[0-9a-f]{32}")
+_OPEN_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Scratch:
 
     Parameters
     ----------
-    path : for databases that open files by name.
-    files : closes the files that are still open.
+    path : the directory; databases open files there by name.
+    files : closes the remaining open files when the run ends.
     """
 
     path: Path
@@ -84,14 +85,16 @@ class Scratch:
 
 
 def _close(file: BinaryIO) -> None:
-    # Unwritten data does not matter any more.
+    # A failed write does not matter any more.
     with suppress(OSError):
         file.close()
 
 
 @contextmanager
-def scratch_in(directory: str) -> Iterator[Scratch]:
-    """Create a run's directory in this one, which is created if missing; removed afterwards.
+def open_scratch(directory: str) -> Iterator[Scratch]:
+    """Create a private directory for a run below ``directory``, and remove it afterwards.
+
+    A missing ``directory`` is created, and removed afterwards as well.
 
     Raises
     ------
@@ -101,28 +104,28 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
     """
     path = Path(os.path.abspath(os.path.expanduser(directory)))
     run_name = f"dbanon-{secrets.token_hex(16)}"
-    with ExitStack() as afterwards:
+    with ExitStack() as cleanup:
         with defer_signals():
             is_new = _create_directory(path)
             descriptor = _open_locked(path)
-            afterwards.callback(os.close, descriptor)
+            cleanup.callback(os.close, descriptor)
             leftovers = _remove_leftovers(path, descriptor)
-            # A directory that existed and was empty belongs to the user and stays.
+            # An empty directory that existed before belongs to the user, and is not removed.
             if is_new or leftovers:
-                afterwards.callback(_remove_if_empty, path)
+                cleanup.callback(_remove_if_empty, path)
             try:
                 os.mkdir(run_name, 0o700, dir_fd=descriptor)
             except OSError as error:
                 raise _creation_error(path, error) from None
-            # By descriptor: the name might lead elsewhere by then.
-            inside = Path(f"/dev/fd/{descriptor}")
-            afterwards.callback(shutil.rmtree, inside / run_name, ignore_errors=True)
-            files = afterwards.enter_context(ExitStack())
+            # Remove by descriptor: the name may then lead to another directory.
+            parent_by_descriptor = Path(f"/dev/fd/{descriptor}")
+            cleanup.callback(shutil.rmtree, parent_by_descriptor / run_name, ignore_errors=True)
+            files = cleanup.enter_context(ExitStack())
         yield Scratch(path / run_name, files)
         # Do not report a committed run as interrupted while cleaning up.
-        with interruptible_until_commit() as hold:
-            hold()
-            afterwards.close()
+        with interruptible_until_commit() as before_commit:
+            before_commit()
+            cleanup.close()
 
 
 def clear_leftovers(directory: str) -> list[str]:
@@ -162,12 +165,12 @@ def create_locked_directory(directory: str) -> Path:
         try:
             parent.mkdir(parents=True, exist_ok=True)
             path.mkdir(0o700)
-            descriptor = os.open(path, _DIRECTORY)
+            descriptor = os.open(path, _OPEN_DIRECTORY_FLAGS)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and parent.is_dir():
                 continue
             raise _creation_error(path, error) from None
-        # A cleaner may have locked and removed it before the lock was taken here.
+        # ``clear_abandoned_directories`` may have removed the directory before it was locked here.
         if _try_lock(descriptor) and path.exists():
             break
         os.close(descriptor)
@@ -175,9 +178,9 @@ def create_locked_directory(directory: str) -> Path:
     return path
 
 
-def _remove_at_exit(path: Path, descriptor: int, process: int) -> None:
-    # A forked child inherits the exit handlers, but does not own the directory.
-    if os.getpid() == process:
+def _remove_at_exit(path: Path, descriptor: int, owner_pid: int) -> None:
+    # A forked child inherits the exit handlers, and must not remove its parent's directory.
+    if os.getpid() == owner_pid:
         shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)
 
@@ -191,10 +194,11 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def clear_killed(directory: str) -> list[str]:
+def clear_abandoned_directories(directory: str) -> list[str]:
     """Remove what killed processes left below a shared directory; returns the removed paths.
 
-    Only private, unlocked directories of this account with such a name are removed.
+    Only unlocked directories of ``create_locked_directory`` that belong to this account are
+    removed.
 
     Raises
     ------
@@ -211,7 +215,7 @@ def clear_killed(directory: str) -> list[str]:
     except OSError as error:
         raise _unreadable_error(path, error) from None
     try:
-        names = sorted(filter(_LOCKED_NAME.fullmatch, os.listdir(descriptor)))
+        names = sorted(filter(_LOCKED_DIRECTORY_NAME.fullmatch, os.listdir(descriptor)))
         return [str(path / name) for name in names if _remove_if_abandoned(descriptor, name)]
     except PermissionError as error:
         raise _unreadable_error(path, error) from None
@@ -228,9 +232,9 @@ def _unreadable_error(path: Path, error: OSError) -> InsufficientRights:
 def _remove_if_abandoned(parent: int, name: str) -> bool:
     """Remove a private directory whose process has ended; returns whether it was removed."""
     try:
-        descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
+        descriptor = os.open(name, _OPEN_DIRECTORY_FLAGS, dir_fd=parent)
     except OSError:
-        # A link, a file, or another account's.
+        # It is a link or a file, or belongs to another account.
         return False
     try:
         if not _is_private(os.fstat(descriptor)) or not _try_lock(descriptor):
@@ -251,14 +255,14 @@ def _is_private(status: os.stat_result) -> bool:
 
 def _remove_leftovers(path: Path, descriptor: int) -> list[str]:
     """Remove what killed runs left in a private directory; returns the removed names."""
-    leftovers = _require_own(path, descriptor)
+    leftovers = _require_private(path, descriptor)
     for name in leftovers:
         shutil.rmtree(Path(f"/dev/fd/{descriptor}") / name)
     return leftovers
 
 
 def _create_directory(path: Path) -> bool:
-    """Create a private directory; False if the name is taken."""
+    """Create a private directory; returns False if the path exists."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -274,9 +278,9 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _open_locked(path: Path) -> int:
-    """Open and lock a directory, not a link; the caller closes the descriptor."""
+    """Open and lock a directory, but not a link to one; the caller closes the descriptor."""
     try:
-        descriptor = os.open(path, _DIRECTORY)
+        descriptor = os.open(path, _OPEN_DIRECTORY_FLAGS)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidParameter(
@@ -294,7 +298,7 @@ def _open_locked(path: Path) -> int:
     return descriptor
 
 
-def _require_own(path: Path, descriptor: int) -> list[str]:
+def _require_private(path: Path, descriptor: int) -> list[str]:
     """Check that a directory is private; returns the names that killed runs left in it."""
     if not _is_private(os.fstat(descriptor)):
         raise InsufficientRights(
@@ -303,7 +307,7 @@ def _require_own(path: Path, descriptor: int) -> list[str]:
             " it.",
         )
     names = os.listdir(descriptor)
-    if not all(map(_RUN_NAME.fullmatch, names)):
+    if not all(map(_RUN_DIRECTORY_NAME.fullmatch, names)):
         raise InvalidParameter(
             f"The directory to spill to, {path}, is not empty.",
             hint="Name a directory that does not exist yet (`spill`): the run creates and removes"
@@ -313,35 +317,36 @@ def _require_own(path: Path, descriptor: int) -> list[str]:
 
 
 def _creation_error(path: Path, error: OSError) -> DbanonError:
+    """The error for a directory that cannot be created or opened."""
     if DiskFull.caused_by(error):
         return DiskFull.in_directory(path, error)
-    kind = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
-    return kind(f"The directory {path} cannot be made.", detail=error.strerror)
+    error_class = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
+    return error_class(f"The directory {path} cannot be made.", detail=error.strerror)
 
 
 # Seconds without a change after which a staged directory counts as abandoned.
-OLD = 86_400
+ABANDONED_AFTER_SECONDS = 86_400
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_STAGED_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
+_URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_STAGED_DIRECTORY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.dbanon", re.S)
 
 
 def staged_name(name: str, release_id: str) -> str:
-    """The staging name of a directory; hidden, so that readers skip it."""
+    """The name of a directory while workers write to it; hidden, so that readers skip it."""
     return f".{name}.{release_id.replace('-', '')[:12]}.dbanon"
 
 
-def clear_staged_in(directory: str) -> list[str]:
-    """Remove directories that drivers abandoned more than a day ago; returns the removed paths.
+def clear_staged_directories(directory: str) -> list[str]:
+    """Remove staged directories without changes for a day; returns the removed paths.
 
-    Only staged directories of this account on this machine's disks are considered.
+    Only directories of this account on local disks are considered.
 
     Raises
     ------
     InvalidParameter : the path is not a directory, or not on this machine.
     InsufficientRights : the directory cannot be read, or its contents not be removed.
     """
-    if _SCHEME.match(directory):
+    if _URL_SCHEME.match(directory):
         raise InvalidParameter(
             "Only directories on a local disk are cleared.",
             hint=(
@@ -358,16 +363,20 @@ def clear_staged_in(directory: str) -> list[str]:
             hint="Name the directory that releases were written into.",
         )
     try:
-        staged = sorted(entry for entry in path.iterdir() if _STAGED_NAME.fullmatch(entry.name))
+        staged_directories = sorted(
+            entry for entry in path.iterdir() if _STAGED_DIRECTORY_NAME.fullmatch(entry.name)
+        )
     except PermissionError:
         raise InsufficientRights(f"The directory {path} may not be read.") from None
-    now, cleared = time.time(), []
-    for entry in staged:
+    now, removed_paths = time.time(), []
+    for entry in staged_directories:
         if entry.is_symlink() or not entry.is_dir() or entry.stat().st_uid != os.geteuid():
             continue
         try:
-            times = [part.lstat().st_mtime for part in (entry, *entry.rglob("*"))]
-            if now - max(times) < OLD:
+            modification_times = [
+                descendant.lstat().st_mtime for descendant in (entry, *entry.rglob("*"))
+            ]
+            if now - max(modification_times) < ABANDONED_AFTER_SECONDS:
                 continue
             shutil.rmtree(entry)
         except FileNotFoundError:
@@ -378,5 +387,5 @@ def clear_staged_in(directory: str) -> list[str]:
                 f"Files in {entry} belong to another account.",
                 hint="Run the command as that account, or as root.",
             ) from None
-        cleared.append(str(entry))
-    return cleared
+        removed_paths.append(str(entry))
+    return removed_paths

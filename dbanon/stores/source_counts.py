@@ -1,7 +1,7 @@
 """Counts of a source in a database: column profiles, persons, and reasons to refuse a run.
 
-They show which columns may be person identifiers, how many persons classes hold, and where NULLs
-and strata of fewer than k are. Only counts leave the database, never values.
+The counts show which columns may be person identifiers, how many persons each class has, and where
+there are NULLs or strata below k. Only counts leave the database, never values.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.sql_forms import forms_of
+from dbanon.stores.sql_forms import detect_forms
 
-# Classes counted first; if some of these have too few persons, the others are not counted.
-SAMPLED = 5_000
-# Rows compared to estimate the share of distinct rows.
-COMPARED = 1_000_000
+# If some of the first classes have too few distinct values, the others are not counted.
+FIRST_CLASSES = 5_000
+# The share of distinct rows is estimated from the first rows.
+COMPARED_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,20 @@ class _LeadingRows(RelationName):
 
     Parameters
     ----------
-    source : the FROM item to take rows from, if not the whole relation.
+    columns : the columns to select.
+    n_rows : the number of rows.
+    source : the FROM item to take rows from; the relation itself if empty.
     """
 
     columns: tuple[str, ...]
-    rows: int
+    n_rows: int
     source: str = ""
 
     @property
     def quoted(self) -> str:
-        """A query in parentheses."""
+        """The query, in parentheses."""
         source = f"{self.source or super().quoted} AS s"
-        return f"(SELECT {quote_list(self.columns)} FROM {source} LIMIT {self.rows})"
+        return f"(SELECT {quote_list(self.columns)} FROM {source} LIMIT {self.n_rows})"
 
 
 def profile_columns(
@@ -69,142 +71,169 @@ def profile_columns(
     relation: RelationName,
     attributes: Sequence[Attribute],
     keys: Collection[str] = (),
-    different: Callable[[str], str] = "count(DISTINCT {})".format,
+    distinct_count_sql: Callable[[str], str] = "count(DISTINCT {})".format,
 ) -> tuple[int, tuple[ColumnProfile, ...]]:
     """Count the rows of a relation, and profile these columns, in one query.
 
     Parameters
     ----------
-    different : builds SQL that counts the distinct values of an expression.
+    keys : columns that the database declares unique.
+    distinct_count_sql : builds SQL that counts the distinct values of an expression.
     """
     query = statements.profile(
         relation,
         [
             (
                 quote(a.name),
-                different(session.compared(a)),
+                distinct_count_sql(session.compared(a)),
                 session.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes
         ],
     )
-    rows, *counts = session.rows(query)[0]
+    n_rows, *counts = session.rows(query)[0]
+    # The query returns four counts per column.
     columns = (
         ColumnProfile(
-            a, int(present), int(distinct), a.name in keys, float(length or 0), float(worded or 0)
+            a,
+            int(n_present),
+            int(n_distinct),
+            a.name in keys,
+            float(mean_length or 0),
+            float(spaced_share or 0),
         )
-        for a, present, distinct, length, worded in zip(
-            attributes, *(counts[at::4] for at in range(4)), strict=True
+        for a, n_present, n_distinct, mean_length, spaced_share in zip(
+            attributes, *(counts[offset::4] for offset in range(4)), strict=True
         )
     )
-    return int(rows), tuple(columns)
+    return int(n_rows), tuple(columns)
 
 
-def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-    """The columns that look like names, addresses or person identifiers, and why.
+def find_direct_identifiers(
+    session: Session, relation: Relation, names: Sequence[str]
+) -> dict[str, str]:
+    """Find columns that look like names, addresses or person identifiers, with reasons.
 
-    Decided on the first rows that the run reads.
+    Only the first rows that the run reads are examined.
     """
     attributes = [relation.attribute(name) for name in names]
-    counted = {a.name: ColumnProfile(a, 0, 0) for a in attributes}
-    # Columns of unsupported types are judged without reading them.
-    read = [a for a in attributes if a.kind is not Kind.OTHER]
-    if read:
-        name, columns = relation.name, tuple(a.name for a in read)
+    profiles = {a.name: ColumnProfile(a, 0, 0) for a in attributes}
+    # Judge columns of unsupported types by their names only.
+    readable = [a for a in attributes if a.kind is not Kind.OTHER]
+    if readable:
+        name, columns = relation.name, tuple(a.name for a in readable)
         head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
-        forms = forms_of(session, relation.relation, read)
-        for column in profile_columns(session, head, read, (), session.different_of_few)[1]:
-            counted[column.name] = replace(column, form=forms[column.name])
-    return identifying(counted.values())
+        forms = detect_forms(session, relation.relation, readable)
+        _, columns_of_head = profile_columns(
+            session, head, readable, distinct_count_sql=session.distinct_count_sql
+        )
+        for column in columns_of_head:
+            profiles[column.name] = replace(column, form=forms[column.name])
+    return identifying(profiles.values())
 
 
-def spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
-    """Count the persons that an identifier distinguishes, by normalization; empty for none."""
-    kinds = dict.fromkeys(("", person.normalize, CASEFOLD))
-    values = (session.value_of(replace(person, normalize=kind)) for kind in kinds)
+def count_spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
+    """Count the distinct person identifiers, by normalization; the key is empty for none."""
+    normalizations = dict.fromkeys(("", person.normalize, CASEFOLD))
+    values = (
+        session.value_of(replace(person, normalize=normalization))
+        for normalization in normalizations
+    )
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
     [row] = session.rows(f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}")
-    return dict(zip(kinds, map(int, row), strict=True))
+    return dict(zip(normalizations, map(int, row), strict=True))
 
 
-def different_rows(session: Session, relation: Relation, names: Sequence[str]) -> float:
-    """The share of distinct value combinations in these columns, among the first million rows.
+def estimate_distinct_share(session: Session, relation: Relation, names: Sequence[str]) -> float:
+    """Estimate the share of distinct value combinations in these columns, from the first rows.
 
-    All NULLs count as equal. The share usually falls with more rows.
+    All NULLs count as equal. The share usually decreases with more rows.
     """
     columns = ", ".join(session.compared(relation.attribute(name)) for name in names)
-    source = f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED}) AS s"
-    rows, groups = session.rows(
+    source = (
+        f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED_ROWS}) AS s"
+    )
+    n_rows, n_groups = session.rows(
         "SELECT coalesce(sum(n), 0), count(*) FROM"
         f" (SELECT count(*) AS n FROM {source} GROUP BY {columns}) AS g"
     )[0]
-    return int(groups) / int(rows) if int(rows) else 1.0
+    return int(n_groups) / int(n_rows) if int(n_rows) else 1.0
 
 
 def find_identifier_columns(session: Session, relation: Relation) -> dict[str, str]:
-    """The columns that look like person identifiers, and why, as in ``advice.persons``.
+    """Find columns that look like person identifiers, with reasons to show users.
 
-    Columns that this role may not read are skipped.
+    Columns that the current database role may not read are skipped.
     """
     attributes = relation.schema.attributes
-    suspected, determined = candidate_identifiers(attributes), constant_within(attributes)
-    if not suspected:
+    candidate_names, constant_names = candidate_identifiers(attributes), constant_within(attributes)
+    if not candidate_names:
         return {}
-    readable = session.readable(relation, [*suspected, *determined])
-    candidates = [a for a in attributes if a.name in readable and a.name in suspected]
-    constant = [a for a in attributes if a.name in readable and a.name in determined]
+    readable = session.readable(relation, [*candidate_names, *constant_names])
+    candidates = [a for a in attributes if a.name in readable and a.name in candidate_names]
+    constant = [a for a in attributes if a.name in readable and a.name in constant_names]
     if not candidates:
         return {}
     name, columns = relation.name, tuple(a.name for a in (*candidates, *constant))
     head = _LeadingRows(name.schema, name.name, columns, HEAD, staged=name.staged)
 
-    def shared(column: ColumnProfile) -> Iterator[list[int]]:
+    def count_within_values(column: ColumnProfile) -> Iterator[list[int]]:
         for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
             yield [int(count) for count in row]
 
-    lone = session.unique_columns(relation)
+    _, profiles = profile_columns(
+        session,
+        head,
+        candidates,
+        keys=session.unique_columns(relation),
+        distinct_count_sql=session.distinct_count_sql,
+    )
     return find_person_identifiers(
         constant,
-        profile_columns(session, head, candidates, lone, session.different_of_few)[1],
-        lambda column_name: _agreement(session, head, relation.attribute(column_name)),
-        shared,
+        profiles,
+        lambda column_name: _equal_pair_share(session, head, relation.attribute(column_name)),
+        count_within_values,
     )
 
 
-def _agreement(session: Session, head: RelationName, attribute: Attribute) -> float:
+def _equal_pair_share(session: Session, head: RelationName, attribute: Attribute) -> float:
     """The share of row pairs with equal values in a column."""
-    squares, rows = session.rows(
+    sum_of_squares, n_rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
         f" GROUP BY {session.compared(attribute)}) AS g"
     )[0]
-    return (int(squares) - int(rows)) / (int(rows) * (int(rows) - 1)) if int(rows) > 1 else 1.0
+    n = int(n_rows)
+    return (int(sum_of_squares) - n) / (n * (n - 1)) if n > 1 else 1.0
 
 
 def _dependency_query(
-    session: Session, relation: RelationName, number: Attribute, constant: Sequence[Attribute]
+    session: Session, relation: RelationName, identifier: Attribute, constant: Sequence[Attribute]
 ) -> str:
-    """Build a query that counts, for some repeated values of a number, the values of other columns.
+    """Build a query that counts values of other columns, for some repeated values of an identifier.
 
-    Each row of the result counts non-NULL and distinct values of each of those columns.
+    Each row of the result belongs to one value of the identifier. It has two counts per column of
+    ``constant``: of its non-NULL and of its distinct values.
     """
-    value = session.compared(number)
-    columns = (number.name, *(a.name for a in constant))
-    rows = _LeadingRows(relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged)
-    some = _LeadingRows(
-        relation.schema, relation.name, (number.name,), PROBED, staged=relation.staged
+    value = session.compared(identifier)
+    columns = (identifier.name, *(a.name for a in constant))
+    searched_rows = _LeadingRows(
+        relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged
+    )
+    probed_rows = _LeadingRows(
+        relation.schema, relation.name, (identifier.name,), PROBED, staged=relation.staged
     )
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
     )
     return (
-        f"SELECT {counts} FROM {rows.quoted} AS s WHERE {value} IN (SELECT {value} FROM"
-        f" {some.quoted} AS s WHERE s.{quote(number.name)} IS NOT NULL)"
+        f"SELECT {counts} FROM {searched_rows.quoted} AS s WHERE {value} IN (SELECT {value} FROM"
+        f" {probed_rows.quoted} AS s WHERE s.{quote(identifier.name)} IS NOT NULL)"
         f" GROUP BY {value} HAVING count(*) > 1"
     )
 
 
-def classes_below(
+def count_classes_below_k(
     session: Session,
     relation: Relation,
     microdata: Microdata,
@@ -214,26 +243,26 @@ def classes_below(
 ) -> tuple[int, int]:
     """Count the classes, and those with fewer than k distinct values of a column.
 
-    Each NULL counts as a separate value. If there are many classes, a random sample is counted
-    first (class numbers in staging are random), and the rest only if the sample has none below k.
+    Each NULL counts as a separate value. If there are many classes, count a random sample of them
+    first (class numbers in staging are random), and all only if no class of the sample is below k.
     """
     session.stage_labels(microdata, partition, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
     value = session.compared(relation.attribute(name))
 
-    def counted(condition: str) -> tuple[int, int]:
-        classes, below = session.rows(
-            f"SELECT count(*), coalesce(sum(CASE WHEN persons < {k} THEN 1 ELSE 0 END), 0) FROM"
-            f" (SELECT count(DISTINCT {value}) + count(*) - count({value}) AS persons FROM {rows}"
+    def count_where(condition: str) -> tuple[int, int]:
+        n_classes, n_below = session.rows(
+            f"SELECT count(*), coalesce(sum(CASE WHEN n_values < {k} THEN 1 ELSE 0 END), 0) FROM"
+            f" (SELECT count(DISTINCT {value}) + count(*) - count({value}) AS n_values FROM {rows}"
             f"{condition} GROUP BY l.class) AS c"
         )[0]
-        return int(classes), int(below)
+        return int(n_classes), int(n_below)
 
-    if partition.n_classes > 2 * SAMPLED:
-        some, below = counted(f" WHERE l.class < {SAMPLED}")
-        if below:
-            return some, below
-    return counted("")
+    if partition.n_classes > 2 * FIRST_CLASSES:
+        n_classes, n_below = count_where(f" WHERE l.class < {FIRST_CLASSES}")
+        if n_below:
+            return n_classes, n_below
+    return count_where("")
 
 
 def require_feasible(
@@ -248,7 +277,8 @@ def require_feasible(
 
     Parameters
     ----------
-    rows, withheld : the number of all rows, and of those withheld because of a NULL.
+    rows : the number of all rows.
+    withheld : the number of rows withheld because of a NULL.
 
     Raises
     ------
@@ -258,12 +288,12 @@ def require_feasible(
     for person in roles.persons:
         if nulls[person.name]:
             raise null_in_entity_error(person.name, nulls[person.name], rows - withheld)
-    holes = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
-    if any(holes.values()) and policy.nulls not in RELEASED_NULLS:
-        raise null_error(holes)
+    nulls_by_column = {a.name: nulls[a.name] for a in roles.quasi_identifiers}
+    if any(nulls_by_column.values()) and policy.nulls not in RELEASED_NULLS:
+        raise null_error(nulls_by_column)
     require_budget(policy, withheld, rows)
-    holed = [a for a in roles.quasi_identifiers if holes[a.name]]
-    _require_strata(session, relation, roles, policy, holed, rows, withheld)
+    columns_with_nulls = [a for a in roles.quasi_identifiers if nulls_by_column[a.name]]
+    _require_strata(session, relation, roles, policy, columns_with_nulls, rows, withheld)
 
 
 def _count_nulls(
@@ -281,63 +311,73 @@ def _require_strata(
     relation: Relation,
     roles: ColumnRoles,
     policy: Policy,
-    holed: list[Attribute],
+    columns_with_nulls: list[Attribute],
     rows: int,
     withheld: int,
 ) -> None:
-    """Check that each stratum has k or may be withheld; raises the run's error for the first.
+    """Check that each stratum has k or may be withheld; raises as the run would.
 
-    A person with rows in several merged patterns counts once in each, so a run may still refuse.
+    A person with rows in several merged patterns counts once in each of them, so a run may refuse
+    what this check accepts.
     """
     k = int(policy.k)
-    flags = [f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in holed]
-    # In a run's order of strata: by code point, NULL first.
+    null_flags = [
+        f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in columns_with_nulls
+    ]
+    # Order strata as a run does: by code point, NULL first.
     keys = []
     for column in roles.by:
         keys += [
             f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
             session.text_of(column),
         ]
-    keys += flags
-    count, unit = "count(*)", "records"
+    n_stratum_keys = len(keys)
+    keys += null_flags
+    size_sql, unit = "count(*)", "records"
     for person in roles.persons:
-        count, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
+        size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
     aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
     aliases = [f"g{i}" for i in range(len(keys))]
     source = f"FROM {relation.relation.quoted} AS s{relation.where}"
-    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    counted = ", ".join([f"{count} AS n", "count(*) AS m", *aliased_keys])
-    order = f" ORDER BY {', '.join(aliases)}" if keys else ""
+    group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
+    selected = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_keys])
+    order_by = f" ORDER BY {', '.join(aliases)}" if keys else ""
     strata = [
         _Stratum(
-            int(n),
-            int(m),
-            tuple(key[: len(keys) - len(flags)]),
-            tuple(not int(flag) for flag in key[len(keys) - len(flags) :]),
+            size=int(size),
+            rows=int(n_rows),
+            key=tuple(values[:n_stratum_keys]),
+            absent=tuple(not int(flag) for flag in values[n_stratum_keys:]),
         )
-        for n, m, *key in session.rows(
-            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {counted} {source}{grouped})"
-            f" AS strata{order}"
+        for size, n_rows, *values in session.rows(
+            f"SELECT {', '.join(['n', 'm', *aliases])} FROM (SELECT {selected} {source}{group_by})"
+            f" AS strata{order_by}"
         )
     ]
-    if policy.nulls == MERGE and flags:
+    if policy.nulls == MERGE and null_flags:
         strata = _merge_rare_patterns(strata, k)
-    rare = [stratum for stratum in strata if stratum.size < k]
-    if strata and not rare:
+    rare_strata = [stratum for stratum in strata if stratum.size < k]
+    if strata and not rare_strata:
         return
-    if len(rare) < len(strata) and policy.max_suppression != 0:
-        require_budget(policy, withheld + sum(stratum.rows for stratum in rare), rows)
+    if len(rare_strata) < len(strata) and policy.max_suppression != 0:
+        require_budget(policy, withheld + sum(stratum.rows for stratum in rare_strata), rows)
         return
     # An empty table has no groups.
-    few = rare[0] if rare else _Stratum(0, 0, (), ())
-    absent = [a.name for a, is_absent in zip(holed, few.absent, strict=False) if is_absent]
+    first_rare_stratum = (
+        rare_strata[0] if rare_strata else _Stratum(size=0, rows=0, key=(), absent=())
+    )
+    absent = [
+        a.name
+        for a, is_absent in zip(columns_with_nulls, first_rare_stratum.absent, strict=False)
+        if is_absent
+    ]
     raise too_few_counted(
         k,
-        few.size,
+        first_rare_stratum.size,
         unit,
         max(len(strata), 1),
         withheld=withheld,
-        absent=absent if holed else None,
+        absent=absent if columns_with_nulls else None,
         by_values=bool(roles.by),
         merged=policy.nulls == MERGE,
     )
@@ -349,9 +389,10 @@ class _Stratum:
 
     Parameters
     ----------
-    size : the records or persons that k is compared with; ``rows`` counts the rows.
+    size : the number of records or persons, which is compared with k.
+    rows : the number of rows.
     key : the values of the stratum columns.
-    absent : True where a quasi-identifier is NULL; only for columns that have NULLs.
+    absent : for each quasi-identifier that has NULLs: True if it is NULL in this stratum.
     """
 
     size: int
@@ -362,7 +403,12 @@ class _Stratum:
 
 @dataclass(frozen=True, eq=False)
 class _PatternCounts:
-    """Sums the sizes, int64 (m,), of patterns of NULLs."""
+    """Sums the sizes of patterns of NULLs.
+
+    Parameters
+    ----------
+    sizes : the records or persons with each pattern, int64 (n_patterns,).
+    """
 
     sizes: NDArray[np.int64]
 
@@ -371,16 +417,21 @@ class _PatternCounts:
 
 
 def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
-    """Merge rare patterns of NULLs within each stratum; withheld ones stay separate."""
+    """Merge the rare patterns of NULLs among strata with equal keys.
+
+    Patterns to be withheld stay separate.
+    """
     merged: dict[tuple[Any, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
-        same_key = [stratum for stratum in strata if stratum.key == key]
-        sizes = np.array([stratum.size for stratum in same_key], np.int64)
-        absent = np.array([stratum.absent for stratum in same_key], np.bool_)
-        released, _ = merge_patterns(absent, _PatternCounts(sizes), k)
-        for stratum, row in zip(same_key, released.tolist(), strict=True):
-            before = merged.get((key, *row), _Stratum(0, 0, key, tuple(row)))
-            merged[key, *row] = replace(
-                before, size=before.size + stratum.size, rows=before.rows + stratum.rows
+        patterns = [stratum for stratum in strata if stratum.key == key]
+        sizes = np.array([stratum.size for stratum in patterns], np.int64)
+        absent = np.array([stratum.absent for stratum in patterns], np.bool_)
+        merged_patterns, _ = merge_patterns(absent, _PatternCounts(sizes), k)
+        for stratum, pattern in zip(patterns, merged_patterns.tolist(), strict=True):
+            total = merged.get(
+                (key, *pattern), _Stratum(size=0, rows=0, key=key, absent=tuple(pattern))
+            )
+            merged[key, *pattern] = replace(
+                total, size=total.size + stratum.size, rows=total.rows + stratum.rows
             )
     return list(merged.values())

@@ -15,72 +15,88 @@ from dbanon.sessions import recount_statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.sql_source import ordered_by_value
+from dbanon.stores.sql_source import recode_in_value_order
 
 if TYPE_CHECKING:
     from dbanon.measures.unpaired import ColumnMoments
 
-_NUMBER = "CAST({} AS DOUBLE PRECISION)"
+_AS_DOUBLE = "CAST({} AS DOUBLE PRECISION)"
+# The index of the value in rows of class, value and counts.
+_VALUE = 1
 
 
-def column_moments(session: Session, relation: RelationName, names: Sequence[str]) -> ColumnMoments:
-    """Compute means and covariances of number columns."""
+def compute_column_moments(
+    session: Session, relation: RelationName, names: Sequence[str]
+) -> ColumnMoments:
+    """Compute means and covariances of number columns; p columns in the order of ``names``."""
     from dbanon.measures.unpaired import ColumnMoments
 
     p = len(names)
-    numbers = [_NUMBER.format(quote(name)) for name in names]
-    aggregates = ", ".join(f"avg({x}), min({x}), max({x})" for x in numbers)
+    number_expressions = [_AS_DOUBLE.format(quote(name)) for name in names]
+    aggregates = ", ".join(f"avg({x}), min({x}), max({x})" for x in number_expressions)
     [row] = session.rows(f"SELECT {aggregates} FROM {relation.quoted}")
-    moments = np.array([np.nan if value is None else float(value) for value in row]).reshape(p, 3)
-    means = moments[:, 0]
+    mean_min_max = np.array([np.nan if value is None else float(value) for value in row]).reshape(
+        p, 3
+    )
+    means = mean_min_max[:, 0]
     covariances = np.full((p, p), np.nan)
-    # Center first: sums of squares of large numbers would lose the variance to rounding.
-    centred = ", ".join(f"{x} - {_NUMBER.format('?')} AS c{i}" for i, x in enumerate(numbers))
+    # Subtract means first: for large numbers, rounding of squares would cancel the variance.
+    centered_columns = ", ".join(
+        f"{x} - {_AS_DOUBLE.format('?')} AS c{i}" for i, x in enumerate(number_expressions)
+    )
     for i in range(p):
-        pairs = ", ".join(
+        # Adding 0 * cj to ci leaves out rows in which cj is NULL.
+        pair_aggregates = ", ".join(
             f"count(c{i} + c{j}), sum(c{i} + 0 * c{j}), sum(c{j} + 0 * c{i}), sum(c{i} * c{j})"
             for j in range(i, p)
         )
         [row] = session.rows(
-            f"SELECT {pairs} FROM (SELECT {centred} FROM {relation.quoted}) AS t",
+            f"SELECT {pair_aggregates}"
+            f" FROM (SELECT {centered_columns} FROM {relation.quoted}) AS t",
             tuple(float(mean) for mean in np.nan_to_num(means)),
         )
-        for at, j in enumerate(range(i, p)):
-            count, sum_i, sum_j, product = row[4 * at : 4 * at + 4]
+        for pair_index, j in enumerate(range(i, p)):
+            count, sum_i, sum_j, product = row[4 * pair_index : 4 * pair_index + 4]
             if count and int(count) > 1:
                 n = int(count)
                 covariances[i, j] = covariances[j, i] = (
                     float(product) - float(sum_i) * float(sum_j) / n
                 ) / (n - 1)
     with np.errstate(invalid="ignore"):
-        return ColumnMoments(means, covariances, moments[:, 1] < moments[:, 2])
+        is_varying = mean_min_max[:, 1] < mean_min_max[:, 2]
+        return ColumnMoments(means, covariances, is_varying)
 
 
-def rows_of(session: Session, relation: RelationName) -> int:
-    """The number of rows."""
+def count_rows(session: Session, relation: RelationName) -> int:
+    """Count the rows."""
     return int(session.rows(f"SELECT count(*) FROM {relation.quoted}")[0][0])
 
 
-def class_sizes(session: Session, relation: RelationName, names: Sequence[str]) -> dict[int, int]:
-    """The number of classes of each size, by size."""
+def count_classes_by_size(
+    session: Session, relation: RelationName, names: Sequence[str]
+) -> dict[int, int]:
+    """Count the classes of each size in rows, by size."""
     return dict(sorted(session.recount(relation, names).histogram.items()))
 
 
-def entropy_of(session: Session, relation: RelationName, name: str) -> float:
-    """The entropy of a text column in bits, without NULLs."""
+def compute_entropy(session: Session, relation: RelationName, name: str) -> float:
+    """Compute the entropy of a text column's non-NULL values, in bits."""
     column = quote(name)
-    frequencies = session.rows(
+    value_counts = session.rows(
         "SELECT n, count(*) FROM (SELECT count(*) AS n"
-        f" FROM {relation.quoted} WHERE {column} IS NOT NULL GROUP BY {column}) AS held GROUP BY n"
+        f" FROM {relation.quoted} WHERE {column} IS NOT NULL GROUP BY {column})"
+        " AS frequencies GROUP BY n"
     )
-    sizes = np.array([float(n) for n, _ in frequencies])
-    often = np.array([float(count) for _, count in frequencies])
-    total = float((sizes * often).sum())
-    shares = sizes / total if total else sizes
-    return float(-(often * shares * np.log2(shares)).sum()) + 0.0
+    frequency = np.array([float(n) for n, _ in value_counts])
+    n_values = np.array([float(count) for _, count in value_counts])
+    n_rows = float((frequency * n_values).sum())
+    shares = frequency / n_rows if n_rows else frequency
+    return float(-(n_values * shares * np.log2(shares)).sum()) + 0.0
 
 
-def count_classes(session: Session, counted: RelationName, questions: CountRequests) -> Recount:
+def count_classes(
+    session: Session, written_relation: RelationName, questions: CountRequests
+) -> Recount:
     """Count the classes of a written relation with GROUP BY.
 
     Raises
@@ -88,33 +104,37 @@ def count_classes(session: Session, counted: RelationName, questions: CountReque
     RecountFailed : the class sizes do not add up to the rows.
     """
 
-    def recounted(columns: Sequence[str]) -> Recount:
-        recount = session.recount(counted, columns)
-        _require_all(recount.rows, rows, f"classes of {counted}")
+    def recount_classes(columns: Sequence[str]) -> Recount:
+        recount = session.recount(written_relation, columns)
+        _require_all_rows(recount.rows, rows, f"classes of {written_relation}")
         return recount
 
-    rows = rows_of(session, counted)
-    return questions.recount_classes(recounted)
+    rows = count_rows(session, written_relation)
+    return questions.recount_classes(recount_classes)
 
 
 def count_sets(
-    session: Session, counted: RelationName, questions: CountRequests
+    session: Session, written_relation: RelationName, questions: CountRequests
 ) -> tuple[Recount, ...]:
-    """Count value combinations of further column sets of a written relation with GROUP BY.
+    """Count the value combinations of each column set in ``questions.also``, with GROUP BY.
 
     Raises
     ------
     RecountFailed : the counts do not add up to the rows.
     """
-    recounts = tuple(session.recount(counted, columns) for columns in questions.further_sets)
-    rows = rows_of(session, counted) if recounts else 0
+    recounts = tuple(
+        session.recount(written_relation, columns) for columns in questions.further_sets
+    )
+    rows = count_rows(session, written_relation) if recounts else 0
     for recount in recounts:
-        _require_all(recount.rows, rows, f"combinations of columns of {counted}")
+        _require_all_rows(recount.rows, rows, f"combinations of columns of {written_relation}")
     return recounts
 
 
-def _require_all(counted: int, rows: int, description: str) -> None:
-    """Check that counts add up to the rows: a server setting can truncate a GROUP BY silently.
+def _require_all_rows(counted: int, rows: int, description: str) -> None:
+    """Check that counts add up to the rows.
+
+    A server setting can silently truncate the result of a GROUP BY.
 
     Raises
     ------
@@ -130,51 +150,58 @@ def _require_all(counted: int, rows: int, description: str) -> None:
         )
 
 
-def cells_of(
-    session: Session, relation: Relation, counted: RelationName, questions: CountRequests
+def count_class_values(
+    session: Session, relation: Relation, written_relation: RelationName, questions: CountRequests
 ) -> Mapping[str, ClassValueCounts]:
-    """Count the values in each class, for each sensitive column in question, with GROUP BY.
+    """Count the values in each class, for each sensitive column of ``questions``, with GROUP BY.
 
     Parameters
     ----------
     relation : the source, for the columns' types.
-    counted : the written relation.
+    written_relation : the table of the release.
     """
     cells_by_name: dict[str, ClassValueCounts] = {}
     rows: int | None = None
-    keys = session.display_keys(counted, questions.columns) if questions.sensitive else []
+    keys = session.display_keys(written_relation, questions.columns) if questions.sensitive else []
     for name in questions.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
-        cells = session.rows(recount_statements.recount_values(counted, keys, text))
-        ranked = None if name in questions.leaf_columns else attribute
-        cells_by_name[name] = cells_of_rows(session, counted, ranked, cells)
-        rows = rows_of(session, counted) if rows is None else rows
-        _require_all(int(cells_by_name[name].sizes.sum()), rows, f'values of "{name}" in {counted}')
+        cells = session.rows(recount_statements.recount_values(written_relation, keys, text))
+        ordering_attribute = None if name in questions.leaf_columns else attribute
+        cells_by_name[name] = to_class_value_counts(
+            session, written_relation, ordering_attribute, cells
+        )
+        rows = count_rows(session, written_relation) if rows is None else rows
+        _require_all_rows(
+            int(cells_by_name[name].sizes.sum()), rows, f'values of "{name}" in {written_relation}'
+        )
     return cells_by_name
 
 
-def cells_of_rows(
+def to_class_value_counts(
     session: Session,
-    counted: RelationName,
+    written_relation: RelationName,
     attribute: Attribute | None,
     rows: Sequence[Sequence[Any]],
 ) -> ClassValueCounts:
-    """Build cells from rows of class, value, size and, if counted, persons.
+    """Convert rows of class number, value, row count and, if counted, person count.
 
     Parameters
     ----------
-    attribute : the column of ``counted`` that orders the values; None to order them as text.
+    attribute : the column of ``written_relation`` by which to order the values; None for the order
+        of their texts.
     """
-    texts = sorted({row[1] for row in rows if row[1] is not None})
+    labels = [row[_VALUE] for row in rows]
+    texts = sorted({label for label in labels if label is not None})
     code_of: dict[str | None, int] = {text: index for index, text in enumerate(texts)}
     code_of[None] = -1
-    column = CodedColumn(np.array([code_of[row[1]] for row in rows], np.int32), tuple(texts))
+    column = CodedColumn(np.array([code_of[label] for label in labels], np.int32), tuple(texts))
     if attribute is not None:
-        column = ordered_by_value(session, counted, attribute, column)
+        column = recode_in_value_order(session, written_relation, attribute, column)
     classes, sizes, *persons = (
         np.array([int(row[index]) for row in rows], np.int64)
         for index in range(len(rows[0]) if rows else 3)
-        if index != 1
+        if index != _VALUE
     )
+    # SQL numbers classes from 1.
     return ClassValueCounts(classes - 1, column, sizes, persons[0] if persons else None)

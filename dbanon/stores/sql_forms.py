@@ -28,53 +28,65 @@ _MAX_NESTED_CALLS = 9
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def forms_of(
+def detect_forms(
     session: Session, relation: RelationName, attributes: Sequence[Attribute]
 ) -> dict[str, str]:
-    """Detect the form of each column's values; empty if they have none.
+    """Detect the form of each column's values, by column name; empty for no known form.
 
-    Decided on the first non-NULL values, each counted once.
+    Only the distinct values among the first ``LOOKED_AT`` non-NULL ones are considered.
     """
     candidates = [a for a in attributes if may_have(a)]
     form_by_name = {}
     for start in range(0, len(candidates), _QUERIES_PER_STATEMENT):
-        part = candidates[start : start + _QUERIES_PER_STATEMENT]
-        queries = [_patterns(session, index, relation, a) for index, a in enumerate(part)]
-        for index, values, *counts in session.rows(" UNION ALL ".join(queries)):
-            attribute = part[int(index)]
-            fitting = {at: int(count or 0) for at, count in enumerate(counts)}
-            _apply_check_digits(session, relation, attribute, int(values), fitting)
-            form_by_name[attribute.name] = form_of(int(values), fitting)
+        batch = candidates[start : start + _QUERIES_PER_STATEMENT]
+        queries = [
+            _pattern_counts_query(session, index, relation, a) for index, a in enumerate(batch)
+        ]
+        for batch_index, n_values, *counts in session.rows(" UNION ALL ".join(queries)):
+            attribute = batch[int(batch_index)]
+            matches_by_form = {
+                form_index: int(count or 0) for form_index, count in enumerate(counts)
+            }
+            _apply_check_digits(session, relation, attribute, int(n_values), matches_by_form)
+            form_by_name[attribute.name] = form_of(int(n_values), matches_by_form)
     return {a.name: form_by_name.get(a.name, "") for a in attributes}
 
 
-def _patterns(session: Session, index: int, relation: RelationName, attribute: Attribute) -> str:
-    """Build a query that counts a column's values, and those that match each pattern."""
+def _pattern_counts_query(
+    session: Session, index: int, relation: RelationName, attribute: Attribute
+) -> str:
+    """Build a query for ``index``, the number of values, and the matches of each form's pattern."""
     counts = ", ".join(f"sum(CASE WHEN {_matches(session, f)} THEN 1 ELSE 0 END)" for f in forms())
-    return f"SELECT {index}, count(*), {counts} FROM {_values(session, relation, attribute)} AS v"
+    values = _values_subquery(session, relation, attribute)
+    return f"SELECT {index}, count(*), {counts} FROM {values} AS v"
 
 
 def _apply_check_digits(
     session: Session,
     relation: RelationName,
     attribute: Attribute,
-    values: int,
-    fitting: dict[int, int],
+    n_values: int,
+    matches_by_form: dict[int, int],
 ) -> None:
-    """For forms with check digits, replace the pattern's count by that of valid check digits."""
-    for at, form in enumerate(forms()):
+    """For forms with check digits, count only the values whose check digits are valid.
+
+    Changes ``matches_by_form``, the number of matching values by the index of the form.
+    """
+    for form_index, form in enumerate(forms()):
         if not form.checks:
             continue
-        if form_of(values, {at: fitting[at]}):
-            query = _check_digits_query(session, form, _values(session, relation, attribute))
-            fitting[at] = int(session.rows(query)[0][0])
+        if form_of(n_values, {form_index: matches_by_form[form_index]}):
+            query = _check_digits_query(
+                session, form, _values_subquery(session, relation, attribute)
+            )
+            matches_by_form[form_index] = int(session.rows(query)[0][0])
         else:
-            fitting[at] = 0
+            matches_by_form[form_index] = 0
 
 
 def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> str:
     """Build a query that counts the values with valid check digits."""
-    # An IBAN is checked with its first four characters last, and letters as two digits.
+    # For an IBAN, move the first four characters to the end and replace letters by two digits.
     digits = "substr(v.compact, 5) || substr(v.compact, 1, 4)" if form.moved else "v.compact"
     digits_query = f"SELECT {digits} AS digits FROM {rows} AS v WHERE {_matches(session, form)}"
     for start in range(0, len(_LETTERS) if form.moved else 0, _MAX_NESTED_CALLS):
@@ -82,14 +94,17 @@ def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> st
         for letter_index in range(start, min(start + _MAX_NESTED_CALLS, len(_LETTERS))):
             digits = f"replace({digits}, '{_LETTERS[letter_index]}', '{10 + letter_index}')"
         digits_query = f"SELECT {digits} AS digits FROM ({digits_query}) AS v"
-    noughts = f"substr('{'0' * form.width}', 1, {form.width} - length(f.digits))"
-    padded = f"SELECT {noughts} || f.digits AS digits FROM ({digits_query}) AS f"
-    checks = " AND ".join(map(_check, form.checks))
-    return f"SELECT count(*) FROM ({padded}) AS p WHERE {checks}"
+    zeros = f"substr('{'0' * form.width}', 1, {form.width} - length(f.digits))"
+    padded = f"SELECT {zeros} || f.digits AS digits FROM ({digits_query}) AS f"
+    conditions = " AND ".join(map(_check_digit_condition, form.checks))
+    return f"SELECT count(*) FROM ({padded}) AS p WHERE {conditions}"
 
 
-def _values(session: Session, relation: RelationName, attribute: Attribute) -> str:
-    """Build a subquery of the first distinct values of a column, with and without separators."""
+def _values_subquery(session: Session, relation: RelationName, attribute: Attribute) -> str:
+    """Build a subquery of a column's first distinct values.
+
+    Its columns are ``plain``, without outer spaces, and ``compact``, without separators.
+    """
     column = quote(attribute.name)
     # SQLite reads a subquery's column named "true" as the truth value, so rename it.
     value = replace(attribute, name="value")
@@ -107,17 +122,21 @@ def _values(session: Session, relation: RelationName, attribute: Attribute) -> s
 
 
 def _matches(session: Session, form: IdentifierForm) -> str:
+    """Build the condition that a value has the form's pattern."""
     return session.matches("v.compact" if form.compact else "v.plain", f"^({form.pattern})$")
 
 
-def _check(check: Check) -> str:
-    """Build the check-digit condition; characters are looked up, so that no text causes errors."""
-    parts = [
-        _digit_value(f"substr(p.digits, {at}, 1)", digit_values)
-        for at, digit_values in enumerate(check.places, 1)
+def _check_digit_condition(check: Check) -> str:
+    """Build the condition that check digits are valid.
+
+    A CASE looks each character up: casting it to a number would fail for other characters.
+    """
+    terms = [
+        _digit_value(f"substr(p.digits, {position}, 1)", digit_values)
+        for position, digit_values in enumerate(check.places, 1)
     ]
     # No term is negative, so all databases agree on the remainder.
-    return f"({' + '.join(parts)}) % {check.modulus} IN ({', '.join(map(str, check.remainders))})"
+    return f"({' + '.join(terms)}) % {check.modulus} IN ({', '.join(map(str, check.remainders))})"
 
 
 def _digit_value(character: str, digit_values: Mapping[str, int]) -> str:

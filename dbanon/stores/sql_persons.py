@@ -1,4 +1,4 @@
-"""A written relation, and the persons in its classes, counted in staging tables."""
+"""A release written to a hidden table, and counts of the persons in its classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import StagedRelease
-from dbanon.stores.sql_counts import cells_of_rows
+from dbanon.stores.sql_counts import to_class_value_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,98 +21,129 @@ class StagedSqlRelease(StagedRelease):
 
     Parameters
     ----------
-    columns : the name, SQL type and SQL expression of each column.
-    copied : whether retained columns came from another database and were staged row by row.
-    salt : the salt of the recorded persons; None if persons are not recorded.
+    columns : the name, SQL type and SQL expression of each released column.
+    is_copied : whether retained columns came from another database and were staged row by row.
+    salt : the hexadecimal salt for hashes of recorded persons; None if persons are not recorded.
     """
 
     columns: tuple[tuple[str, str, str], ...]
-    copied: bool
+    is_copied: bool
     salt: str | None = None
 
     @property
     def relation(self) -> RelationName:
-        """The table."""
+        """The hidden table."""
         return self.draft.output.written
 
     @property
     def retained(self) -> list[str]:
-        """The retained columns."""
-        recoded = {column.attribute.name for column in self.draft.release.columns}
-        return [name for name, _, _ in self.columns if name not in recoded]
+        """The names of the retained columns."""
+        recoded_names = {column.attribute.name for column in self.draft.release.columns}
+        return [name for name, _, _ in self.columns if name not in recoded_names]
 
 
-def persons_of(
-    session: Session, written: StagedSqlRelease, questions: CountRequests
+def count_persons(
+    session: Session, staged_release: StagedSqlRelease, questions: CountRequests
 ) -> EntityCount:
     """Count the persons in each class of a written release, in staging tables."""
-    draft = written.draft
-    shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
-    columns = {name: (kind, value) for name, kind, value in written.columns}
-    shared_names = [n for n, _, _ in written.columns if n in questions.columns]
-    of_sets = {name for columns in questions.further_sets for name in columns}
-    others = [n for n in columns if n in of_sets - {*shared_names, *questions.sensitive}]
-    staged_names = [*shared_names, *questions.sensitive, *others]
-    more = [columns[name] for name in (*questions.sensitive, *others)]
+    draft = staged_release.draft
+    class_columns = [
+        (kind, value) for n, kind, value in staged_release.columns if n in questions.columns
+    ]
+    columns = {name: (kind, value) for name, kind, value in staged_release.columns}
+    class_names = [n for n, _, _ in staged_release.columns if n in questions.columns]
+    names_in_sets = {name for columns in questions.further_sets for name in columns}
+    set_only_names = [
+        n for n in columns if n in names_in_sets - {*class_names, *questions.sensitive}
+    ]
+    staged_names = [*class_names, *questions.sensitive, *set_only_names]
+    further_columns = [columns[name] for name in (*questions.sensitive, *set_only_names)]
     source: Relation | None = None
-    if written.copied:
+    if staged_release.is_copied:
         person, joins = f"r.{statements.kept_column(len(draft.job.copied_columns))}", ""
-        reads = []
+        columns_to_read = []
     else:
         source = draft.relation
         [column] = draft.roles.persons
-        # The position of its dictionary, staged when the column was read.
+        # The position of the column's dictionary, which was staged when the column was read.
         index = draft.roles.columns.index(column)
         joins = statements.join_values(index, session.value_of(column))
         person = statements.code_column(index)
-        staged_set = {*staged_names}
-        reads = [name for name in written.retained if name in staged_set and name != column.name]
-        reads.append(column.name)
-    staged = {
+        staged_name_set = set(staged_names)
+        columns_to_read = [
+            name
+            for name in staged_release.retained
+            if name in staged_name_set and name != column.name
+        ]
+        columns_to_read.append(column.name)
+    staged_expressions = {
         name: f"s.{statements.value_column(index)}" for index, name in enumerate(staged_names)
     }
-    key_of = dict(zip(staged_names, session.display_keys_of(written.relation, staged), strict=True))
-    of_class = [key_of[name] for name in shared_names]
-    count = session.recount_entities(shared, source, person, joins, more, reads, keys=of_class)
-    also = tuple(
+    key_of = dict(
+        zip(
+            staged_names,
+            session.display_keys_of(staged_release.relation, staged_expressions),
+            strict=True,
+        )
+    )
+    class_keys = [key_of[name] for name in class_names]
+    entity_count = session.recount_entities(
+        class_columns,
+        source,
+        person,
+        joins,
+        further_columns,
+        reads=columns_to_read,
+        keys=class_keys,
+    )
+    set_counts = tuple(
         session.recount_staged_entities([key_of[name] for name in names])
         for names in questions.further_sets
     )
-    cells = _cells_of_persons(session, written, questions, of_class)
-    return replace(count, cells=cells, further_sets=also)
+    cells = _count_persons_by_value(session, staged_release, questions, class_keys)
+    return replace(entity_count, cells=cells, further_sets=set_counts)
 
 
 def stage_release_persons(
-    session: Session, written: StagedSqlRelease, questions: CountRequests
+    session: Session, staged_release: StagedSqlRelease, questions: CountRequests
 ) -> None:
-    """Stage the persons of each class under salted hashes; ``persons_of`` must have run before."""
-    draft = written.draft
+    """Stage the persons of each class as salted hashes; call ``count_persons`` before."""
+    draft = staged_release.draft
     [column] = draft.roles.persons
-    names = [name for name, _, _ in written.columns if name in questions.columns]
-    staged = {name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)}
-    keys = session.display_keys_of(written.relation, staged)
-    session.stage_salt(bytes.fromhex(str(written.salt)))
+    names = [name for name, _, _ in staged_release.columns if name in questions.columns]
+    staged_expressions = {
+        name: f"s.{statements.value_column(index)}" for index, name in enumerate(names)
+    }
+    keys = session.display_keys_of(staged_release.relation, staged_expressions)
+    session.stage_salt(bytes.fromhex(str(staged_release.salt)))
     text = session.text_of(replace(column, name="value"))
     values = statements.values_table(draft.roles.columns.index(column))
     session.stage_release_persons(keys, values, session.salted_hash(text))
 
 
-def _cells_of_persons(
+def _count_persons_by_value(
     session: Session,
-    written: StagedSqlRelease,
+    staged_release: StagedSqlRelease,
     questions: CountRequests,
-    of_class: Sequence[tuple[str, ...]],
+    class_keys: Sequence[tuple[str, ...]],
 ) -> dict[str, ClassValueCounts]:
-    """Count the persons with each value in each class, by sensitive column, in staging tables."""
+    """Count, for each sensitive column, the persons with each value in each class.
+
+    Parameters
+    ----------
+    class_keys : SQL over the staged rows that distinguishes the values of each class column.
+    """
     staging = RelationName(None, statements.ENTITIES)
     cells_by_name = {}
-    for position, name in enumerate(questions.sensitive, len(of_class)):
-        attribute = written.draft.relation.attribute(name)
-        staged = replace(attribute, name=statements.value_column(position))
-        text = session.text_of(staged)
-        # Compare numbers, not their texts, so that a person counts once for each number.
-        same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
-        cells = session.rows(recount_statements.persons_with_values(of_class, text, same))
-        ranked = None if name in questions.leaf_columns else staged
-        cells_by_name[name] = cells_of_rows(session, staging, ranked, cells)
+    for position, name in enumerate(questions.sensitive, len(class_keys)):
+        attribute = staged_release.draft.relation.attribute(name)
+        staged_attribute = replace(attribute, name=statements.value_column(position))
+        text = session.text_of(staged_attribute)
+        # Compare numbers and not their texts, so that a person counts once for each number.
+        comparison_key = f"s.{quote(staged_attribute.name)}" if attribute.kind.is_numeric else text
+        cells = session.rows(
+            recount_statements.persons_with_values(class_keys, text, comparison_key)
+        )
+        ordering_attribute = None if name in questions.leaf_columns else staged_attribute
+        cells_by_name[name] = to_class_value_counts(session, staging, ordering_attribute, cells)
     return cells_by_name

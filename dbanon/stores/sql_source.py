@@ -1,4 +1,4 @@
-"""A table or view of a database as the source of a run."""
+"""A table or view of a database, as the source of a run."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from dbanon.sessions.session import Session
 from dbanon.stores import digest, hierarchies
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 from dbanon.stores.source_counts import (
-    classes_below,
-    different_rows,
+    count_classes_below_k,
+    count_spellings,
+    estimate_distinct_share,
+    find_direct_identifiers,
     find_identifier_columns,
-    identifiers,
     profile_columns,
-    spellings,
 )
-from dbanon.stores.sql_forms import forms_of
+from dbanon.stores.sql_forms import detect_forms
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,17 @@ class SqlSource:
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """How the rows were drawn from another source; empty if they were not."""
+        """How many rows were copied from another system, and how; empty if none were."""
         return self.session.drawn
 
     def describe(self, job: SourceRequest) -> Relation:
-        """The relation of a job; raises as ``ports.Source``."""
-        return self._with_roles(job, self.session.find_source(parse_relation(job.table)))
+        """Look up the relation of a job; raises as ``ports.Source``."""
+        return self._require_columns(job, self.session.find_source(parse_relation(job.table)))
 
-    def _with_roles(self, job: SourceRequest, relation: Relation) -> Relation:
-        """Check that the relation has all columns that the job names.
+    def _require_columns(self, job: SourceRequest, relation: Relation) -> Relation:
+        """Return the relation after a check that it has all columns that the job names.
 
-        A job with declared rules read them in an earlier transaction, so the table may have
-        changed.
+        Declared rules were read in an earlier transaction, so the table may have changed since.
         """
         if job.declared is not None:
             require_digest(self.session, relation.name, job.declared)
@@ -84,18 +83,24 @@ class SqlSource:
             columns = [attribute.name for attribute in relation.schema.attributes]
             missing = [name for name in job.roles if name not in columns]
             if missing:
-                near = filter(None, (nearest_names(name, columns, limit=1) for name in missing))
+                suggestions = filter(
+                    None, (nearest_names(name, columns, limit=1) for name in missing)
+                )
                 if job.declared is not None:
                     raise RuleWithoutColumn(
                         f"{relation.name} does not have all columns that have a rule; nothing was"
                         " published.",
                         detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
-                        hint=" ".join([*near, "Its owner declares them anew, or undeclares them."]),
+                        hint=" ".join(
+                            [*suggestions, "Its owner declares them anew, or undeclares them."]
+                        ),
                     )
                 raise TableChanged(
                     f"{relation.name} does not have all columns that have a role in the job file.",
                     detail="Missing: " + ", ".join(f'"{name}"' for name in missing) + ".",
-                    hint=" ".join([*near, "Write them as the table has them, or take them out."]),
+                    hint=" ".join(
+                        [*suggestions, "Write them as the table has them, or take them out."]
+                    ),
                 )
         for name in job.named:
             relation.attribute(name)
@@ -103,7 +108,7 @@ class SqlSource:
         return relation
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Add the row key to the relation, after all checks; raises as ``ports.Source``."""
+        """Add the locator of rows to the relation, after all checks; raises as ``ports.Source``."""
         relation = self.session.locate(relation, job.key)
         if job.policy.nulls == "suppress":
             relation = replace(relation, required=job.quasi_identifiers)
@@ -114,18 +119,18 @@ class SqlSource:
     def select_rows(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Apply the job's condition, after a check that these columns may be read."""
         self.session.require_rights(relation, names)
-        return relation if job.where is None else self._where(relation, job, names)
+        return relation if job.where is None else self._apply_condition(relation, job, names)
 
-    def _where(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+    def _apply_condition(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Apply the job's condition, after a check that the database accepts it."""
         filtered = _filtered_relation(relation, job, names, str(job.where))
         self.session.require_columns_of_views(filtered.columns)
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
-            # A rejected condition raises exactly one of these; subclasses have a better message.
-            refused = type(error) in (DatabaseFailure, SourceChanged)
-            if isinstance(error, InsufficientRights | DatabaseFailure) and not refused:
+            # A rejected condition raises one of these; subclasses have better messages.
+            is_rejection = type(error) in (DatabaseFailure, SourceChanged)
+            if isinstance(error, InsufficientRights | DatabaseFailure) and not is_rejection:
                 raise
             raise InvalidParameter(
                 "The database does not accept the condition in where.",
@@ -136,9 +141,8 @@ class SqlSource:
         return replace(relation, filtered=filtered)
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
-        """Whether a condition uses these columns only, and does not refer to the whole row."""
-        # Another alias than s, so that the condition cannot refer to it. An error may abort the
-        # transaction.
+        """Whether a condition uses only these columns; an error may abort the transaction."""
+        # Without the alias s, a condition on the whole row fails.
         query = (
             f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
             f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
@@ -152,14 +156,16 @@ class SqlSource:
     def with_condition(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
     ) -> Relation:
-        """Apply one more condition, of dbanon's own, to the rows that a job selects."""
-        both = condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
-        filtered = _filtered_relation(relation, job, names, both)
+        """Restrict the rows that a job selects by a further condition, written by dbanon."""
+        combined_condition = (
+            condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
+        )
+        filtered = _filtered_relation(relation, job, names, combined_condition)
         self.session.require_columns_of_views(filtered.columns)
         return replace(relation, filtered=filtered)
 
-    def state(self, relation: Relation) -> Mapping[str, Any]:
-        """The column types, and the database's counters of writes to the relation."""
+    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+        """Return the column types, and the database's counters of writes to the relation."""
         types = {a.name: a.sql_type for a in relation.schema.attributes}
         return {"types": types, **self.session.state_of(relation.name)}
 
@@ -171,7 +177,7 @@ class SqlSource:
         """Complete the attributes from their values; raises MixedTypes."""
         return self.session.inspect(relation, attributes)
 
-    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+    def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Load a hierarchy from this database, with the caller's rights."""
         return hierarchies.resolve(self.session, spec, pulse)
 
@@ -184,16 +190,16 @@ class SqlSource:
                 " ordered.",
             )
 
-    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """The distinct values of a column except NULL, in the rows to read, in its order."""
-        [inspected] = self.session.inspect(relation, [attribute])
+    def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
+        """List the distinct non-NULL values of a column in the rows to read, in its order."""
+        [inspected_attribute] = self.session.inspect(relation, [attribute])
         query = statements.distinct_values(
             relation.relation,
             attribute.name,
-            self.session.text_of(inspected),
+            self.session.text_of(inspected_attribute),
             relation.and_where,
         )
-        texts = {leaf_text(text, inspected) for (text,) in self.session.rows(query)}
+        texts = {leaf_text(text, inspected_attribute) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
 
     def count(self, relation: Relation) -> int:
@@ -201,53 +207,55 @@ class SqlSource:
         query = f"SELECT count(*) FROM {relation.relation.quoted} AS s"
         return int(self.session.rows(query)[0][0])
 
-    def totals(
+    def count_totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count rows, persons and NULLs in SQL."""
         counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
         counts += [f"count(s.{quote(name)})" for name in columns]
         query = f"SELECT {', '.join(['count(*)', *counts])} FROM {relation.relation.quoted} AS s"
-        rows, *counted = map(int, self.session.rows(query)[0])
-        nulls = (rows - count for count in counted[len(persons) :])
-        totals = {"rows": rows} | ({"persons": counted[0]} if persons else {})
+        n_rows, *results = map(int, self.session.rows(query)[0])
+        nulls = (n_rows - n_present for n_present in results[len(persons) :])
+        totals = {"rows": n_rows} | ({"persons": results[0]} if persons else {})
         return SourceCounts(totals, dict(zip(columns, nulls, strict=True)))
 
-    def different_rows(self, relation: Relation, names: Sequence[str]) -> float:
-        """The share of distinct value combinations in these columns, among the first rows."""
-        return different_rows(self.session, relation, names)
+    def estimate_distinct_share(self, relation: Relation, names: Sequence[str]) -> float:
+        """Estimate the share of distinct value combinations in these columns."""
+        return estimate_distinct_share(self.session, relation, names)
 
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[str | int, ...] | None:
-        """Fingerprint the rows; see ``digest.of_columns``."""
-        return digest.of_columns(self.session, relation, names, salt)
+        """Hash the rows; see ``digest.hash_columns``."""
+        return digest.hash_columns(self.session, relation, names, salt)
 
     def profile(self, relation: Relation) -> Profile:
         """Profile all columns by counts, and detect the form of their first values."""
         attributes, keys = relation.schema.attributes, self.session.unique_columns(relation)
         rows, columns = profile_columns(self.session, relation.relation, attributes, keys)
-        forms = forms_of(self.session, relation.relation, attributes)
+        forms = detect_forms(self.session, relation.relation, attributes)
         return Profile(rows, tuple(replace(column, form=forms[column.name]) for column in columns))
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
-        """The columns that look like person identifiers, and why."""
+        """Find columns that look like person identifiers, with reasons to show users."""
         return find_identifier_columns(self.session, relation)
 
-    def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-        """Which of these columns look like identifiers, and why, counted in SQL."""
-        return identifiers(self.session, relation, names)
+    def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+        """Find the columns among these that look like direct identifiers, with reason codes."""
+        return find_direct_identifiers(self.session, relation, names)
 
-    def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
-        """Count the persons by normalization of the identifier, in SQL."""
-        return spellings(self.session, relation, person)
+    def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
+        """Count the distinct person identifiers by normalization, in SQL."""
+        return count_spellings(self.session, relation, person)
 
-    def classes_below(
+    def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str
     ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k values of a column, in SQL."""
         k = int(draft.job.policy.k)
-        return classes_below(self.session, draft.relation, draft.microdata, partition, name, k)
+        return count_classes_below_k(
+            self.session, draft.relation, draft.microdata, partition, name, k
+        )
 
     def count_withheld(self, relation: Relation) -> int:
         """Count the rows withheld because of a NULL."""
@@ -262,14 +270,14 @@ class SqlSource:
                 relation,
                 roles.columns,
                 chunk_rows=job.chunk_rows,
-                memory_limit=self._limit(job, roles.columns),
+                memory_limit=self._microdata_limit_bytes(job, roles.columns),
                 progress=progress,
                 disk=self.disk,
                 passthrough=roles.passthrough,
             )
         )
         ranked = {
-            name: ordered_by_value(
+            name: recode_in_value_order(
                 self.session, relation.relation, relation.attribute(name), column
             )
             for name, column in microdata.sensitive.items()
@@ -277,18 +285,18 @@ class SqlSource:
         }
         return replace(microdata, sensitive={**microdata.sensitive, **ranked})
 
-    def _limit(self, job: Job, columns: Sequence[Attribute]) -> int | None:
+    def _microdata_limit_bytes(self, job: Job, columns: Sequence[Attribute]) -> int | None:
         """The memory limit of the microdata in bytes.
 
-        With a disk, the database gets half of the job's limit, and blocks in progress get a share
-        of the rest.
+        If values can be spilled to disk, half of the job's limit is for the database, and the
+        blocks in progress need some of the other half.
         """
         limit = job.memory_limit
         if self.disk is None or limit is None:
             return limit
         n_in_progress = worker_threads() * job.policy.records_at_once
-        coded = sum(column.kind.is_coded for column in columns)
-        return max(limit // 2 - n_in_progress * bytes_per_record(len(columns), coded), 0)
+        n_coded_columns = sum(column.kind.is_coded for column in columns)
+        return max(limit // 2 - n_in_progress * bytes_per_record(len(columns), n_coded_columns), 0)
 
     def exact_totals(
         self,
@@ -300,28 +308,28 @@ class SqlSource:
         """Sum each class by exact arithmetic in SQL."""
         return self.session.exact_totals(relation, microdata, partition, attributes)
 
-    def kept_rows(
+    def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Yield keys and values, row by row, in batches."""
+        """Yield row keys and rows in batches; see ``ports.Source``."""
         return self.session.read_rows(relation, names, chunk_rows)
 
-    def pads(self, attribute: Attribute) -> bool:
-        """Whether ``kept_rows`` pads the column's values with insignificant spaces."""
+    def pads_values(self, attribute: Attribute) -> bool:
+        """Whether ``read_retained_rows`` pads the column's values with insignificant spaces."""
         return self.session.pads(attribute)
 
-    def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
-        """Count the released rows with a value in a column, and its distinct texts, in SQL."""
+    def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
+        """Count the released rows with a non-NULL value in a column, and the distinct texts."""
         session, text = self.session, self.session.text_of(draft.relation.attribute(name))
         rows = session.released_rows(draft.relation, draft.microdata, draft.release.partition)
-        [(having, texts)] = session.rows(
-            f"SELECT count(told), count(DISTINCT told) FROM (SELECT {text} AS told FROM {rows})"
-            " AS told_apart"
+        [(n_present, n_texts)] = session.rows(
+            f"SELECT count(label), count(DISTINCT label) FROM (SELECT {text} AS label FROM {rows})"
+            " AS labels"
         )
-        return int(having), int(texts)
+        return int(n_present), int(n_texts)
 
-    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
-        """Group the released rows by their value of a column, in SQL, without reading values.
+    def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
+        """Group the released rows by their value in a column, in SQL, without reading values.
 
         Raises
         ------
@@ -329,33 +337,50 @@ class SqlSource:
         """
         session, k = self.session, int(draft.job.policy.k)
         persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.persons]
-        few = f"count({', '.join(persons) or '*'}) < {k}"
+        is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
         value = session.compared(draft.relation.attribute(name))
-        return self._groups(draft, name, value, draft.microdata.attributes, few)
+        return self._group_rows(draft, name, value, draft.microdata.attributes, is_rare_condition)
 
-    def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
-        """Group the released rows by their value of a quasi-identifier; raises as ``groups``."""
-        [value] = [self._original(a) for a in draft.microdata.attributes if a.name == name]
-        attributes = [draft.relation.attribute(column) for column in columns]
-        return self._groups(draft, name, value, attributes, "1 = 0")
-
-    def _groups(
-        self, draft: PreparedRelease, name: str, value: str, others: Sequence[Attribute], few: str
+    def group_by_original(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
     ) -> ValueGroups:
+        """Group by the original value of a quasi-identifier; raises as ``group_by_value``."""
+        [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
+        attributes = [draft.relation.attribute(column) for column in columns]
+        # No group counts as rare: this is not needed for original values.
+        return self._group_rows(draft, name, value, attributes, "1 = 0")
+
+    def _group_rows(
+        self,
+        draft: PreparedRelease,
+        name: str,
+        value: str,
+        compared_columns: Sequence[Attribute],
+        is_rare_condition: str,
+    ) -> ValueGroups:
+        """Group the released rows by ``value``, and compare their values of further columns.
+
+        Parameters
+        ----------
+        value : SQL of the value to group by.
+        is_rare_condition : SQL that is true for groups to be counted as rare.
+        """
         session, partition = self.session, draft.release.partition
         query = statements.value_groups(
             session.released_rows(draft.relation, draft.microdata, partition),
             value,
-            [self._original(attribute) for attribute in others],
-            few,
+            [self._original_value(attribute) for attribute in compared_columns],
+            is_rare_condition,
         )
         groups = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
-        groups = groups.reshape(-1, 4 + len(others))
+        groups = groups.reshape(-1, 4 + len(compared_columns))
         require_all_counted(name, int(groups[:, 1] @ groups[:, 2]), int(partition.sizes.sum()))
-        groups = groups[groups[:, 0] == 0]
-        return ValueGroups(groups[:, 1], groups[:, 2], groups[:, 3], groups[:, 4:])
+        is_null, sizes, counts, rare = groups[:, :4].T
+        present = is_null == 0
+        return ValueGroups(sizes[present], counts[present], rare[present], groups[present, 4:])
 
-    def _original(self, attribute: Attribute) -> str:
+    def _original_value(self, attribute: Attribute) -> str:
+        """Build SQL for the original value; the text of coded columns."""
         if attribute.kind.is_coded:
             return self.session.text_of(attribute)
         return f"s.{quote(attribute.name)}"
@@ -364,11 +389,16 @@ class SqlSource:
 def _filtered_relation(
     relation: Relation, job: Job, names: Sequence[str], condition: str
 ) -> FilteredRelation:
-    """The rows that meet a condition, with the columns to read and the address of each row."""
+    """Describe the rows that meet a condition, with the columns to read and the row locator.
+
+    Parameters
+    ----------
+    names : the columns to read or copy.
+    """
     key_expressions = [e.removeprefix("s.") for e in relation.required_locator.expressions]
     key_columns = [e[1:-1].replace('""', '"') for e in key_expressions if e.startswith('"')]
     columns = dict.fromkeys([*names, *job.key, *relation.required_locator.mapped, *key_columns])
-    addresses = (
+    address_expressions = (
         ()
         if relation.required_locator.mapped
         else tuple(e for e in key_expressions if e.isidentifier())
@@ -379,27 +409,27 @@ def _filtered_relation(
         name.name,
         condition,
         tuple(columns),
-        addresses,
+        address_expressions,
         catalog=name.catalog,
         staged=name.staged,
     )
 
 
-def ordered_by_value(
+def recode_in_value_order(
     session: Session, relation: RelationName, attribute: Attribute, column: CodedColumn
 ) -> CodedColumn:
-    """Recode a column in its own order; numbers do not sort like their texts.
+    """Recode a column by the order of its values; numbers sort differently from their texts.
 
-    Two texts can be the same number; they become one value with several texts.
+    Texts of the same number become one value with several texts.
     """
     if not attribute.kind.is_numeric:
         return column
     query = statements.value_ranks(relation, attribute.name, session.text_of(attribute))
     ranks = {text: int(rank) for text, rank in session.rows(query)}
-    text_of = {ranks[text]: text for text in reversed(column.values)}
-    index_of = {rank: index for index, rank in enumerate(sorted(text_of))}
-    codes_by_value = [index_of[ranks[text]] for text in column.values]
+    text_of_rank = {ranks[text]: text for text in reversed(column.values)}
+    index_of_rank = {rank: index for index, rank in enumerate(sorted(text_of_rank))}
+    codes_by_value = [index_of_rank[ranks[text]] for text in column.values]
     # The last entry maps -1, the code of NULL.
     codes = np.append(np.array(codes_by_value, np.int32), np.int32(-1))[column.codes]
-    texts = column.codes if len(text_of) < len(column.values) else None
-    return CodedColumn(codes, tuple(text_of[rank] for rank in sorted(text_of)), texts)
+    texts = column.codes if len(text_of_rank) < len(column.values) else None
+    return CodedColumn(codes, tuple(text_of_rank[rank] for rank in sorted(text_of_rank)), texts)

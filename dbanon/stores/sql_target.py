@@ -28,17 +28,17 @@ from dbanon.sessions.base import Output, Relation, passthrough_refused
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
+from dbanon.stores.copied_rows import find_copied_columns, read_copied_rows, staged_person_column
 from dbanon.stores.ports import (
     LastCounts,
     PreparedRelease,
     Progress,
     Source,
     SourceCounts,
-    request_of,
+    build_request,
 )
-from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
-from dbanon.stores.sql_persons import StagedSqlRelease, persons_of, stage_release_persons
+from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
+from dbanon.stores.sql_persons import StagedSqlRelease, count_persons, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -49,29 +49,27 @@ class SqlTarget:
     session: Session
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """Plan the output; raises as ``plan_output``."""
+        """Plan the output after all checks that need no rows; raises as ``plan_output``."""
         name = parse_relation(job.output)
         if job.output_kind == "view":
             self.session.require_columns_of_views(job.named)
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
-    def earlier(
+    def find_earlier_releases(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
-        """The releases of a relation that the ledger records."""
-        copied = self.copies_from(source)
-        releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
-        reads = source.session if isinstance(source, SqlSource) else self.session
-        chain_session = reads if reads.file_url is None else self.session
-        takes_chains, is_persistent = (
-            "chains" not in chain_session.unsupported_features,
-            self.session.is_persistent,
-        )
-        return SourceHistory(releases, takes_chains, reads.file_url, is_persistent)
+        """Find the earlier releases of a relation in the ledger."""
+        is_copied = self.copies_from(source)
+        releases = earlier_releases(self.session, str(relation.name), {} if is_copied else state)
+        read_session = source.session if isinstance(source, SqlSource) else self.session
+        chain_session = read_session if read_session.file_url is None else self.session
+        supports_chains = "chains" not in chain_session.unsupported_features
+        is_persistent = self.session.is_persistent
+        return SourceHistory(releases, supports_chains, read_session.file_url, is_persistent)
 
     def last_types(self, job: SourceRequest, source: RelationName) -> Mapping[str, str]:
-        """The source's column types at the job's last release; empty without one."""
+        """The source's column types at the job's last release; empty if there is none."""
         if job.name is None:
             return {}
         last_release = job_history.last_release(self.session, job.name)
@@ -84,18 +82,21 @@ class SqlTarget:
     def last_counts(
         self, job: Job, source: RelationName, output: RelationName
     ) -> LastCounts | None:
-        """The counts of the job's last release of this source and output; None without one."""
+        """The counts of the job's last release of this source and output; None if there is none."""
         if job.name is None:
             return None
-        last = job_history.last_counts(self.session, job.name, str(source), output)
-        return None if last is None else LastCounts(last[0], SourceCounts(last[1]))
+        last_counts = job_history.last_counts(self.session, job.name, str(source), output)
+        if last_counts is None:
+            return None
+        release_id, totals = last_counts
+        return LastCounts(release_id, SourceCounts(totals))
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has a range type for the column's values."""
         self.session.range_type(attribute)
 
     def copies_from(self, source: Source) -> bool:
-        """Whether the source is another transaction."""
+        """Whether the source is read in another transaction than this target's."""
         return not (isinstance(source, SqlSource) and source.session is self.session)
 
     def require_passthrough(
@@ -113,42 +114,58 @@ class SqlTarget:
     # -- writing ----------------------------------------------------------------------------------
 
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
-        """Write a release with one join of staged values to the source, or to staged rows."""
-        session, copied = self.session, self.copies_from(source)
+        """Write a release: join staged values to the source, or to staged copies of its rows."""
+        session, is_copied = self.session, self.copies_from(source)
         session.make_schema(draft.output.name)
         partition = draft.release.partition
-        columns = [self.with_sql_type(column, copied) for column in draft.release.columns]
-        if copied:
-            attributes = copied_columns(draft)
-            rows = copied_rows(
+        columns = [self.with_sql_type(column, is_copied) for column in draft.release.columns]
+        if is_copied:
+            attributes = find_copied_columns(draft)
+            rows = read_copied_rows(
                 session, draft, source, attributes, lambda share: progress(0.3 * share)
             )
-            session.load_rows([*attributes, *person_column(draft)], rows)
+            session.load_rows([*attributes, *staged_person_column(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
                 session.stage_key(*draft.pseudonym_key.blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
-        salt = None if copied else self._person_salt(draft)
-        written = StagedSqlRelease(draft, tuple(self.columns(draft, columns, copied)), copied, salt)
-        reads_from = None if copied else draft.relation
-        column_types = [(name, sql_type) for name, sql_type, _ in written.columns]
+        salt = None if is_copied else self._person_salt(draft)
+        staged_release = StagedSqlRelease(
+            draft, tuple(self.columns(draft, columns, is_copied)), is_copied, salt
+        )
+        column_types = [(name, sql_type) for name, sql_type, _ in staged_release.columns]
         session.create_released(draft.output, column_types, draft.output.release_id)
         if draft.roles.passthrough is not None:
-            passthrough = written.retained
-            of_classes = [column for column in written.columns if column[0] not in passthrough]
+            passthrough = staged_release.retained
+            recoded_columns = [
+                (name, sql_type, expression)
+                for name, sql_type, expression in staged_release.columns
+                if name not in passthrough
+            ]
             session.insert_passthrough(
-                written.relation, of_classes, columns, passthrough, draft.microdata, partition
+                staged_release.relation,
+                recoded_columns,
+                columns,
+                passthrough,
+                draft.microdata,
+                partition,
             )
         else:
-            values = {name: expression for name, _, expression in written.columns}
-            session.insert(written.relation, values, reads_from, written.retained)
-        session.analyze(written.relation)
-        return written
+            values = {name: expression for name, _, expression in staged_release.columns}
+            source_relation = None if is_copied else draft.relation
+            session.insert(
+                staged_release.relation, values, source_relation, staged_release.retained
+            )
+        session.analyze(staged_release.relation)
+        return staged_release
 
     def _person_salt(self, draft: PreparedRelease) -> str | None:
-        """The salt of the persons' record; None if k counts rows, or a chain records persons."""
+        """The salt for hashes of recorded persons.
+
+        None if k counts rows, or a chain already records the persons.
+        """
         job = draft.job
         if not draft.roles.persons or job.chain is not None:
             return None
@@ -158,18 +175,18 @@ class SqlTarget:
             [release for release in history if release.normalize == job.entity_normalize]
         )
 
-    def with_sql_type(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
-        """Set the column's SQL type in the release."""
+    def with_sql_type(self, column: ReleasedColumn, is_copied: bool) -> ReleasedColumn:
+        """Return the column with its SQL type in the release."""
         attribute = column.attribute
         if column.upper is not None:
             range_type = self.session.range_type(attribute, (column.values, column.upper))
             attribute = replace(attribute, sql_type=range_type)
-        elif copied or not attribute.sql_type:
+        elif is_copied or not attribute.sql_type:
             attribute = replace(attribute, sql_type=self.session.type_of(attribute))
         return replace(column, attribute=attribute)
 
     def columns(
-        self, draft: PreparedRelease, columns: Sequence[ReleasedColumn], copied: bool
+        self, draft: PreparedRelease, columns: Sequence[ReleasedColumn], is_copied: bool
     ) -> list[tuple[str, str, str]]:
         """The name, SQL type and SQL expression of each column, in source order.
 
@@ -178,39 +195,48 @@ class SqlTarget:
         InvalidParameter : two columns would have the same name.
         NameTooLong : the name of a column, such as that of a bound, is too long.
         """
-        written: list[tuple[str, str, str]] = []
-        recoded = {column.source for column in columns}
-        # The position of each column's first part in staging.
+        release_columns: list[tuple[str, str, str]] = []
+        recoded_names = {column.source for column in columns}
+        # A column has one staged part per bound; these are the positions of first parts.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
-        named = [a for a in draft.relation.schema.attributes if a.name in draft.job.named]
-        retained = [attribute.name for attribute in named if attribute.name not in recoded]
-        for attribute in named:
+        named_attributes = [
+            a for a in draft.relation.schema.attributes if a.name in draft.job.named
+        ]
+        retained_names = [
+            attribute.name for attribute in named_attributes if attribute.name not in recoded_names
+        ]
+        for attribute in named_attributes:
             name = attribute.name
-            released_here = [
+            staged_columns = [
                 (position, column)
                 for position, column in zip(positions, columns, strict=True)
                 if column.source == name
             ]
-            for position, released in released_here:
+            for position, released in staged_columns:
                 value = self.session.released_expression(position, released)
-                written.append((released.attribute.name, released.attribute.sql_type, value))
-            if released_here:
+                release_columns.append(
+                    (released.attribute.name, released.attribute.sql_type, value)
+                )
+            if staged_columns:
                 continue
             if name in draft.job.pseudonyms:
                 attribute = pseudonymous(attribute)
-            if copied:
-                column = statements.kept_column(retained.index(name))
-                written.append((name, self.session.type_of(attribute), f"r.{column}"))
+            if is_copied:
+                column = statements.kept_column(retained_names.index(name))
+                release_columns.append((name, self.session.type_of(attribute), f"r.{column}"))
             elif name in draft.job.pseudonyms:
                 text = self.session.text_of(draft.relation.attribute(name))
                 pseudonym = self.session.pseudonym_of(text)
-                written.append((name, self.session.type_of(attribute), pseudonym))
+                release_columns.append((name, self.session.type_of(attribute), pseudonym))
             else:
-                written.append((name, attribute.sql_type, self.session.kept_value(attribute)))
-        self._require_names([name for name, _, _ in written])
-        return written
+                release_columns.append(
+                    (name, attribute.sql_type, self.session.kept_value(attribute))
+                )
+        self._require_names([name for name, _, _ in release_columns])
+        return release_columns
 
     def _require_names(self, names: Sequence[str]) -> None:
+        """Check the length and uniqueness of column names; raises as ``columns``."""
         for name in names:
             check_length(name, self.session.name_limit, f'column "{name}" of the release')
             if names.count(name) > 1:
@@ -224,17 +250,27 @@ class SqlTarget:
     # -- counting ---------------------------------------------------------------------------------
 
     def count(
-        self, written: StagedSqlRelease, questions: CountRequests, rows: Recount | None = None
+        self,
+        staged_release: StagedSqlRelease,
+        questions: CountRequests,
+        rows: Recount | None = None,
     ) -> Counts:
-        """Answer the questions with GROUP BY; pass ``rows`` if classes were counted already."""
-        session, relation = self.session, written.relation
-        persons = {name: persons_of(session, written, questions) for name in questions.persons}
-        if written.salt is not None:
-            stage_release_persons(session, written, questions)
+        """Count what ``questions`` ask for with GROUP BY.
+
+        Parameters
+        ----------
+        rows : the counts of classes, if they were counted already.
+        """
+        session, relation = self.session, staged_release.relation
+        persons = {
+            name: count_persons(session, staged_release, questions) for name in questions.persons
+        }
+        if staged_release.salt is not None:
+            stage_release_persons(session, staged_release, questions)
         return Counts(
             rows or count_classes(session, relation, questions),
             persons,
-            cells_of(session, written.draft.relation, relation, questions),
+            count_class_values(session, staged_release.draft.relation, relation, questions),
             further_sets=count_sets(session, relation, questions),
         )
 
@@ -243,83 +279,92 @@ class SqlTarget:
         if not self.copies_from(source):
             self.session.require("pseudonyms")
 
-    def different(self, written: StagedSqlRelease, name: str) -> tuple[int, int]:
-        """Count the written rows with a value in a column, and its distinct values."""
+    def count_distinct(self, staged_release: StagedSqlRelease, name: str) -> tuple[int, int]:
+        """Count the written rows with a non-NULL value in a column, and the distinct values."""
         column = quote(name)
-        [(having, values)] = self.session.rows(
-            f"SELECT count({column}), count(DISTINCT {column}) FROM {written.relation.quoted}"
+        [(n_present, n_values)] = self.session.rows(
+            f"SELECT count({column}), count(DISTINCT {column})"
+            f" FROM {staged_release.relation.quoted}"
         )
-        return int(having), int(values)
+        return int(n_present), int(n_values)
 
-    def sampled(
-        self, written: StagedSqlRelease, names: Sequence[str]
+    def find_unique_columns_in_sample(
+        self, staged_release: StagedSqlRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:
-        """Columns of large releases that a sample of rows suffices to report."""
-        draft, session = written.draft, self.session
+        """Find retained columns of large releases for which a sample of rows is proof enough."""
+        draft, session = staged_release.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
         n_sampled = sample_size(rows)
         if not n_sampled or not names:
             return {}
         values = [session.compared(draft.relation.attribute(name)) for name in names]
-        sample = session.sample(written.relation, n_sampled / rows)
+        sample = session.sample(staged_release.relation, n_sampled / rows)
         n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
-        proved = (
-            all_different(name, rows, int(n_rows), int(n), int(different))
-            for name, n, different in zip(names, counts[::2], counts[1::2], strict=True)
+        disclosive_columns = (
+            all_different(name, rows, int(n_rows), int(n_values), int(n_distinct))
+            for name, n_values, n_distinct in zip(names, counts[::2], counts[1::2], strict=True)
         )
-        return {column.name: column for column in proved if column is not None}
+        return {column.name: column for column in disclosive_columns if column is not None}
 
-    def profiles(
-        self, written: StagedSqlRelease, columns: Sequence[str], name: str
+    def count_profiles(
+        self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
         """Count values that several rows share, and those with unique profiles."""
-        relation = written.relation
-        profile, group = (self.session.display_keys(relation, names) for names in (columns, [name]))
-        query = recount_statements.unique_profiles(relation, profile, group[0], MOST_MEMBERS)
-        [(several, unique)] = self.session.rows(query)
-        return int(several), int(unique)
+        relation = staged_release.relation
+        profile_keys, value_keys = (
+            self.session.display_keys(relation, names) for names in (columns, [name])
+        )
+        query = recount_statements.unique_profiles(
+            relation, profile_keys, value_keys[0], MOST_MEMBERS
+        )
+        [(n_shared, unique)] = self.session.rows(query)
+        return int(n_shared), int(unique)
 
-    def homogeneity(
-        self, written: StagedSqlRelease, columns: Sequence[str], name: str
+    def count_homogeneous_classes(
+        self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
-        relation = written.relation
-        classes, value = (self.session.display_keys(relation, names) for names in (columns, [name]))
-        query = recount_statements.homogeneity(relation, classes, value[0])
-        [(of_classes, of_rows, single, rows)] = self.session.rows(query)
-        return ClassHomogeneity(name, int(single), int(rows), int(of_classes), int(of_rows))
+        relation = staged_release.relation
+        class_keys, value_keys = (
+            self.session.display_keys(relation, names) for names in (columns, [name])
+        )
+        query = recount_statements.homogeneity(relation, class_keys, value_keys[0])
+        [(n_classes, n_rows, n_single_valued, n_rows_of_these)] = self.session.rows(query)
+        return ClassHomogeneity(
+            name, int(n_single_valued), int(n_rows_of_these), int(n_classes), int(n_rows)
+        )
 
     def joint_histories(
-        self, written: StagedSqlRelease, earlier: Sequence[EarlierRelease], k: int
+        self, staged_release: StagedSqlRelease, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
-        """Count joint histories over this release and earlier ones, from the ledger's record.
+        """Count joint histories over this release and earlier ones, from persons in the ledger.
 
         None if the persons of this release are not recorded.
         """
-        draft = written.draft
-        if written.salt is None:
+        draft = staged_release.draft
+        if staged_release.salt is None:
             return None
-        recorded = [release for release in earlier if release.salt == written.salt]
-        missing = tuple(release.output for release in earlier if release not in recorded)
-        if not recorded:
-            return JointHistories(0, k, 0, 0, 0, missing)
-        in_progress = (draft.output.release_id, written.relation, draft.relation.name)
-        ids = [release.release_id for release in recorded[-person_record.MOST_RELEASES :]]
+        comparable = [release for release in earlier if release.salt == staged_release.salt]
+        missing = tuple(release.output for release in earlier if release not in comparable)
+        if not comparable:
+            return JointHistories(releases=0, k=k, persons=0, below=0, alone=0, missing=missing)
+        in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
+        ids = [release.release_id for release in comparable[-person_record.MOST_RELEASES :]]
         counts = person_record.measure(self.session, ids, k, in_progress)
-        return replace(counts, missing=missing, older=len(recorded) - len(ids))
+        return replace(counts, missing=missing, older=len(comparable) - len(ids))
 
-    def digest(self, written: StagedSqlRelease) -> str | None:
+    def digest(self, staged_release: StagedSqlRelease) -> str | None:
         """Compute the digest of the written rows under a new salt."""
-        return digest.of_relation(self.session, written.relation)
+        return digest.digest_relation(self.session, staged_release.relation)
 
-    def released(
-        self, written: StagedSqlRelease, chunk_rows: int
+    def read_released(
+        self, staged_release: StagedSqlRelease, chunk_rows: int
     ) -> tuple[tuple[Attribute, ...], Iterator[Any]]:
         """Return the written columns, and the rows in batches, in their random order.
 
-        A batch is a list of rows, or an Arrow batch.
+        A batch is a list of tuples or an Arrow record batch.
         """
-        relation = self.session.find_source(written.relation)
+        relation = self.session.find_source(staged_release.relation)
         relation = self.session.locate(relation, ())
         attributes = self.session.inspect(relation, relation.schema.attributes)
         relation = relation.with_attributes(attributes)
@@ -329,38 +374,42 @@ class SqlTarget:
     # -- publishing -------------------------------------------------------------------------------
 
     def publish(
-        self, written: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
+        self, staged_release: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
     ) -> str:
         """Publish the table and record it in the ledger; raises as ``ports.Target``."""
-        draft = written.draft
+        draft = staged_release.draft
         self.session.swap_seconds = draft.job.swap_timeout
         released_columns = [
             (column.attribute.name, column.source) for column in draft.release.columns
         ]
-        read = draft.relation.schema.attributes
-        run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
+        source_attributes = draft.relation.schema.attributes
+        run = build_run_record(
+            draft.job, elapsed, source_attributes=source_attributes, fingerprint=draft.fingerprint
+        )
         if run.job is not None and draft.source_counts:
             run = replace(run, source_counts=dict(draft.source_counts))
-        # If the rows came from elsewhere, this database has no source for a refresh to read.
-        from_elsewhere = written.copied or draft.relation.name.staged is not None
-        request = None if from_elsewhere else request_of(draft)
-        identity: dict[str, Any] = {"person_salt": written.salt}
-        if not from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
+        # Without the source in this database, a refresh would have nothing to read.
+        is_from_elsewhere = staged_release.is_copied or draft.relation.name.staged is not None
+        request = None if is_from_elsewhere else build_request(draft)
+        identity: dict[str, Any] = {"person_salt": staged_release.salt}
+        if not is_from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
-        # Exact figures are safe next to the originals: readers of all of it learn nothing new.
-        internal = None if from_elsewhere else report.internal
-        entry_parts = (
+        # Exact figures may be stored next to the originals: who can read both learns nothing new.
+        internal = None if is_from_elsewhere else report.internal
+        published = publish_table(
+            self.session,
+            draft.job,
+            draft.output,
             report,
             counts.rows,
-            read,
-            released_columns,
-            run,
-            request,
-            identity,
-            internal,
+            source_attributes=source_attributes,
+            released_columns=released_columns,
+            run=run,
+            request=request,
+            identity=identity,
+            internal=internal,
         )
-        published = publish_table(self.session, draft.job, draft.output, *entry_parts)
-        if written.salt is not None:
+        if staged_release.salt is not None:
             person_record.write(self.session, report.release_id)
         return published
 
@@ -371,7 +420,8 @@ def publish_table(
     output: Output,
     report: Report,
     recount: Recount,
-    read: Sequence[Attribute],
+    *,
+    source_attributes: Sequence[Attribute],
     released_columns: Sequence[tuple[str, str]],
     run: entries.Run,
     request: Mapping[str, Any] | None = None,
@@ -382,15 +432,16 @@ def publish_table(
 
     Parameters
     ----------
-    read : the columns of the source.
+    recount : the counts of classes of the written table.
+    source_attributes : the columns of the source.
     released_columns : pairs of a released quasi-identifier and its source column.
-    request : the request, from which a refresh can run again; None if none can.
+    request : the recorded request, for a refresh; None if the release cannot be refreshed.
     identity : further facts about the source and its persons for the entry.
-    internal : exact figures; None if the originals are not in this database.
+    internal : exact figures for operators; None if the originals are not in this database.
 
     Raises
     ------
-    OutputExists, SourceChanged : the output's name has been taken meanwhile.
+    OutputExists, SourceChanged : another session has created a relation with the output's name.
     """
     types = dict(session.columns_of(output.written))
     try:
@@ -403,42 +454,57 @@ def publish_table(
             hint="Run it again, which replaces that relation if it is a release.",
         ) from None
     session.ensure_ledger()
-    # Released columns take precedence, with their current types.
-    types |= {a.name: a.sql_type for a in read if a.name not in types}
-    stand_for = [*released_columns, *((name, name) for name in job.by)]
-    entry_parts = (types, stand_for, run, request, identity, internal)
-    return entries.record(session, report, output, recount, *entry_parts)
+    # A released column is recorded with its type in the release, not with that of the source.
+    types |= {a.name: a.sql_type for a in source_attributes if a.name not in types}
+    source_names = [*released_columns, *((name, name) for name in job.by)]
+    return entries.record(
+        session,
+        report,
+        output,
+        recount,
+        types,
+        source_names,
+        run,
+        request=request,
+        identity=identity,
+        internal=internal,
+    )
 
 
-def run_of(
+def build_run_record(
     job: Job | PrivateJob,
     elapsed: float,
     error_code: str | None = None,
-    read: Sequence[Attribute] = (),
+    source_attributes: Sequence[Attribute] = (),
     fingerprint: str | None = None,
 ) -> entries.Run:
-    """Build the ledger's record of a run; ``elapsed`` in seconds.
+    """Build the ledger's record of a run.
 
     Parameters
     ----------
-    read : the columns of the source, recorded for jobs from a file.
+    elapsed : seconds since the run began.
+    error_code : the code of the error with which the run failed; None if it succeeded.
+    source_attributes : the columns of the source, recorded for jobs from a file.
 
     Raises
     ------
     InvalidName : the name of the job's table or output is invalid.
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
-    types = {a.name: a.sql_type for a in read} if job.name is not None and read else None
+    types = (
+        {a.name: a.sql_type for a in source_attributes}
+        if job.name is not None and source_attributes
+        else None
+    )
     return entries.Run(
         job.door,
         job.method,
         table,
         output,
         elapsed,
-        job.run_id,
-        None,
-        error_code,
-        job.name,
-        types,
-        fingerprint,
+        run_id=job.run_id,
+        error_code=error_code,
+        job=job.name,
+        source_types=types,
+        fingerprint=fingerprint,
     )

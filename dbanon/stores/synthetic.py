@@ -1,7 +1,7 @@
 """Synthetic rows in a database: reading their input, writing them, and recounting.
 
-Columns are read as numbers between public bounds, or as indexes into a public list. No value
-outside them is read, and none can make the query fail.
+Columns are read as numbers between public bounds, or as indexes into a public list. Values outside
+of bounds and lists are never read, and cannot make a query fail.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.enumerated_column import ListedColumn, drop_lists, index_expression, stage_lists
 
-# Kinds of person identifiers: everywhere, their values are either equal or not.
-_OF_PERSONS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
-_KINDS = (
+# Kinds of person identifiers: all databases agree on which of their values are equal.
+_PERSON_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
+_SUPPORTED_KINDS = (
     Kind.INTEGER,
     Kind.DECIMAL,
     Kind.FLOAT,
@@ -34,8 +34,10 @@ _KINDS = (
     Kind.TIMESTAMP,
     Kind.CATEGORY,
 )
+# 0001-01-01 and 9999-12-31, in days since 1970.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_MICROS = 86_400_000_000
+_MICROSECONDS_PER_DAY = 86_400_000_000
+# Larger bounds are computed with exact Python numbers.
 _MAX_FLOAT_UNITS = 2**62
 
 
@@ -51,29 +53,29 @@ class SyntheticColumn:
     attribute : the column with its type in the release.
     source : the column as the source has it.
     low, high : the bounds of released values as SQL text; empty for booleans.
-    parts : the bounds in whole units of the type; None for floating point and booleans.
+    unit_bounds : the bounds in whole units of the type; None for floating point and booleans.
     """
 
     attribute: Attribute
     source: Attribute
     low: str
     high: str
-    parts: tuple[int, int] | None
+    unit_bounds: tuple[int, int] | None
 
     @property
-    def ends(self) -> list[str]:
-        """Low and high; empty for booleans."""
+    def bounds(self) -> list[str]:
+        """The bounds as SQL text, low and high; empty for booleans."""
         return [self.low, self.high] if self.low else []
 
-    def released(self, values: NDArray[Any]) -> ReleasedColumn:
-        """Convert values for staging, clipped to the bounds."""
+    def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
+        """Convert generated values to a column for staging, clipped to the bounds."""
         kind = self.attribute.kind
         if kind is Kind.BOOLEAN:
             return ReleasedColumn(self.attribute, np.where(values, "1", "0").astype(object))
         if kind is Kind.FLOAT:
             return ReleasedColumn(self.attribute, np.asarray(values, np.float64))
-        assert self.parts is not None
-        low, high = self.parts
+        assert self.unit_bounds is not None
+        low, high = self.unit_bounds
         unit = _unit(self.attribute)
         if kind in (Kind.DATE, Kind.TIMESTAMP):
             units = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
@@ -93,7 +95,7 @@ def require_kind(attribute: Attribute) -> None:
     ------
     UnsupportedType : it is not a number, boolean, date, timestamp or text.
     """
-    if attribute.kind not in _KINDS:
+    if attribute.kind not in _SUPPORTED_KINDS:
         raise UnsupportedType(
             f'Column "{attribute.name}"'
             f" of type {attribute.sql_type} is not a number, Boolean, date, timestamp or text, as"
@@ -102,8 +104,8 @@ def require_kind(attribute: Attribute) -> None:
         )
 
 
-def dtype_of(attribute: Attribute) -> np.dtype[Any]:
-    """The NumPy type of a column's values; object for types unknown to synthesis."""
+def numpy_dtype(attribute: Attribute) -> np.dtype[Any]:
+    """The NumPy type for a column's values; object for types that synthesis does not support."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
         return np.dtype({16: np.int16, 32: np.int32}.get(attribute.bits, np.int64))
@@ -117,10 +119,10 @@ def dtype_of(attribute: Attribute) -> np.dtype[Any]:
     return np.dtype(dtypes.get(kind, np.object_))
 
 
-def synthetic_column(
+def to_synthetic_column(
     session: Session, source: Attribute, bounds: tuple[float, float]
 ) -> SyntheticColumn:
-    """Choose the type that this database has for a column between public bounds.
+    """Choose the type of a column with public bounds in the release.
 
     Parameters
     ----------
@@ -131,33 +133,37 @@ def synthetic_column(
     InvalidParameter : the type does not have two values between the bounds.
     """
     kind = source.kind
-    # A numeric without a declared scale keeps its type, with the digits of a double: the scale of
-    # its values would disclose something about them.
-    loose = kind is Kind.DECIMAL and source.scale < 0
+    # A decimal without a declared scale keeps its SQL type but gets the digits of a double: the
+    # scale of the actual values is not public.
+    has_free_scale = kind is Kind.DECIMAL and source.scale < 0
     attribute = replace(
         source,
-        kind=Kind.FLOAT if loose else kind,
-        bits=64 if loose else source.bits,
-        sql_type=session.type_of(replace(source, scale=0) if loose else source),
+        kind=Kind.FLOAT if has_free_scale else kind,
+        bits=64 if has_free_scale else source.bits,
+        sql_type=session.type_of(replace(source, scale=0) if has_free_scale else source),
         nullable=False,
     )
     if kind is Kind.BOOLEAN:
         return SyntheticColumn(attribute, source, "", "", None)
     if attribute.kind is Kind.FLOAT:
-        narrow = source.bits == 32 and not loose
+        is_single_precision = source.bits == 32 and not has_free_scale
         low, high = (
-            repr(float(np.float32(end))) if narrow else f"{end:.15g}" if loose else repr(float(end))
-            for end in bounds
+            repr(float(np.float32(bound)))
+            if is_single_precision
+            else f"{bound:.15g}"
+            if has_free_scale
+            else repr(float(bound))
+            for bound in bounds
         )
         return SyntheticColumn(attribute, source, low, high, None)
-    parts = _units_of_bounds(attribute, bounds)
-    if parts[0] >= parts[1] or not _has_room(attribute, parts):
+    unit_bounds = _units_of_bounds(attribute, bounds)
+    if unit_bounds[0] >= unit_bounds[1] or not _type_holds(attribute, unit_bounds):
         raise InvalidParameter(
             f'Between the bounds of "{source.name}" must be at least two values of its type,'
             f" {source.sql_type}, and no others."
         )
-    low, high = (_sql_text(attribute, part) for part in parts)
-    return SyntheticColumn(attribute, source, low, high, parts)
+    low, high = (_sql_text(attribute, unit_bound) for unit_bound in unit_bounds)
+    return SyntheticColumn(attribute, source, low, high, unit_bounds)
 
 
 def _unit(attribute: Attribute) -> int:
@@ -167,7 +173,7 @@ def _unit(attribute: Attribute) -> int:
 
 def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
     """Convert the bounds to whole units of the type, rounded inwards."""
-    low, high = (Decimal(repr(float(end))) for end in bounds)
+    low, high = (Decimal(repr(float(bound))) for bound in bounds)
     scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
     unit = _unit(attribute)
     return (
@@ -176,30 +182,34 @@ def _units_of_bounds(attribute: Attribute, bounds: tuple[float, float]) -> tuple
     )
 
 
-def _has_room(attribute: Attribute, parts: tuple[int, int]) -> bool:
-    low, high = parts
+def _type_holds(attribute: Attribute, unit_bounds: tuple[int, int]) -> bool:
+    """Whether the type has values for these bounds, given in its units."""
+    low, high = unit_bounds
     if attribute.kind is Kind.DECIMAL:
         return not attribute.precision or max(-low, high) < 10**attribute.precision
     if attribute.kind is Kind.DATE:
         return low >= _FIRST_DAY and high <= _LAST_DAY
     if attribute.kind is Kind.TIMESTAMP:
         unit = _unit(attribute)
-        return low * unit >= _FIRST_DAY * _MICROS and high * unit < (_LAST_DAY + 1) * _MICROS
+        return (
+            low * unit >= _FIRST_DAY * _MICROSECONDS_PER_DAY
+            and high * unit < (_LAST_DAY + 1) * _MICROSECONDS_PER_DAY
+        )
     return True
 
 
-def _sql_text(attribute: Attribute, part: int) -> str:
-    """Write a number, date or timestamp as SQL text."""
+def _sql_text(attribute: Attribute, units: int) -> str:
+    """Write a number, date or timestamp, given in units of its type, as SQL text."""
     if attribute.kind is Kind.DATE:
-        return str(np.datetime64(part, "D"))
+        return str(np.datetime64(units, "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        moment = str(np.datetime64(part * _unit(attribute), "us")).replace("T", " ")
+        timestamp = str(np.datetime64(units * _unit(attribute), "us")).replace("T", " ")
         if attribute.scale == 0:
-            moment = moment.partition(".")[0]
-        return moment + ("+00" if attribute.has_time_zone else "")
+            timestamp = timestamp.partition(".")[0]
+        return timestamp + ("+00" if attribute.has_time_zone else "")
     if attribute.kind is Kind.DECIMAL:
-        return f"{Decimal(part).scaleb(-attribute.scale):f}"
-    return str(part)
+        return f"{Decimal(units).scaleb(-attribute.scale):f}"
+    return str(units)
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -210,9 +220,9 @@ def require_entity(entity: Attribute) -> None:
 
     Raises
     ------
-    UnsupportedType : it may hold NULL, or the equality of its values is not well-defined.
+    UnsupportedType : it may be NULL, or databases may disagree on which values are equal.
     """
-    if entity.kind not in _OF_PERSONS or entity.uses_output_function or entity.foreign_type:
+    if entity.kind not in _PERSON_KINDS or entity.uses_output_function or entity.foreign_type:
         raise UnsupportedType(
             f'Column "{entity.name}" of type {entity.sql_type} cannot be used to identify persons.',
             hint="Anonymize a copy of the table in which the column is text and NOT NULL.",
@@ -225,47 +235,51 @@ def require_entity(entity: Attribute) -> None:
         )
 
 
-def count_units(session: Session, relation: Relation, persons: Sequence[str]) -> int:
-    """Count the rows, or the values of the person column; the count is considered public."""
+def count_privacy_units(session: Session, relation: Relation, persons: Sequence[str]) -> int:
+    """Count the privacy units: persons, or rows without a person column. The count is public."""
     distinct = [f"DISTINCT s.{quote(name)}" for name in persons]
     query = f"SELECT count({', '.join(distinct) or '*'}) FROM {relation.name.quoted} AS s"
     return int(session.rows(query)[0][0])
 
 
-def read_figures(
+def read_numbers(
     session: Session,
     relation: Relation,
     columns: Sequence[AnyColumn],
     persons: Sequence[str],
     chunk_rows: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """Read the columns, float64 (p, rows), NaN where NULL, and the persons, int64 (rows,), from 1.
+    """Read the columns as numbers, and number the persons.
 
-    Listed columns are read as indexes into their list, ``UNLISTED`` for other values.
+    Returns the columns, float64 (n_columns, n_rows), NaN where NULL; and for each row the number of
+    its person from 1, int64 (n_rows,), or None without a person column. Columns with a list are
+    read as indexes into it, ``UNLISTED`` for other values.
     """
     lists = [column for column in columns if isinstance(column, ListedColumn)]
-    parts: list[str] = []
+    expressions: list[str] = []
     joins: list[str] = []
     for column in columns:
         if isinstance(column, ListedColumn):
-            part, join = index_expression(session, len(joins), column)
+            expression, join = index_expression(session, len(joins), column)
             joins.append(join)
         else:
-            part = session.bounded(column.source, column.low, column.high)
-        parts.append(part)
+            expression = session.bounded(column.source, column.low, column.high)
+        expressions.append(expression)
     for name in persons:
-        number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
-        parts.append(f"CAST({number} AS DOUBLE PRECISION)")
-    query = "SELECT " + ", ".join(f"{part} AS c{i}" for i, part in enumerate(parts))
+        person_number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
+        expressions.append(f"CAST({person_number} AS DOUBLE PRECISION)")
+    query = "SELECT " + ", ".join(
+        f"{expression} AS c{i}" for i, expression in enumerate(expressions)
+    )
     query += f" FROM {relation.name.quoted} AS s{''.join(joins)}"
     if lists:
         stage_lists(session, lists)
-    pieces = list(session.figures(query, chunk_rows))
+    chunks = list(session.figures(query, chunk_rows))
     if lists:
         drop_lists(session)
-    figures = np.concatenate(pieces) if pieces else np.empty((0, len(parts)))
-    entity_ids = figures[:, -1].astype(np.int64) if persons else None
-    return np.ascontiguousarray(figures[:, : len(columns)].T), entity_ids
+    numbers = np.concatenate(chunks) if chunks else np.empty((0, len(expressions)))
+    entity_ids = numbers[:, -1].astype(np.int64) if persons else None
+    return np.ascontiguousarray(numbers[:, : len(columns)].T), entity_ids
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -277,9 +291,14 @@ def write_rows(
     columns: Sequence[AnyColumn],
     rows: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write rows to a hidden table, in the order in which they were generated."""
+    """Write rows to a hidden table, in the order in which they were generated.
+
+    Parameters
+    ----------
+    rows : the generated values, (n_rows,), by column name.
+    """
     session.make_schema(output.name)
-    released = [synthetic.released(rows[synthetic.attribute.name]) for synthetic in columns]
+    released = [synthetic.to_released(rows[synthetic.attribute.name]) for synthetic in columns]
     session.load_classes(released, len(released[0].values))
     session.create_released(
         output,
@@ -313,7 +332,7 @@ class ColumnDomain:
 
     @classmethod
     def of(cls, column: AnyColumn) -> ColumnDomain:
-        """The domain of a column to release."""
+        """The allowed values of a column to release."""
         if isinstance(column, ListedColumn):
             return cls(column.attribute, listed=column.labels)
         return cls(column.attribute, column.low, column.high)
@@ -323,36 +342,36 @@ def recount(
     session: Session, relation: RelationName, domains: Sequence[ColumnDomain]
 ) -> tuple[int, int]:
     """Count the rows of a relation, and those with a NULL or a value outside its domain."""
-    outside: list[str] = []
+    invalid_conditions: list[str] = []
     values: list[Any] = []
     for domain in domains:
         column = f"s.{quote(domain.attribute.name)}"
-        outside.append(f"{column} IS NULL")
+        invalid_conditions.append(f"{column} IS NULL")
         if domain.low:
-            end = session.bound_of(domain.attribute.sql_type)
-            outside.append(f"{column} < {end} OR {column} > {end}")
+            bound = session.bound_of(domain.attribute.sql_type)
+            invalid_conditions.append(f"{column} < {bound} OR {column} > {bound}")
             values += [domain.low, domain.high]
         if domain.listed:
             texts, parameter = session.texts(domain.listed)
-            outside.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
+            invalid_conditions.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
             values.append(parameter)
-    [(rows, wrong)] = session.rows(
-        f"SELECT count(*), count(CASE WHEN {' OR '.join(outside)} THEN 1 END)"
+    [(n_rows, n_invalid)] = session.rows(
+        f"SELECT count(*), count(CASE WHEN {' OR '.join(invalid_conditions)} THEN 1 END)"
         f" FROM {relation.quoted} AS s",
         values,
     )
-    return int(rows), int(wrong)
+    return int(n_rows), int(n_invalid)
 
 
 def require_recount(
-    session: Session, relation: RelationName, domains: Sequence[ColumnDomain], n: int
+    session: Session, relation: RelationName, domains: Sequence[ColumnDomain], n_expected: int
 ) -> None:
-    """Recount the written rows; raises RecountFailed unless all n are within their domains."""
+    """Recount the written rows; raises RecountFailed if any is missing or not allowed."""
     names = [name for name, _ in session.columns_of(relation)]
-    rows, wrong = recount(session, relation, domains)
-    if rows != n or wrong or names != [domain.attribute.name for domain in domains]:
+    n_rows, n_invalid = recount(session, relation, domains)
+    if n_rows != n_expected or n_invalid or names != [domain.attribute.name for domain in domains]:
         raise RecountFailed(
-            f"{rows} synthetic rows are there and {n} must be, {wrong} of them with a NULL or a"
-            " value outside its bounds; nothing was published.",
+            f"{n_rows} synthetic rows are there and {n_expected} must be, {n_invalid} of them with"
+            " a NULL or a value outside its bounds; nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )

@@ -25,7 +25,7 @@ from pyarrow import parquet
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.run import run_with_ledger
-from dbanon.stores.scratch import scratch_in
+from dbanon.stores.scratch import open_scratch
 from dbanon.stores.sqlite.session import SqliteSession
 from tests.doors.hint_doors import model
 from tests.doors.hint_steps import FRAME, cli, frame
@@ -410,7 +410,7 @@ def _spill(name: str, mode: int = 0, content: str = "") -> Act:
 
 
 def _spill_twice(w: Stores) -> object:
-    with scratch_in(str(w.path / "shared")):
+    with open_scratch(str(w.path / "shared")):
         return _spill("shared")(w)
 
 

@@ -415,14 +415,14 @@ def _warehouse(w: Stores, change: str = "", **options: Any) -> object:
 
 
 def _growing(w: Stores) -> object:
-    flow = origins_sql.SqlOrigin.flow
+    flow = origins_sql.SqlOrigin.open_stream
 
     @contextmanager
     def growing(self: Any, *args: Any) -> Iterator[origins.RowStream]:
         with flow(self, *args) as rows:
-            yield replace(rows, count=lambda: 61)
+            yield replace(rows, recount=lambda: 61)
 
-    with mock.patch.object(origins_sql.SqlOrigin, "flow", growing):
+    with mock.patch.object(origins_sql.SqlOrigin, "open_stream", growing):
         return _warehouse(w)
 
 

@@ -17,7 +17,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.run.open import open_store
 from dbanon.stores.files import read_url
-from dbanon.stores.folders import location_of
+from dbanon.stores.folders import parse_location
 from dbanon.stores.origins_sql import SqlOrigin
 
 SECRET = "hunter2"
@@ -45,7 +45,7 @@ def call(*words: Any) -> Result:
 def test_the_url_of_an_object_holds_no_credentials(url: str, tmp_path: Path) -> None:
     """In a source, a Delta table, an export and a job file's source."""
     with pytest.raises(InvalidParameter) as refused:
-        location_of(url)
+        parse_location(url)
     assert SECRET not in str(refused.value)
     words = ("--quasi-identifiers", "age", "--k", "2", "--output", "released")
     for form in ("text", "json"):
@@ -66,7 +66,7 @@ def test_the_url_of_an_object_holds_no_credentials(url: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("url", ["s3://bucket/year=2025/part-?.parquet", "s3://bucket/?/f=1.csv"])
 def test_a_question_mark_is_a_pattern(url: str) -> None:
-    assert str(location_of(url)) == url
+    assert str(parse_location(url)) == url
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter
-from dbanon.run.gc import clear_killed, clear_staged, collect_garbage
+from dbanon.run.gc import clear_abandoned_directories, clear_staged, collect_garbage
 from dbanon.run.open import open_store
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql import pieces
@@ -153,9 +153,9 @@ def test_only_files_of_a_killed_driver_are_removed(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {"dropped": [], "cleared": [str(dead)]}
     assert sorted(tmp_path.iterdir()) == [path for path in before if path != dead]
     assert (alive / "rdd_1_1").exists()
-    assert clear_killed([str(tmp_path / "missing")]) == []
+    assert clear_abandoned_directories([str(tmp_path / "missing")]) == []
     with pytest.raises(InvalidParameter):
-        clear_killed([str(alive / "rdd_1_1")])
+        clear_abandoned_directories([str(alive / "rdd_1_1")])
 
 
 def test_our_directories_are_removed_with_their_process(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import ConnectionLost, DbanonError, SourceChanged
-from dbanon.run.gc import clear_killed, collect_garbage
+from dbanon.run.gc import clear_abandoned_directories, collect_garbage
 from dbanon.run.open import open_store
 from dbanon.spark import anonymize_table
 from dbanon.stores.postgresql import pieces
@@ -210,7 +210,7 @@ def test_a_driver_that_is_killed_leaves_no_row_that_can_be_read(
     with driver(master="local[2]", conf=conf, url=people, asked=options, wait=True) as process:
         wait_for(process, "staged")
         left = left_at_work(people)
-        assert clear_killed([str(tmp_path)]) == []
+        assert clear_abandoned_directories([str(tmp_path)]) == []
         java = descendants(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(60)

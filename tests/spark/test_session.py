@@ -30,7 +30,7 @@ from dbanon.spark.session import (
     versions_of_workers,
     warn_unless_private,
 )
-from dbanon.stores.scratch import clear_killed
+from dbanon.stores.scratch import clear_abandoned_directories
 from tests.spark.cluster import SMALL, Cluster, free_port
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_our_session_does_not_leak_records(
     assert re.fullmatch(r"dbanon-spark-[0-9a-f]{32}", local_dir.name)
     assert local_dir.stat().st_mode & 0o777 == 0o700
     assert list(local_dir.glob("blockmgr-*"))
-    assert clear_killed(str(local_dir.parent)) == []
+    assert clear_abandoned_directories(str(local_dir.parent)) == []
     warn_unless_private(spark)
     monkeypatch.setitem(own_settings.PRIVATE, "spark.io.encryption.enabled", "of the caller")
     frame = spark.range(100).withColumnRenamed("id", "age")

@@ -292,7 +292,7 @@ def test_the_maximum_number_of_columns(run_sql: Run, sql_url: str) -> None:
     run_sql("UPDATE app.wide SET c801 = '' WHERE c0 = 1")
     assert current_digest(sql_url, "wide") != before
     with open_store(sql_url).session(write=False) as session:
-        recorded = digest.of_relation(session, RelationName("app", "wide"))
+        recorded = digest.digest_relation(session, RelationName("app", "wide"))
     assert run_sql("SELECT dbanon._compare_rows('app.wide', %s)", recorded) == [("unchanged",)]
 
 
@@ -325,7 +325,7 @@ def test_no_code_of_a_types_owner_runs(run_sql: Run, sql_server: Server, sql_url
     ):
         run_sql(statement)
     with open_store(sql_url).session(write=True) as session:
-        recorded = digest.of_relation(session, RelationName("app", "bad"))
+        recorded = digest.digest_relation(session, RelationName("app", "bad"))
     assert run_sql("SELECT dbanon._compare_rows('app.bad', %s)", recorded) == [("unchanged",)]
     assert run_sql("SELECT count(*) FROM evil.log") == [(0,)]
     # The spies work.

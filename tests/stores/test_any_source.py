@@ -119,7 +119,7 @@ def test_without_leave_or_place_nothing_is_drawn(
     tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = warehouse.create_warehouse(tmp_path / "w.db")
-    monkeypatch.setattr(origins_sql.SqlOrigin, "flow", None)
+    monkeypatch.setattr(origins_sql.SqlOrigin, "open_stream", None)
     for source in (url, iter([FRAME])):
         with pytest.raises(InvalidParameter, match="There is no store") as raised:
             dbanon.anonymize(source, **OPTIONS, target=target)
@@ -212,7 +212,7 @@ def test_a_connection_of_duckdb_in_memory_needs_no_leave(target: str) -> None:
 
 
 def liar(monkeypatch: pytest.MonkeyPatch, before: int, during: int, after: int) -> None:
-    real = origins_sql.SqlOrigin.flow
+    real = origins_sql.SqlOrigin.open_stream
 
     @contextmanager
     def flow(self: Any, *args: Any) -> Iterator[origins.RowStream]:
@@ -223,10 +223,10 @@ def liar(monkeypatch: pytest.MonkeyPatch, before: int, during: int, after: int) 
                     yield batch[:during]
 
             yield origins.RowStream(
-                flow_read.columns, batches(), flow_read.how, before, lambda: after
+                flow_read.columns, batches(), flow_read.consistency, before, lambda: after
             )
 
-    monkeypatch.setattr(origins_sql.SqlOrigin, "flow", flow)
+    monkeypatch.setattr(origins_sql.SqlOrigin, "open_stream", flow)
 
 
 @pytest.mark.parametrize("counts", [(60, 59, 60), (61, 60, 60), (60, 60, 61), (60, 0, 60)])

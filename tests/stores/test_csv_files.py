@@ -237,7 +237,7 @@ def test_too_many_columns_are_refused_before_their_types_are_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That takes minutes for so many."""
-    monkeypatch.setattr(file_rows, "ColumnTypes", None)
+    monkeypatch.setattr(file_rows, "TypeInference", None)
     path = tmp_path / "t.csv"
     path.write_text(",".join(f"c{n}" for n in range(20_001)) + "\n" + ",".join("1" * 20_001) + "\n")
     assert "20001 columns, more than 4096" in refused(path).message

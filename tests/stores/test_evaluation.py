@@ -15,7 +15,7 @@ from dbanon.release import evaluation
 from dbanon.release.report import Report
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.sql_counts import column_moments
+from dbanon.stores.sql_counts import compute_column_moments
 from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.people import load_people
 
@@ -362,7 +362,7 @@ def test_covariances_of_two_rows_and_none_of_one(sqlite_file: SqliteDatabase) ->
         [(1, 5, 7, None), (3, 1, None, None)],
     )
     with open_store(sqlite_file.url).session(write=False) as session:
-        side = column_moments(session, parse_relation("t"), ["a", "b", "one", "none"])
+        side = compute_column_moments(session, parse_relation("t"), ["a", "b", "one", "none"])
     np.testing.assert_array_equal(side.means, [2, 3, 7, np.nan])
     expected = np.full((4, 4), np.nan)
     expected[:2, :2] = [[2, -4], [-4, 8]]

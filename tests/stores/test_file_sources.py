@@ -21,7 +21,7 @@ from dbanon.errors import DatabaseNotFound, InvalidParameter
 from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.duckdb.file_counts import file_session
+from dbanon.stores.duckdb.file_counts import open_file_session
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
 
@@ -262,7 +262,7 @@ def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
 ) -> None:
     # DuckDB would write released values to .tmp of the directory that this runs in.
     path = write(tmp_path, "parquet")
-    with file_session(path, "parquet") as (session, _):
+    with open_file_session(path, "parquet") as (session, _):
         assert session.rows("SELECT current_setting('temp_directory')") == [("",)]
 
 

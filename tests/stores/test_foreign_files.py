@@ -19,7 +19,7 @@ from dbanon.data import files
 from dbanon.doors.cli.main import main
 from dbanon.errors import DbanonError, ForeignFile, SourceChanged
 from dbanon.stores import folders
-from dbanon.stores.folders import list_source_files, location_of
+from dbanon.stores.folders import list_source_files, parse_location
 from tests.prerequisites import only_where
 
 SECRET = 4711
@@ -119,7 +119,7 @@ def test_links_in_a_folder_are_not_followed(
         ages_of(url, tmp_path)
     assert str(SECRET) not in str(refused.value)
     with pytest.raises(ForeignFile):
-        list_source_files(location_of(url), "allow")
+        list_source_files(parse_location(url), "allow")
 
 
 @pytest.mark.parametrize("attack", [link_file, link_hard, link_file_by_two])
@@ -249,12 +249,12 @@ def test_a_file_that_is_exchanged_after_it_was_listed(
     [piece] = list_source_files(drop)
     (drop / f"a.{ending}").unlink()
     write(drop / f"a.{ending}", [30] * 10)
-    with pytest.raises(SourceChanged), piece.opened(2**20):
+    with pytest.raises(SourceChanged), piece.open(2**20):
         pass
     (drop / f"a.{ending}").unlink()
     link_file(drop, private)
     (drop / f"b.{ending}").rename(drop / f"a.{ending}")
-    with pytest.raises(ForeignFile), piece.opened(2**20):
+    with pytest.raises(ForeignFile), piece.open(2**20):
         pass
 
 

@@ -94,7 +94,10 @@ def test_the_directory_that_duckdb_spills_to(tmp_path: Path) -> None:
         connection.execute("SET memory_limit = '20MB'")
         connection.execute(f"SET temp_directory = '{tmp_path}/spill'")
         connection.execute("SET max_temp_directory_size = '1MB'")
-        with pytest.raises(DiskFull, match="database spills") as caught, of_duckdb.translated():
+        with (
+            pytest.raises(DiskFull, match="database spills") as caught,
+            of_duckdb.translate_errors(),
+        ):
             connection.execute(
                 "CREATE TABLE t AS SELECT md5(range::VARCHAR) AS a FROM range(2000000) ORDER BY a"
             )

@@ -21,7 +21,7 @@ from dbanon.doors.jobfile.init import job_file_for
 from dbanon.errors import PersonsBelowK
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.sql_forms import forms_of
+from dbanon.stores.sql_forms import detect_forms
 from tests.stores.databases import ALL_NAMES, Database
 from tests.unit.advice.test_forms import EXAMPLES, ORDINARY
 
@@ -193,7 +193,7 @@ def test_forms_are_counted_in_sql_as_in_python(database: Database) -> None:
         database.load(table, {"value": database.types["text"]}, rows)
         with open_store(database.url).planning(staging=True) as session:
             relation = session.find_source(parse_relation(table))
-            counted = forms_of(session, relation.name, relation.schema.attributes)
+            counted = detect_forms(session, relation.name, relation.schema.attributes)
         assert counted == {"value": form_of_texts(texts)}, kind
         assert is_identifying(counted["value"]) == (kind not in ORDINARY and kind[:3] != "no ")
 

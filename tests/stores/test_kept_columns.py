@@ -266,13 +266,13 @@ def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -
     ]
     database.load("people", dict.fromkeys(columns, database.types["integer"]), rows)
     counted: list[str] = []
-    groups = SqlSource.groups
+    groups = SqlSource.group_by_value
 
     def note(self: SqlSource, draft: Any, name: str) -> ValueGroups:
         counted.append(name)
         return groups(self, draft, name)
 
-    monkeypatch.setattr(SqlSource, "groups", note)
+    monkeypatch.setattr(SqlSource, "group_by_value", note)
     report = database.anonymize(**options_with(keep=["own", "couples", "double", "part"]))
     assert disclosive_columns(report) == {
         "own": [(None, 0.9)],

@@ -168,7 +168,7 @@ def test_an_older_release_never_follows_a_newer_one(
     elif kind == "disk":
         assert os.listdir(warehouse) == ["people.parquet"]
     else:
-        paths = objects.ObjectPath("memory", folder.removeprefix("memory://")).below()
+        paths = objects.ObjectPath("memory", folder.removeprefix("memory://")).list_below()
         assert [path.name for path in paths] == ["people.parquet"]
 
 

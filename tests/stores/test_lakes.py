@@ -32,7 +32,7 @@ from dbanon.errors import (
 )
 from dbanon.errors.extras import quoted_requirements
 from dbanon.stores import origins_lake
-from dbanon.stores.lake_catalog import catalog_named, open_catalogs
+from dbanon.stores.lake_catalog import get_catalog, open_catalogs
 from tests.stores.catalogs import load_catalog
 
 TABLE = "clinic.people"
@@ -213,21 +213,21 @@ def test_blocks_share_a_catalog_and_the_last_one_closes_it(
     lake_catalog: list[str],
 ) -> None:
     with open_catalogs():
-        catalog = catalog_named("here")
+        catalog = get_catalog("here")
         with suppress(KeyError), open_catalogs():
-            assert catalog_named("here") is catalog
+            assert get_catalog("here") is catalog
             raise KeyError
-        thread = threading.Thread(target=open_catalogs()(catalog_named), args=("here",))
+        thread = threading.Thread(target=open_catalogs()(get_catalog), args=("here",))
         thread.start()
         thread.join()
-        assert catalog_named("here") is catalog
+        assert get_catalog("here") is catalog
         assert lake_catalog == []
     assert lake_catalog == ["closed"]
     with open_catalogs():
-        assert catalog_named("here") is not catalog
+        assert get_catalog("here") is not catalog
     assert lake_catalog == ["closed"] * 2
     with pytest.raises(AssertionError, match="in a block"):
-        catalog_named("here")
+        get_catalog("here")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import MemoryLimit
 from dbanon.run.open import open_store
 from dbanon.stores.duckdb import file_counts
-from dbanon.stores.duckdb.store import in_memory
+from dbanon.stores.duckdb.store import connect_in_memory
 
 MIB = 2**20
 LIMIT = 16 * MIB
@@ -131,14 +131,14 @@ def test_every_database_that_is_opened_keeps_to_it(limit: int, tmp_path: Path) -
 
 
 def test_a_database_in_memory_has_a_default_limit() -> None:
-    with in_memory() as connection:
+    with connect_in_memory() as connection:
         limit_set, _ = settings_of(connection)
     assert limit_set <= half_of_memory() * 1.01
 
 
 def test_files_of_releases_are_counted_within_it(constant: Path) -> None:
     """A verified file is streamed: its rows need not fit."""
-    assert file_counts.in_memory is in_memory
+    assert file_counts.connect_in_memory is connect_in_memory
     done = CliRunner().invoke(main, ["verify", str(constant), "-q", "age", "--k", "5"])
     assert done.exit_code == 0, done.output
 

@@ -47,13 +47,14 @@ def store() -> Iterator[str]:
 def bucket(store: str) -> Iterator[str]:
     """A folder in the store that is empty before and after."""
     yield f"{store}/in"
-    for path in ObjectPath.of(f"{store}/in").below():
+    for path in ObjectPath.of(f"{store}/in").list_below():
         path.unlink()
 
 
 def names() -> list[str]:
     return [
-        path.key.removeprefix(f"{BUCKET}/in/") for path in ObjectPath("s3", f"{BUCKET}/in").below()
+        path.key.removeprefix(f"{BUCKET}/in/")
+        for path in ObjectPath("s3", f"{BUCKET}/in").list_below()
     ]
 
 
@@ -192,7 +193,7 @@ def test_credentials_are_never_told(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    objects._system.cache_clear()
+    objects._file_system.cache_clear()
     try:
         for act in (
             lambda: dbanon.plan(f"{bucket}/a.csv", **AGES, output="o"),
@@ -204,7 +205,7 @@ def test_credentials_are_never_told(
             assert "Credentials" in str(raised.value.detail)
             assert not [secret for secret in KEYS.values() if secret in str(raised.value)]
     finally:
-        objects._system.cache_clear()
+        objects._file_system.cache_clear()
 
 
 def test_urls_that_say_too_much_or_too_little(bucket: str) -> None:
@@ -238,7 +239,7 @@ def test_other_stores_by_the_same_way(tmp_path: Path, monkeypatch: pytest.Monkey
     for _ in range(2):
         report = dbanon.anonymize("memory://clinic/in/", **options, output="o", if_exists="replace")
         assert report.rows_out == 100
-    assert [path.name for path in ObjectPath("memory", "clinic/out").below()] == ["p.parquet"]
+    assert [path.name for path in ObjectPath("memory", "clinic/out").list_below()] == ["p.parquet"]
 
 
 @pytest.mark.parametrize("step", ["put", "copy_to", "unlink"])

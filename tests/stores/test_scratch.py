@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from dbanon.errors import InsufficientRights, InvalidParameter, JobRunning
-from dbanon.stores.scratch import clear_leftovers, scratch_in
+from dbanon.stores.scratch import clear_leftovers, open_scratch
 
 
 def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        with scratch_in(str(tmp_path / "spill")) as disk:
+        with open_scratch(str(tmp_path / "spill")) as disk:
             for path in (tmp_path / "spill", disk.path):
                 assert stat.S_IMODE(path.stat().st_mode) == 0o700
             with disk.file() as file:
@@ -29,12 +29,12 @@ def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "spill").symlink_to(tmp_path / "real")
-    with pytest.raises(InvalidParameter, match="link"), scratch_in(str(tmp_path / "spill")):
+    with pytest.raises(InvalidParameter, match="link"), open_scratch(str(tmp_path / "spill")):
         pass
     (tmp_path / "file").write_text("mine")
     with (
         pytest.raises(InvalidParameter, match="not a directory"),
-        scratch_in(str(tmp_path / "file")),
+        open_scratch(str(tmp_path / "file")),
     ):
         pass
     assert (tmp_path / "file").read_text() == "mine"
@@ -45,7 +45,7 @@ def test_what_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
     folder = tmp_path / "spill"
     folder.mkdir()
     folder.chmod(mode)
-    with pytest.raises(InsufficientRights, match="open to others"), scratch_in(str(folder)):
+    with pytest.raises(InsufficientRights, match="open to others"), open_scratch(str(folder)):
         pass
     assert list(folder.iterdir()) == []
 
@@ -56,7 +56,7 @@ def test_what_is_another_accounts_is_refused(
     folder = tmp_path / "spill"
     folder.mkdir(mode=0o700)
     monkeypatch.setattr("dbanon.stores.scratch.os.geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(InsufficientRights, match="another account"), scratch_in(str(folder)):
+    with pytest.raises(InsufficientRights, match="another account"), open_scratch(str(folder)):
         pass
 
 
@@ -65,7 +65,7 @@ def test_what_holds_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     (folder / "thesis.tex").write_text("years of work")
     (folder / f"dbanon-{'0' * 32}").mkdir()
-    with pytest.raises(InvalidParameter, match="not empty"), scratch_in(str(folder)):
+    with pytest.raises(InvalidParameter, match="not empty"), open_scratch(str(folder)):
         pass
     assert (folder / "thesis.tex").read_text() == "years of work"
     assert len(list(folder.iterdir())) == 2
@@ -74,15 +74,15 @@ def test_what_holds_files_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_an_empty_one_is_taken_and_stays(tmp_path: Path) -> None:
     folder = tmp_path / "spill"
     folder.mkdir(mode=0o700)
-    with scratch_in(str(folder)):
+    with open_scratch(str(folder)):
         assert len(list(folder.iterdir())) == 1
     assert list(folder.iterdir()) == []
 
 
 def test_two_runs_do_not_share_it(tmp_path: Path) -> None:
     folder = str(tmp_path / "spill")
-    with scratch_in(folder) as disk:
-        with pytest.raises(JobRunning), scratch_in(folder):
+    with open_scratch(folder) as disk:
+        with pytest.raises(JobRunning), open_scratch(folder):
             pass
         assert disk.path.is_dir()
 
@@ -95,7 +95,7 @@ def test_a_link_inside_what_was_left_leads_nowhere(tmp_path: Path) -> None:
     left.mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
     (left / "link").symlink_to(tmp_path / "mine")
-    with scratch_in(str(folder)):
+    with open_scratch(str(folder)):
         assert not left.exists()
     assert (tmp_path / "mine" / "thesis.tex").exists()
     # Left by a run, it was made by one.
@@ -130,7 +130,7 @@ def test_only_what_runs_left_is_cleared(tmp_path: Path) -> None:
 
 def test_what_a_run_has_is_not_cleared(tmp_path: Path) -> None:
     folder = str(tmp_path / "spill")
-    with scratch_in(folder) as disk:
+    with open_scratch(folder) as disk:
         with pytest.raises(JobRunning):
             clear_leftovers(folder)
         assert disk.path.is_dir()

@@ -31,7 +31,7 @@ from dbanon.errors import (
     MemoryLimit,
 )
 from dbanon.stores import scratch
-from dbanon.stores.scratch import scratch_in
+from dbanon.stores.scratch import open_scratch
 from tests.stores.databases import Database, SqliteDatabase
 
 SECRET = 917_263
@@ -227,7 +227,7 @@ def test_what_is_read_from_the_disk_is_what_was_read(
 
     options = {"categories": [("x", "y", "z")]}
     expected = microdata_from_chunks(attributes, pieces(), **options)
-    with scratch_in(str(tmp_path / "spill")) as disk:
+    with open_scratch(str(tmp_path / "spill")) as disk:
         microdata = microdata_from_chunks(attributes, pieces(), **options, disk=disk)
         # The file has no name: only this process has it open.
         assert list(disk.path.iterdir()) == []
@@ -241,7 +241,7 @@ def test_what_is_read_from_the_disk_is_what_was_read(
 
 
 def test_no_rows_are_no_file(tmp_path: Path) -> None:
-    with scratch_in(str(tmp_path / "spill")) as disk:
+    with open_scratch(str(tmp_path / "spill")) as disk:
         microdata = microdata_from_chunks([Attribute("a", Kind.FLOAT)], [], disk=disk)
     assert microdata.numbers.shape == (0, 1)
 

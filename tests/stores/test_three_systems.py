@@ -344,7 +344,7 @@ class Stays(System):
 
     def exports(self) -> dict[str, bytes]:
         exports = {}
-        for path in ObjectPath.of("s3://clinic/out").below():
+        for path in ObjectPath.of("s3://clinic/out").list_below():
             with path.open() as file:
                 exports[path.key.rpartition("/")[2]] = file.read()
         return exports

@@ -92,7 +92,7 @@ def gc(
         cleared_directories = [
             *garbage_collection.clear_spilled(spill_directories),
             *garbage_collection.clear_staged(staging_directories),
-            *garbage_collection.clear_killed(spark_directories),
+            *garbage_collection.clear_abandoned_directories(spark_directories),
         ]
         dropped_tables, n_deleted_runs = [], None
         if url is not None:

@@ -25,7 +25,7 @@ from dbanon.doors.cli.support import (
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.reading import Reading
 from dbanon.ledger.rules import NOT_TRUSTED
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -113,7 +113,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
         request_options["sensitive"] += arguments["single_s"]
         if request_options["memory_limit"] is None:
             request_options["memory_limit"] = half_of_memory()
-        if to_declare and is_of_files(url):
+        if to_declare and is_row_file_url(url):
             raise InvalidParameter(
                 "Rules are stored in the database of their table, and a file has no database.",
                 hint="Leave out --declare, and name the columns in the call.",

@@ -73,7 +73,7 @@ def with_engine(command: Any) -> Any:
     return command
 
 
-def engine_of(arguments: Mapping[str, Any]) -> Engine | None:
+def to_sql_origin(arguments: Mapping[str, Any]) -> Engine | None:
     """Build the engine that the options name; None to run in this process.
 
     Raises
@@ -237,7 +237,7 @@ def anonymize(url: str, **arguments: Any) -> None:
         if options["k"] is None and not is_private:
             raise click.UsageError("Missing option '--k'.")
         options["evaluate"] |= needs_evaluation(report_path) and not is_private
-        engine = engine_of(arguments)
+        engine = to_sql_origin(arguments)
         with (
             save_refusal_on_error(report_path, options, log.run_id),
             show_progress(not arguments["no_progress"]) as progress,

@@ -25,9 +25,9 @@ from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, Out
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.store import DuckdbStore
-from dbanon.stores.files import DUCKDB, file_for
+from dbanon.stores.files import DUCKDB, ensure_database_file
 
 QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
 SENSITIVE = ("diagnosis",)
@@ -135,8 +135,8 @@ def make_persons(database: Path, n_persons: int, seed: int) -> None:
     """
     file_exists = database.exists()
     with (
-        file_for(database, DUCKDB, write=True, create=True),
-        translated(f"The database {database} cannot be opened."),
+        ensure_database_file(database, DUCKDB, write=True, create=True),
+        translate_errors(f"The database {database} cannot be opened."),
         duckdb.connect(str(database)) as connection,
     ):
         if file_exists:
@@ -190,7 +190,7 @@ def _require_demonstration(connection: duckdb.DuckDBPyConnection, database: Path
 
 def _add_release_to_mark(database: Path, release_id: str) -> None:
     """Record the release in the table's mark, so that a later demonstration may replace it."""
-    with translated(), duckdb.connect(str(database)) as connection:
+    with translate_errors(), duckdb.connect(str(database)) as connection:
         connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")
 
 

@@ -35,7 +35,7 @@ from dbanon.job.requirements import require_evaluation
 from dbanon.job.rules import BY_RULES
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.folders import FILE, is_of_files
+from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
 _PRIVATE = frozenset(option.name for option in own_options())
@@ -386,7 +386,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
             "HTML reports are not available for chains, which are not evaluated: report must be"
             " .json or .txt"
         )
-    of_files = bool(spec.source.path) or is_of_files(str(spec.source.url))
+    of_files = bool(spec.source.path) or is_row_file_url(str(spec.source.url))
     if job.chain is not None and of_files and spec.target.url is None:
         raise InvalidParameter(
             "A chain keeps its state in a database, not in a file: name a database (target.url)"

@@ -34,7 +34,7 @@ from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls
 from dbanon.run.open import open_store, releases_views
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.sql_source import SqlSource
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def job_file_for(
             _comment,
             _quoted,
             commented=decided is not _PROPOSED,
-            file_url=url if is_of_files(url) else None,
+            file_url=url if is_row_file_url(url) else None,
         )
         + description.expect(decided is _PROPOSED),
     )
@@ -270,16 +270,16 @@ def _url(url: str, variable: str) -> str:
 
 def _target_lines(url: str, decided: RoleDecisions) -> str:
     """Where releases go, when it is not where the table is."""
-    if decided.target is not None and not is_of_files(url):
+    if decided.target is not None and not is_row_file_url(url):
         return f"  url: {_url(decided.target, 'DBANON_TARGET')}\n"
-    if not is_of_files(url):
+    if not is_row_file_url(url):
         return ""
     return _TARGET.format(_url(decided.target or PROPOSED_TARGET, "DBANON_TARGET"))
 
 
 def _url_of_chain(url: str, decided: RoleDecisions) -> str:
     """The database that keeps a chain, as a shell has it: of a file, where its releases go."""
-    chain_url = (decided.target or PROPOSED_TARGET) if is_of_files(url) else url
+    chain_url = (decided.target or PROPOSED_TARGET) if is_row_file_url(url) else url
     return shell_url(chain_url, written_password(chain_url.replace("$", "$$")))
 
 
@@ -369,7 +369,7 @@ def _seen(
         rows = proposed.profile.rows
         person = person_column(proposed.profile.columns, identifiers, rows)
         is_kept = "chains" not in session.unsupported_features
-        if is_of_files(url):
+        if is_row_file_url(url):
             # It takes views where it is none of MariaDB's.
             is_kept = releases_views(decided.target or PROPOSED_TARGET)
         chain = ChainProposal(person, entity, is_kept)

@@ -49,7 +49,7 @@ from dbanon.job.chain import Chain, ChainRules, require_chain_name, require_key_
 from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import BY_RULES
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 
 _REQUIRED_FIELDS: Any = {
     "name": (Annotated[str, validator(require_chain_name)], ...),
@@ -108,7 +108,7 @@ def _url(value: str) -> None:
 
 def _target(value: str) -> None:
     _url(value)
-    if is_of_files(value):
+    if is_row_file_url(value):
         raise refused("must be a database: releases are not written into files of rows")
 
 

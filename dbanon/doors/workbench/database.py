@@ -44,7 +44,7 @@ from dbanon.run.tree_counts import tree_counts
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -82,7 +82,7 @@ def propose(bench: Workbench, task: BackgroundTask) -> None:
         if start.kinds[0] == VIEW and start.target is None:
             free_name = free_output_name(source.session, parse_relation(start.table))
     stored: tuple[str, ...] = ()
-    if not is_of_files(start.url):
+    if not is_row_file_url(start.url):
         stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
     is_first = bench.proposed is None
     with bench.lock:
@@ -157,7 +157,7 @@ def _tree(
     """The tree or builder for trials, the tree itself, and the reason for a suggested one."""
     attribute = relation.attribute(column)
     if choice.kind == "suggest":
-        suggested = suggestion(source.distinct(relation, attribute))
+        suggested = suggestion(source.list_distinct_values(relation, attribute))
         return suggested.tree, suggested.tree, suggested.reason
     if choice.kind == "file":
         spec = parse(directory / choice.more, files=True)
@@ -166,8 +166,8 @@ def _tree(
     if isinstance(spec, Hierarchy):
         return spec, spec, ""
     if spec.kind in IN_DATABASES:
-        return spec, source.hierarchy(column, spec, lambda: None), ""
-    return spec, build(spec, source.distinct(relation, attribute), column), ""
+        return spec, source.load_hierarchy(column, spec, lambda: None), ""
+    return spec, build(spec, source.list_distinct_values(relation, attribute), column), ""
 
 
 def sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> None:

@@ -32,7 +32,7 @@ from dbanon.doors.workbench.tasks import NO_FORM, FormRequest
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.job.nulls import NULL_POLICIES
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 
 MOST_FIELDS = 5_000
 # Names of files: none that is hidden, leads elsewhere, or means something to a shell.
@@ -372,7 +372,7 @@ def job_first(bench: Workbench) -> JobChoice:
     """The initial values of the form of the job file."""
     table = parse_relation(bench.start.table).name
     stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
-    export = "csv" if is_of_files(bench.start.url) else ""
+    export = "csv" if is_row_file_url(bench.start.url) else ""
     output = str(RelationName(None, bench.free_output_name or table))
     database = f"{stem}-releases.duckdb"
     kind = bench.start.kinds[0]

@@ -27,7 +27,7 @@ from dbanon.doors.workbench.state import (
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 
 ENDINGS = (".yaml", ".yml")
 _OPTIONS = ("method", "refine", "recoding", "nulls", "max_suppression")
@@ -92,7 +92,7 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
     assert isinstance(job.job, Job)
     options = {**values.get("defaults", {}), **written}
     columns: Mapping[str, Mapping[str, Any]] = written["columns"]
-    is_of_file = is_of_files(job.source)
+    is_of_file = is_row_file_url(job.source)
     return Start(
         job.source,
         job.job.table,
@@ -134,7 +134,7 @@ def _choice(file: Path, job: FileJob, written: Mapping[str, Any]) -> JobChoice:
         job.name,
         str(written["output"][kind]),
         kind,
-        place=database if is_of_files(job.source) else "released.duckdb",
+        place=database if is_row_file_url(job.source) else "released.duckdb",
         export=export[0].get("format", ""),
         report="report" in written,
         schedule=written.get("schedule", ""),
@@ -183,7 +183,7 @@ def _unknown_keys(values: Mapping[str, Any], job: FileJob) -> Iterator[str]:
         yield "schema"
     if written["output"].get("keep_last", _KEPT_VIEWS) != _KEPT_VIEWS:
         yield "keep_last"
-    if is_of_files(job.source) and not (job.target or "").startswith(_DUCKDB):
+    if is_row_file_url(job.source) and not (job.target or "").startswith(_DUCKDB):
         yield "target"
     expected = more_keys(_choice(job=job, written=written, file=Path()))
     for key in ("export", "report", "schedule"):

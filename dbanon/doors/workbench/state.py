@@ -17,7 +17,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
 from dbanon.release.distribution import bound_of
 from dbanon.run.open import open_store, releases_views
-from dbanon.stores.folders import is_of_files
+from dbanon.stores.folders import is_row_file_url
 
 if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
@@ -105,7 +105,7 @@ class Start:
     @property
     def needs_place(self) -> bool:
         """Whether releases need a database of their own, because the source is a file."""
-        return self.target is None and is_of_files(self.url)
+        return self.target is None and is_row_file_url(self.url)
 
 
 @dataclass(frozen=True)

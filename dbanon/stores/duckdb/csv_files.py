@@ -1,8 +1,8 @@
 """CSV files before DuckDB reads them: header, encoding, and the location of errors.
 
 DuckDB guesses unspecified options, renames duplicate columns, and quotes lines in its errors. So
-the header is read here, all options are passed to DuckDB, and a rejected file is parsed again to
-find the line and the column. Errors never quote a value.
+this module reads the header, all options are passed to DuckDB, and a rejected file is parsed again
+here to find the line and the column. Errors never quote a value.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dbanon.errors import ColumnsRenamed, FileMalformed, InvalidParameter, warn_
 from dbanon.job.reading import RENAME, UTF_8, Reading
 from dbanon.stores.folders import FileLocation, require_room
 
-# No table of records has more columns, and detecting each column's type takes time.
+# No table of persons needs more columns, and inferring types takes time per column.
 MAX_COLUMNS = 4096
 _DELIMITERS = ",;\t|"
 # The sample that determines the delimiter; a header must fit into it.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
-_PIECE = 2**20
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
-_SINGLE_BYTE = ("latin-1", "windows-1252")
+_PIECE_BYTES = 2**20
+_LINE_PATTERN = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_SINGLE_BYTE_ENCODINGS = ("latin-1", "windows-1252")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Lone surrogates, which stand for undecodable bytes, and the replacement character of UTF-16.
 _UNDECODABLE = re.compile("[\udc80-\udcff\ufffd]")
-_FORM = (
+_CSV_RULES = (
     "CSV has a header, quotes as RFC 4180 has them, and as many values in each row as in the"
     " header."
 )
@@ -45,21 +45,21 @@ class CsvHeader:
 
     Parameters
     ----------
-    cells : the header as written.
-    names : the column names; an empty one becomes ``column`` and its position.
-    skipped : the number of lines before the header that are empty or skipped by option.
+    cells : the values of the first line, as written.
+    names : the column names; an empty name becomes ``column`` and its position.
+    n_skipped_lines : the number of lines before the header that are empty or skipped by option.
     has_header : whether the first line names the columns.
     """
 
     delimiter: str
     cells: tuple[str, ...]
     names: tuple[str, ...]
-    skipped: int
+    n_skipped_lines: int
     has_header: bool = True
 
 
 def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> CsvHeader:
-    """Read the header of an open file, and rewind it.
+    """Read the header of an open file, and rewind the file.
 
     Raises
     ------
@@ -67,61 +67,66 @@ def read_csv_header(file: BinaryIO, path: FileLocation, reading: Reading) -> Csv
     """
     sample = file.read(_SAMPLE_BYTES)
     file.seek(0)
-    _require_mark(sample, path, reading)
+    _require_byte_order_mark(sample, path, reading)
     is_complete = len(sample) < _SAMPLE_BYTES
     text = codecs.getincrementaldecoder(_codec(reading))("replace").decode(sample, is_complete)
     if reading.skip_lines:
-        lines = _LINE.findall(text)
+        lines = _LINE_PATTERN.findall(text)
         if any('"' in line for line in lines[: reading.skip_lines]):
-            # DuckDB skips rows, not lines; a quoted row may span several lines.
+            # DuckDB skips rows and not lines, and a quoted row may span several lines.
             raise FileMalformed(
                 f"A line before the header of the file {path} has quotes.",
                 hint="Remove these lines from the file, and leave out `skip_lines`.",
             )
         text = "".join(lines[reading.skip_lines :])
-    read = {mark: _rows(text, mark, is_complete, reading) for mark in _DELIMITERS}
-    # Prefer a delimiter that splits the header into columns, and the first rows into as many.
-    delimiter = max(_DELIMITERS, key=lambda mark: _column_fit(read[mark][0]))
-    rows, skipped = read[delimiter]
-    skipped += reading.skip_lines
+    rows_by_delimiter = {
+        candidate: _sample_rows(text, candidate, is_complete, reading) for candidate in _DELIMITERS
+    }
+    # Prefer the delimiter that splits the header into most columns, and the rows into as many.
+    delimiter = max(_DELIMITERS, key=lambda candidate: _column_fit(rows_by_delimiter[candidate][0]))
+    rows, n_skipped_lines = rows_by_delimiter[delimiter]
+    n_skipped_lines += reading.skip_lines
     if not rows:
-        long = "" if is_complete else f", or one of more than {_SAMPLE_BYTES // 2**20} MiB"
-        raise FileMalformed(f"The file {path} has no header{long}.", hint=_FORM)
+        length_note = "" if is_complete else f", or one of more than {_SAMPLE_BYTES // 2**20} MiB"
+        raise FileMalformed(f"The file {path} has no header{length_note}.", hint=_CSV_RULES)
     cells = tuple(cell.strip(" \t") for cell in rows[0]) if reading.trim else tuple(rows[0])
-    width = len(str(len(cells) - 1))
+    n_digits = len(str(len(cells) - 1))
     has_header = reading.header is not False
     names = tuple(
-        (cell if has_header else "") or f"column{position:0{width}}"
+        (cell if has_header else "") or f"column{position:0{n_digits}}"
         for position, cell in enumerate(cells)
     )
     if reading.duplicate_columns == RENAME:
         original_names, names = names, _number_duplicates(names)
-        renamed = [
+        renamed_columns = [
             f'"{name}"'
-            for name, before in zip(names, original_names, strict=True)
-            if name != before
+            for name, original_name in zip(names, original_names, strict=True)
+            if name != original_name
         ]
-        if renamed:
+        if renamed_columns:
             warn_caller(
-                ColumnsRenamed(f"Duplicate columns in {path} were renamed: {', '.join(renamed)}.")
+                ColumnsRenamed(
+                    f"Duplicate columns in {path} were renamed: {', '.join(renamed_columns)}."
+                )
             )
-    _require_names(names, path, skipped + 1)
-    header = CsvHeader(delimiter, cells, names, skipped, has_header)
+    _require_names(names, path, n_skipped_lines + 1)
+    header = CsvHeader(delimiter, cells, names, n_skipped_lines, has_header)
     if any(map(_UNDECODABLE.search, names)):
         raise malformed_file_error(file, path, reading, header)
     return header
 
 
 def _codec(reading: Reading) -> str:
+    """The name of Python's codec, which skips a byte order mark."""
     return "utf-8-sig" if reading.encoding == UTF_8 else reading.encoding
 
 
-def _rows(
+def _sample_rows(
     text: str, delimiter: str, is_complete: bool, reading: Reading
 ) -> tuple[list[list[str]], int]:
     """Return the first rows, and the number of empty lines before them."""
     rows: list[list[str]] = []
-    skipped = 0
+    n_skipped_lines = 0
     # Drop an incomplete last line.
     end = len(text) if is_complete else max(text.rfind("\n"), text.rfind("\r")) + 1
     lines = io.StringIO(text[:end], newline="")
@@ -130,56 +135,60 @@ def _rows(
             if row:
                 rows.append(row)
             elif not rows:
-                skipped += 1
+                n_skipped_lines += 1
             if len(rows) > _SAMPLE_ROWS or (rows and len(rows[0]) > MAX_COLUMNS):
                 break
-    return rows, skipped
+    return rows, n_skipped_lines
 
 
 def _number_duplicates(names: Sequence[str]) -> tuple[str, ...]:
-    """Append numbers to repeated names."""
-    numbered: list[str] = []
-    existing = {name.lower() for name in names}
-    seen: set[str] = set()
+    """Append numbers to repeated names; capitals make no difference."""
+    numbered_names: list[str] = []
+    lower_names = {name.lower() for name in names}
+    seen_names: set[str] = set()
     for name in names:
-        candidate, number = name, 2
-        while candidate.lower() in seen or (candidate != name and candidate.lower() in existing):
-            candidate, number = f"{name}_{number}", number + 1
-        seen.add(candidate.lower())
-        numbered.append(candidate)
-    return tuple(numbered)
+        candidate, suffix = name, 2
+        while candidate.lower() in seen_names or (
+            candidate != name and candidate.lower() in lower_names
+        ):
+            candidate, suffix = f"{name}_{suffix}", suffix + 1
+        seen_names.add(candidate.lower())
+        numbered_names.append(candidate)
+    return tuple(numbered_names)
 
 
 def _column_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
-    wide = len(rows[0]) if rows else 0
-    return wide > 1 and all(len(row) == wide for row in rows), wide
+    """Rate a delimiter: whether all rows have equally many columns, and how many."""
+    n_columns = len(rows[0]) if rows else 0
+    return n_columns > 1 and all(len(row) == n_columns for row in rows), n_columns
 
 
-def _require_mark(sample: bytes, path: FileLocation, reading: Reading) -> None:
+def _require_byte_order_mark(sample: bytes, path: FileLocation, reading: Reading) -> None:
     """Check that a byte order mark matches the declared encoding."""
-    mark = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
-    mark = "utf-16" if sample.startswith(_UTF_16_MARKS) else mark
-    if mark and mark != reading.encoding:
+    byte_order_mark = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
+    byte_order_mark = "utf-16" if sample.startswith(_UTF_16_MARKS) else byte_order_mark
+    if byte_order_mark and byte_order_mark != reading.encoding:
         raise FileMalformed(
-            f"Line 1 of the file {path} begins with the mark of {mark.upper()}.",
-            hint=f'Say `encoding="{mark}"`.',
+            f"Line 1 of the file {path} begins with the mark of {byte_order_mark.upper()}.",
+            hint=f'Say `encoding="{byte_order_mark}"`.',
         )
 
 
 def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
+    """Check the number and uniqueness of column names; ``line`` is that of the header."""
     if len(names) > MAX_COLUMNS:
         raise FileMalformed(
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
             hint="Write a file without the columns that are not needed.",
         )
-    seen: dict[str, int] = {}
+    position_by_name: dict[str, int] = {}
     for position, name in enumerate(names):
-        first = seen.setdefault(name.lower(), position)
-        if first != position:
+        first_position = position_by_name.setdefault(name.lower(), position)
+        if first_position != position:
             # The line may be a row of a file without a header, so do not quote it.
             raise FileMalformed(
                 f"Line {line} of the file {path} names two columns the same: columns"
-                f" {first + 1} and {position + 1}.",
+                f" {first_position + 1} and {position + 1}.",
                 hint="Rename one of them; capitals make no difference. To number the later ones:"
                 ' `duplicate_columns="rename"`. If the first line is a row: `header=false`.',
             )
@@ -187,17 +196,17 @@ def _require_names(names: Sequence[str], path: FileLocation, line: int) -> None:
 
 @contextmanager
 def open_as_utf8(
-    file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader, memory: int
+    file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader, memory_bytes: int
 ) -> Iterator[int]:
     """Yield the descriptor of a UTF-8 file; other encodings are converted in memory.
 
     Raises
     ------
-    MemoryLimit : the converted file would be larger than ``memory`` bytes.
+    MemoryLimit : the converted file would be larger than ``memory_bytes`` bytes.
     FileMalformed : the file is not in the declared encoding.
     """
-    # Any bytes are valid in these encodings: UTF-8 would become wrong letters without an error.
-    misread = _MaybeUtf8() if reading.encoding in _SINGLE_BYTE else None
+    # Any bytes are valid in single-byte encodings: UTF-8 would silently become wrong letters.
+    utf8_detector = _Utf8Detector() if reading.encoding in _SINGLE_BYTE_ENCODINGS else None
     if reading.encoding == UTF_8:
         yield file.fileno()
         return
@@ -208,15 +217,15 @@ def open_as_utf8(
     decoder = codecs.getincrementaldecoder(_codec(reading))()
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
         try:
-            while piece := file.read(_PIECE):
-                if misread is not None:
-                    misread.feed(piece)
+            while piece := file.read(_PIECE_BYTES):
+                if utf8_detector is not None:
+                    utf8_detector.feed(piece)
                 memory_file.write(decoder.decode(piece).encode())
-                require_room(memory_file.tell(), memory, path)
+                require_room(memory_file.tell(), memory_bytes, path)
             memory_file.write(decoder.decode(b"", True).encode())
         except UnicodeError:
             raise malformed_file_error(file, path, reading, csv_header) from None
-        if misread is not None and misread.is_utf8():
+        if utf8_detector is not None and utf8_detector.is_utf8():
             raise FileMalformed(
                 f"The file {path} is written in UTF-8, not in {reading.encoding}.",
                 hint=f'Say `encoding="{UTF_8}"`.',
@@ -225,28 +234,28 @@ def open_as_utf8(
         yield memory_file.fileno()
 
 
-class _MaybeUtf8:
-    """Distinguishes UTF-8 from single-byte encodings.
+class _Utf8Detector:
+    """Detects UTF-8 in a file that is declared to have a single-byte encoding.
 
-    Text in the latter is hardly ever valid UTF-8 unless it is ASCII, which is the same in both.
+    Text in such an encoding is hardly ever valid UTF-8, unless it is ASCII.
     """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder(UTF_8)()
         self._is_ascii = self._is_valid = True
 
-    def feed(self, piece: bytes, final: bool = False) -> None:
+    def feed(self, piece: bytes, is_last: bool = False) -> None:
         """Examine the next bytes."""
         self._is_ascii &= piece.isascii()
         if self._is_valid:
             try:
-                self._decoder.decode(piece, final)
+                self._decoder.decode(piece, is_last)
             except UnicodeDecodeError:
                 self._is_valid = False
 
     def is_utf8(self) -> bool:
         """Whether the bytes are valid UTF-8 and not just ASCII; call it at the end."""
-        self.feed(b"", final=True)
+        self.feed(b"", is_last=True)
         return self._is_valid and not self._is_ascii
 
 
@@ -254,44 +263,47 @@ def malformed_file_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> FileMalformed:
     """Build the error for an unreadable file; names the first bad line and its column."""
-    for line, problem, hint in _problems(file, reading, csv_header):
+    for line, problem, hint in _find_problems(file, reading, csv_header):
         return FileMalformed(f"Line {line} of the file {path}{problem}", hint=hint)
-    return FileMalformed(f"The file {path} is not of the kind that its name says.", hint=_FORM)
+    return FileMalformed(f"The file {path} is not of the kind that its name says.", hint=_CSV_RULES)
 
 
 def repeated_header_error(
     file: BinaryIO, path: FileLocation, reading: Reading, csv_header: CsvHeader
 ) -> tuple[FileMalformed, bool]:
-    """Build the error for a header among the rows; also returns whether its line was found."""
-    where = "A line"
+    """Build the error for a header among the rows, and return whether its line was found."""
+    location = "A line"
     # DuckDB may accept files that this reader rejects.
     with suppress(csv.Error):
-        for line, row in records(file, reading, csv_header):
+        for line, row in read_records(file, reading, csv_header):
             cells = [cell.strip(" \t") for cell in row] if reading.trim else row
             if row and (cells[0].lstrip("\ufeff"), *cells[1:]) == csv_header.cells:
-                where = f"Line {line}"
+                location = f"Line {line}"
                 break
     error = FileMalformed(
-        f"{where} of the file {path} repeats its header: columns 1 to {len(csv_header.names)}"
+        f"{location} of the file {path} repeats its header: columns 1 to {len(csv_header.names)}"
         " contain their own names.",
         hint="Files were put one behind the other: remove the line.",
     )
-    return error, where != "A line"
+    return error, location != "A line"
 
 
-def _problems(
+def _find_problems(
     file: BinaryIO, reading: Reading, csv_header: CsvHeader
 ) -> Iterator[tuple[int, str, str]]:
-    wide, line = len(csv_header.names), 0
+    """Yield a line number, a problem and a hint for each invalid value or row."""
+    n_columns, line = len(csv_header.names), 0
     try:
-        for line, row in records(file, reading, csv_header, header=True):
+        for line, row in read_records(file, reading, csv_header, includes_header=True):
             for position, cell in enumerate(row):
                 if _UNDECODABLE.search(cell) and (
                     "\ufffd" not in cell or reading.encoding == "utf-16"
                 ):
-                    named = position < wide and not _UNDECODABLE.search(csv_header.names[position])
+                    has_readable_name = position < n_columns and not _UNDECODABLE.search(
+                        csv_header.names[position]
+                    )
                     description = f", column {position + 1}" + (
-                        f" ({csv_header.names[position]})" if named else ""
+                        f" ({csv_header.names[position]})" if has_readable_name else ""
                     )
                     yield (
                         line,
@@ -301,20 +313,20 @@ def _problems(
                             ' `encoding="windows-1252"`, or write the file in UTF-8.'
                         ),
                     )
-            if row and len(row) != wide:
-                yield line, f" has {len(row)} values, and the header {wide}.", _FORM
+            if row and len(row) != n_columns:
+                yield line, f" has {len(row)} values, and the header {n_columns}.", _CSV_RULES
     except csv.Error:
-        yield line + 1, " begins a row whose quotes are not closed as they must be.", _FORM
+        yield line + 1, " begins a row whose quotes are not closed as they must be.", _CSV_RULES
 
 
-def records(
-    file: BinaryIO, reading: Reading, csv_header: CsvHeader, *, header: bool = False
+def read_records(
+    file: BinaryIO, reading: Reading, csv_header: CsvHeader, *, includes_header: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a file, each with the number of its first line.
 
     Parameters
     ----------
-    header : whether to yield the header, too.
+    includes_header : whether to yield the header, too.
     """
     file.seek(0)
     errors = "replace" if reading.encoding == "utf-16" else "surrogateescape"
@@ -325,13 +337,13 @@ def records(
         rows = csv.reader(
             text, delimiter=csv_header.delimiter, strict=True, skipinitialspace=reading.trim
         )
-        line, first = 1 + reading.skip_lines, not header and csv_header.has_header
+        line, skip_header = 1 + reading.skip_lines, not includes_header and csv_header.has_header
         for row in rows:
-            if row and first:
-                first = False
+            if row and skip_header:
+                skip_header = False
             else:
                 yield line, row
             line = rows.line_num + 1 + reading.skip_lines
     finally:
-        # Leave the file open for the caller.
+        # Without this, closing ``text`` would close the file.
         text.detach()

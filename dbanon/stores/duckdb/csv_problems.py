@@ -1,4 +1,4 @@
-"""Columns of CSV files that have no type yet, and the errors of runs that use them."""
+"""Columns of CSV files whose type is in doubt, and the errors of runs that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import duckdb
 from dbanon.errors import AmbiguousValues, FileMalformed
 from dbanon.job.reading import Reading
 from dbanon.sessions.names import quote
-from dbanon.stores.duckdb.csv_files import CsvHeader, records
+from dbanon.stores.duckdb.csv_files import CsvHeader, read_records
 from dbanon.stores.duckdb.csv_types import TEXT, InferredType, TypeProblem, type_option
 from dbanon.stores.folders import FileLocation
 
@@ -24,34 +24,43 @@ class LoadedFile:
 
     Parameters
     ----------
-    rows : the number of rows in that table up to the end of the file.
-    opened : opens the file again, as plain CSV.
+    end_row : the number of rows in that table up to the end of this file.
+    open : opens the file again, decompressed.
     """
 
     path: FileLocation
     csv_header: CsvHeader
-    rows: int
-    opened: Callable[[], AbstractContextManager[BinaryIO]]
+    end_row: int
+    open: Callable[[], AbstractContextManager[BinaryIO]]
 
 
 @dataclass(frozen=True)
 class UntypedColumn:
-    """The error for a column without a type."""
+    """A column whose type is in doubt, and the error for using it.
+
+    Parameters
+    ----------
+    is_ambiguous : whether the values can be read in several ways; otherwise one is malformed.
+    """
 
     name: str
     message: str
     hint: str
     is_ambiguous: bool
 
-    def error(self, others: Sequence[str]) -> FileMalformed | AmbiguousValues:
-        """Build the error; ``others`` are further columns with the same problem."""
-        kind = AmbiguousValues if self.is_ambiguous else FileMalformed
-        named = ", ".join(f'"{name}"' for name in others)
-        detail = f"There is a question about these columns, too: {named}." if others else None
-        return kind(self.message, detail=detail, hint=self.hint)
+    def to_error(self, other_names: Sequence[str]) -> FileMalformed | AmbiguousValues:
+        """Build the error; ``other_names`` are further columns with the same problem."""
+        error_class = AmbiguousValues if self.is_ambiguous else FileMalformed
+        quoted_names = ", ".join(f'"{name}"' for name in other_names)
+        detail = (
+            f"There is a question about these columns, too: {quoted_names}."
+            if other_names
+            else None
+        )
+        return error_class(self.message, detail=detail, hint=self.hint)
 
 
-def require_types(refusals: Mapping[str, UntypedColumn], names: Iterable[str]) -> None:
+def require_types(untyped_columns: Mapping[str, UntypedColumn], names: Iterable[str]) -> None:
     """Check that these columns have a type.
 
     Raises
@@ -59,72 +68,82 @@ def require_types(refusals: Mapping[str, UntypedColumn], names: Iterable[str]) -
     AmbiguousValues : a column can be read in several ways.
     FileMalformed : a value differs from the others in format, or from the declared type.
     """
-    affected = [refusals[name] for name in dict.fromkeys(names) if name in refusals]
-    if affected:
-        raise affected[0].error([refusal.name for refusal in affected[1:]])
+    affected_columns = [
+        untyped_columns[name] for name in dict.fromkeys(names) if name in untyped_columns
+    ]
+    if affected_columns:
+        raise affected_columns[0].to_error([column.name for column in affected_columns[1:]])
 
 
-def refusals_of(
+def find_untyped_columns(
     connection: duckdb.DuckDBPyConnection,
     table: str,
     types: Mapping[str, InferredType],
     files: Sequence[LoadedFile],
     reading: Reading,
 ) -> dict[str, UntypedColumn]:
-    """Build the errors of the columns without a type, by name.
+    """Find the columns whose type is in doubt, by name.
 
     Parameters
     ----------
-    table : the table of texts, in row order.
+    table : the table of texts, whose ``rowid`` is the order of rows in the files.
+    types : the inferred type of each column.
     """
-    refusals = {}
-    for name, typed in types.items():
-        problem = typed.problem
+    untyped_columns = {}
+    for name, inferred_type in types.items():
+        problem = inferred_type.problem
         if problem is not None and problem.readings:
-            refusals[name] = _ambiguous(name, problem)
+            untyped_columns[name] = _ambiguous_column(name, problem)
         elif problem is not None:
             query = (
                 f"SELECT min(rowid) FROM {table} WHERE {quote(name)} IS NOT NULL"
                 f" AND NOT ({problem.condition})"
             )
-            [(row,)] = connection.execute(query).fetchall()
-            refusals[name] = _malformed(name, problem, _line_and_column(row, name, files, reading))
-    return refusals
+            [(row_id,)] = connection.execute(query).fetchall()
+            untyped_columns[name] = _malformed_column(
+                name, problem, _describe_location(row_id, name, files, reading)
+            )
+    return untyped_columns
 
 
-def _ambiguous(name: str, problem: TypeProblem) -> UntypedColumn:
-    ways = [words for words, _ in problem.readings]
+def _ambiguous_column(name: str, problem: TypeProblem) -> UntypedColumn:
+    """Describe a column whose values can be read in several ways."""
+    descriptions = [words for words, _ in problem.readings]
     options = [option for _, option in problem.readings]
-    if len(ways) == 1:
-        message = f'Column "{name}" can be read as {ways[0]}, or as text.'
+    if len(descriptions) == 1:
+        message = f'Column "{name}" can be read as {descriptions[0]}, or as text.'
     else:
-        message = f'Column "{name}" can be read in {_COUNT[len(ways)]} ways: {"; or ".join(ways)}.'
+        message = f'Column "{name}" can be read in {_NUMBER_WORDS[len(descriptions)]} ways:'
+        message += f" {'; or '.join(descriptions)}."
     hint = f"Say how it is read: {', or '.join(options)}. As text: {type_option(name, TEXT)}."
-    return UntypedColumn(name, message, hint, True)
+    return UntypedColumn(name, message, hint, is_ambiguous=True)
 
 
-_COUNT = {2: "two", 3: "three", 4: "four"}
+_NUMBER_WORDS = {2: "two", 3: "three", 4: "four"}
 
 
-def _malformed(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
+def _malformed_column(name: str, problem: TypeProblem, location: str) -> UntypedColumn:
+    """Describe a column with a value that differs from the others; ``location`` is in words."""
     hint = (
         'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
         f" column as {problem.other_type}: {type_option(name, problem.other_type)}."
     )
-    return UntypedColumn(name, f"{location} is not {problem.expected}.", hint, False)
+    return UntypedColumn(name, f"{location} is not {problem.expected}.", hint, is_ambiguous=False)
 
 
-def _line_and_column(row: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
-    """Describe the line and the column of a row of the table."""
-    loaded_file = next(file for file in files if row < file.rows)
-    before = max((file.rows for file in files if file.rows <= row), default=0)
+def _describe_location(
+    row_id: int, name: str, files: Sequence[LoadedFile], reading: Reading
+) -> str:
+    """Describe the line and the column of a value, by the row's ``rowid`` in the table."""
+    loaded_file = next(file for file in files if row_id < file.end_row)
+    n_rows_before = max((file.end_row for file in files if file.end_row <= row_id), default=0)
     column = f", column {loaded_file.csv_header.names.index(name) + 1} ({name}),"
-    several = len(loaded_file.csv_header.names) > 1
+    has_several_columns = len(loaded_file.csv_header.names) > 1
     # DuckDB may accept files that this reader rejects.
-    with suppress(csv.Error), loaded_file.opened() as file:
-        rows_left = row - before
-        for line, cells in records(file, reading, loaded_file.csv_header):
-            if several and not cells:
+    with suppress(csv.Error), loaded_file.open() as file:
+        rows_left = row_id - n_rows_before
+        for line, cells in read_records(file, reading, loaded_file.csv_header):
+            if has_several_columns and not cells:
                 continue
             if not rows_left:
                 return f"Line {line} of the file {loaded_file.path}{column}"

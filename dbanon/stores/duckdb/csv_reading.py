@@ -17,58 +17,67 @@ from dbanon.stores.duckdb.csv_files import CsvHeader
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.folders import FileLocation, require_room
 
-_PIECE = 2**20
-# Rows that DuckDB samples to detect a header.
-_SNIFFED_ROWS = 2048
+_PIECE_BYTES = 2**20
+# The number of rows in which DuckDB looks for a header.
+_SAMPLE_ROWS = 2048
 
 
 def _sniff(
-    connection: duckdb.DuckDBPyConnection, number: int, delimiter: str = ""
+    connection: duckdb.DuckDBPyConnection, descriptor: int, delimiter: str = ""
 ) -> tuple[bool, int]:
     """Detect with DuckDB whether there is a header, and the number of lines before it."""
-    more = f", delim = {literal(delimiter)}" if delimiter else ""
+    delimiter_argument = f", delim = {literal(delimiter)}" if delimiter else ""
     try:
         row = connection.execute(
-            f"SELECT HasHeader, SkipRows FROM sniff_csv('/dev/fd/{number}', quote = '\"',"
-            f" escape = '\"', comment = '', sample_size = {_SNIFFED_ROWS}{more})"
+            f"SELECT HasHeader, SkipRows FROM sniff_csv('/dev/fd/{descriptor}', quote = '\"',"
+            f" escape = '\"', comment = '', sample_size = {_SAMPLE_ROWS}{delimiter_argument})"
         ).fetchone()
     except duckdb.Error:
         return True, 0
-    return (True, 0) if row is None else (bool(row[0]), int(row[1]))
+    if row is None:
+        return True, 0
+    has_header, n_skipped_lines = row
+    return bool(has_header), int(n_skipped_lines)
 
 
 def require_header(
-    connection: duckdb.DuckDBPyConnection, number: int, path: FileLocation, csv_header: CsvHeader
+    connection: duckdb.DuckDBPyConnection,
+    descriptor: int,
+    path: FileLocation,
+    csv_header: CsvHeader,
 ) -> None:
     """Check that the first line names the columns; raises FileMalformed."""
-    has_header, skipped = _sniff(connection, number, csv_header.delimiter)
-    if has_header or skipped > csv_header.skipped:
+    has_header, n_skipped_lines = _sniff(connection, descriptor, csv_header.delimiter)
+    if has_header or n_skipped_lines > csv_header.n_skipped_lines:
         return
     raise FileMalformed(
-        f"Line {csv_header.skipped + 1} of the file {path} looks like a row, not like column"
-        " names.",
+        f"Line {csv_header.n_skipped_lines + 1} of the file {path} looks like a row, not like"
+        " column names.",
         hint="If it is one: `header=false`; the columns are column0, column1 and so on. If it names"
         " the columns: `header=true`.",
     )
 
 
-def with_skip_hint(
-    connection: duckdb.DuckDBPyConnection, number: int, csv_header: CsvHeader, error: FileMalformed
+def add_skip_hint(
+    connection: duckdb.DuckDBPyConnection,
+    descriptor: int,
+    csv_header: CsvHeader,
+    error: FileMalformed,
 ) -> FileMalformed:
     """Add a hint to skip the lines before the header, if there seem to be any."""
-    has_header, skipped = _sniff(connection, number)
-    if has_header and skipped > csv_header.skipped:
+    has_header, n_skipped_lines = _sniff(connection, descriptor)
+    if has_header and n_skipped_lines > csv_header.n_skipped_lines:
         error.hint = (
-            f"The header seems to be in line {skipped + 1}: `skip_lines={skipped}`."
+            f"The header seems to be in line {n_skipped_lines + 1}: `skip_lines={n_skipped_lines}`."
             f" {error.hint or ''}"
         )
     return error
 
 
-def has_quotes(number: int) -> bool:
+def has_quotes(descriptor: int) -> bool:
     """Whether a file contains quotes."""
     offset = 0
-    while piece := os.pread(number, _PIECE, offset):
+    while piece := os.pread(descriptor, _PIECE_BYTES, offset):
         if b'"' in piece:
             return True
         offset += len(piece)
@@ -76,16 +85,16 @@ def has_quotes(number: int) -> bool:
 
 
 @contextmanager
-def without_blanks(
-    number: int, path: FileLocation, csv_header: CsvHeader, memory: int
+def strip_blanks(
+    descriptor: int, path: FileLocation, csv_header: CsvHeader, memory_bytes: int
 ) -> Iterator[int]:
-    """Strip blanks around fields into a memory file; yields its descriptor.
+    """Copy a file into memory without the blanks around fields; yields a descriptor of the copy.
 
-    Blanks within quotes are kept.
+    Blanks within quotes stay.
 
     Raises
     ------
-    MemoryLimit : this would take more than ``memory`` bytes.
+    MemoryLimit : this would take more than ``memory_bytes`` bytes.
     FileMalformed : this system has no memory files.
     """
     if sys.platform != "linux":
@@ -94,42 +103,42 @@ def without_blanks(
             " system.",
             hint="Write the file without blanks around quotes.",
         )
-    size = os.fstat(number).st_size
-    require_room(2 * size, memory, path)
-    text = bytearray()
-    while piece := os.pread(number, _PIECE, len(text)):
-        text += piece
+    n_bytes = os.fstat(descriptor).st_size
+    require_room(2 * n_bytes, memory_bytes, path)
+    content = bytearray()
+    while piece := os.pread(descriptor, _PIECE_BYTES, len(content)):
+        content += piece
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
-        memory_file.write(_fields_of(csv_header.delimiter).sub(rb"\1\2\3", bytes(text)))
+        memory_file.write(_field_pattern(csv_header.delimiter).sub(rb"\1\2\3", bytes(content)))
         memory_file.flush()
         yield memory_file.fileno()
 
 
-def _fields_of(delimiter: str) -> re.Pattern[bytes]:
+def _field_pattern(delimiter: str) -> re.Pattern[bytes]:
     """Match a field, quoted or not, with surrounding blanks and its terminator."""
-    blank, end = "[ ]" if delimiter == "\t" else r"[ \t]", re.escape(delimiter)
+    blank, terminator = "[ ]" if delimiter == "\t" else r"[ \t]", re.escape(delimiter)
     return re.compile(
-        rf'{blank}*+(?:("(?:[^"]|"")*+")|([^{end}\r\n]*?)){blank}*+({end}|\r\n|\r|\n|\Z)'.encode()
+        rf'{blank}*+(?:("(?:[^"]|"")*+")|([^{terminator}\r\n]*?)){blank}*+({terminator}|\r\n|\r|\n|\Z)'.encode()
     )
 
 
-def read_arguments(csv_header: CsvHeader) -> str:
+def read_csv_arguments(csv_header: CsvHeader) -> str:
     """Build arguments of ``read_csv`` that read all columns as text and leave nothing to guess."""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in csv_header.names)
     return (
         f"auto_detect = false, header = {str(csv_header.has_header).lower()},"
-        f" skip = {csv_header.skipped}, comment = '',"
+        f" skip = {csv_header.n_skipped_lines}, comment = '',"
         f" delim = {literal(csv_header.delimiter)}, quote = '\"', escape = '\"',"
         f" nullstr = '', allow_quoted_nulls = false, columns = {{{columns}}}"
     )
 
 
-def text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False) -> str:
+def select_text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False) -> str:
     """Select the columns as text, with words for missing values as NULL.
 
     Parameters
     ----------
-    trim : strip blanks; text of blanks only becomes NULL.
+    trim : whether to strip blanks; text that consists of blanks becomes NULL.
     """
     if not reading.null_words and not trim:
         return "*"
@@ -143,23 +152,24 @@ def text_columns(csv_header: CsvHeader, reading: Reading, *, trim: bool = False)
     return ", ".join(expressions)
 
 
-def has_blanks(csv_header: CsvHeader) -> str:
+def blanks_aggregate(csv_header: CsvHeader) -> str:
     """Build an aggregate that is true if a text has leading or trailing blanks."""
     conditions = (f"coalesce({_has_blank_end(quote(name))}, false)" for name in csv_header.names)
     return f"coalesce(bool_or({' OR '.join(conditions)}), false)"
 
 
 def _has_blank_end(name: str) -> str:
-    ends = (f"{name}[{index}] IN (' ', chr(9))" for index in ("1", "-1"))
-    return f"({' OR '.join(ends)})"
+    """Build the condition that a text begins or ends with a blank."""
+    conditions = (f"{name}[{index}] IN (' ', chr(9))" for index in ("1", "-1"))
+    return f"({' OR '.join(conditions)})"
 
 
-def is_header(csv_header: CsvHeader) -> str:
+def header_condition(csv_header: CsvHeader) -> str:
     """Build the condition that a row repeats the header, possibly with a byte order mark."""
-    first, *others = (
+    (first_name, first_cell), *other_columns = (
         (quote(name), literal(cell) if cell else "NULL")
         for name, cell in zip(csv_header.names, csv_header.cells, strict=True)
     )
-    conditions = [f"ltrim({first[0]}, chr(65279)) IS NOT DISTINCT FROM {first[1]}"]
-    conditions += [f"{name} IS NOT DISTINCT FROM {cell}" for name, cell in others]
+    conditions = [f"ltrim({first_name}, chr(65279)) IS NOT DISTINCT FROM {first_cell}"]
+    conditions += [f"{name} IS NOT DISTINCT FROM {cell}" for name, cell in other_columns]
     return " AND ".join(conditions)

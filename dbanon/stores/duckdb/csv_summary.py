@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dbanon.job.reading import COMMA, DMY, MDY, POINT, Reading
 from dbanon.sessions.base import ColumnReading
-from dbanon.stores.duckdb.csv_forms import day_forms, fits
+from dbanon.stores.duckdb.csv_forms import date_formats, matches_pattern
 
 _NULL_WORDS = "null_words"
 
@@ -18,83 +18,98 @@ class _TextFormat:
 
     Parameters
     ----------
-    name : a description.
+    name : a description for users.
     condition : SQL that a matching value satisfies.
-    some : SQL that at least one value must satisfy; empty for no such requirement.
+    required_condition : SQL that at least one value must satisfy; empty for no such requirement.
     option : the option that would read the format; empty if there is none.
     """
 
     name: str
     condition: str
-    some: str = ""
+    required_condition: str = ""
     option: str = ""
 
 
 def _text_formats(column: str, reading: Reading) -> list[_TextFormat]:
-    # If two orders fit, prefer the declared one.
+    """The formats to count, in order of preference."""
+    # If day-first and month-first dates both fit, prefer the declared order.
     orders = sorted((DMY, MDY), key=lambda order: order != reading.dates)
     formats = []
     for order in orders:
         option = _NULL_WORDS if reading.dates in (order, None) else "types"
         for separator in "./-" if order == DMY else "/-":
             formats += [
-                _TextFormat(form.name, form.condition, option=option)
-                for form in day_forms(column, order, separator)
+                _TextFormat(value_format.name, value_format.condition, option=option)
+                for value_format in date_formats(column, order, separator)
             ]
-    comma, point = (rf"-?(0|[1-9][0-9]*)({mark}[0-9]+)?" for mark in (",", r"\."))
-    for mark, pattern, name in ((COMMA, comma, "comma"), (POINT, point, "point")):
+    comma_pattern, point_pattern = (rf"-?(0|[1-9][0-9]*)({mark}[0-9]+)?" for mark in (",", r"\."))
+    for mark, pattern, name in ((COMMA, comma_pattern, "comma"), (POINT, point_pattern, "point")):
         option = _NULL_WORDS if reading.decimal in (mark, None) else f'decimal: "{mark}"'
-        some = f"contains({column}, '{mark}')"
+        required_condition = f"contains({column}, '{mark}')"
         formats.append(
-            _TextFormat(f"numbers with a decimal {name}", fits(column, pattern), some, option)
+            _TextFormat(
+                f"numbers with a decimal {name}",
+                matches_pattern(column, pattern),
+                required_condition,
+                option,
+            )
         )
     return [
         *formats,
         _TextFormat(
             "dates whose years have two digits",
             option="dates",
-            condition=fits(column, r"[0-9]{1,2}([./-])[0-9]{1,2}[./-][0-9]{2}"),
+            condition=matches_pattern(column, r"[0-9]{1,2}([./-])[0-9]{1,2}[./-][0-9]{2}"),
         ),
         _TextFormat(
             "yyyy-mm-dd",
-            fits(column, r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+)?"),
+            matches_pattern(column, r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+)?"),
             option=_NULL_WORDS,
         ),
         _TextFormat(
             "numbers with marks between thousands",
-            fits(column, r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"),
+            matches_pattern(column, r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"),
             option=_NULL_WORDS,
         ),
         _TextFormat(
-            "codes, digits with a zero before them", fits(column, "[0-9]+"), f"{column} LIKE '0_%'"
+            "codes, digits with a zero before them",
+            matches_pattern(column, "[0-9]+"),
+            f"{column} LIKE '0_%'",
         ),
-        _TextFormat("whole numbers", fits(column, "-?(0|[1-9][0-9]*)"), option=_NULL_WORDS),
+        _TextFormat(
+            "whole numbers", matches_pattern(column, "-?(0|[1-9][0-9]*)"), option=_NULL_WORDS
+        ),
     ]
 
 
 def description_query(column: str, reading: Reading) -> str:
-    """Build the SELECT expressions that ``describe_texts`` needs for a text column."""
+    """Build the aggregates of a text column from which ``describe_texts`` describes it."""
     counts = [f"count({column})"]
     for text_format in _text_formats(column, reading):
         counts.append(f"count(*) FILTER (WHERE {text_format.condition})")
-        counts.append(f"coalesce(bool_or({text_format.some or 'true'}), false)")
+        counts.append(f"coalesce(bool_or({text_format.required_condition or 'true'}), false)")
     return ", ".join(counts)
 
 
 def describe_texts(name: str, reading: Reading, counts: Sequence[object]) -> ColumnReading:
-    """Describe the format of most texts of a column."""
+    """Describe the format of most texts in a column.
+
+    Parameters
+    ----------
+    counts : the values of the aggregates of ``description_query``.
+    """
     n_values, *format_counts = counts
-    best = ColumnReading(name, "VARCHAR")
-    for text_format, count, some in zip(
+    best_reading = ColumnReading(name, "VARCHAR")
+    for text_format, n_matching, meets_requirement in zip(
         _text_formats(name, reading), format_counts[::2], format_counts[1::2], strict=True
     ):
-        if some and int(str(count)) > best.n_matching:
-            best = ColumnReading(
+        if meets_requirement and int(str(n_matching)) > best_reading.n_matching:
+            best_reading = ColumnReading(
                 name,
                 "VARCHAR",
                 text_format.name,
                 text_format.option,
-                int(str(count)),
+                int(str(n_matching)),
                 int(str(n_values)),
             )
-    return best
+    return best_reading

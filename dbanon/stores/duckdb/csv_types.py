@@ -17,30 +17,30 @@ from dbanon.stores.duckdb.csv_forms import (
     DATE,
     DECIMAL,
     DOUBLE,
-    FIRST,
     INTEGER,
-    NUMBERS,
+    NUMBER_KINDS,
+    ORDER_NAMES,
     PERCENT,
     TIMESTAMP,
     TIMESTAMPTZ,
     ValueFormat,
-    fits,
-    other_forms,
-    usual_forms,
+    matches_pattern,
+    unusual_formats,
+    usual_formats,
 )
 from dbanon.stores.duckdb.dialect import literal
 
 TEXT = "text"
-# Columns whose types are inferred in one statement.
+# The number of columns whose types are inferred in one statement.
 _COLUMNS_PER_QUERY = 32
-# Values of a text column that are examined before all values are.
-_SAMPLE = 2048
-# With fewer values, one in another format is not evidence of a mistake.
+# The number of values of a text column to examine before all of its values.
+_N_SAMPLED_VALUES = 2048
+# Among fewer values, a single one in another format is not considered a mistake.
 _MIN_VALUES_WITH_OUTLIER = 20
-# Few widths of decimals, so that a larger value rarely changes the type.
-_WIDTHS = (15, 18, 38)
-_FORM_OF_OTHER_VALUES = "of the form that other values have ({})"
-_NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
+# Numbers of digits of decimals; with few choices, a larger value rarely changes the type.
+_DECIMAL_WIDTHS = (15, 18, 38)
+_FORMAT_OF_OTHER_VALUES = "of the form that other values have ({})"
+_DECIMAL_PATTERN = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class TypeProblem:
 
     Parameters
     ----------
-    expected : the format that some value lacks, in words; empty for an ambiguous column.
-    condition : SQL that all values except a few satisfy.
-    readings : the possible readings: a description, and the option in a hint.
+    expected : the format that some values do not have, in words; empty for an ambiguous column.
+    condition : SQL that is true for all but a few values.
+    readings : the possible readings, as pairs of a description and an option to hint at.
     other_type : a type that fits all values.
     """
 
@@ -69,28 +69,28 @@ class InferredType:
     ----------
     sql_type : the type in DuckDB.
     value : SQL of the converted column.
-    by : the option that selected the type, such as ``dates: dmy``; empty if none was needed.
-    kind : the type's name in ``types``.
-    decided : the option, and its argument, that would give all files this type.
+    selected_by : the option that selected the type, such as ``dates: dmy``; empty if none did.
+    kind : the name of the type in the option ``types``.
+    deciding_option : the name and argument of an option that gives all files this type.
     problem : why the column stays text; None if there is no doubt.
     """
 
     sql_type: str
     value: str
-    by: str = ""
+    selected_by: str = ""
     kind: str = TEXT
-    decided: tuple[str, str] | None = None
+    deciding_option: tuple[str, str] | None = None
     problem: TypeProblem | None = None
 
 
-class ColumnTypes:
+class TypeInference:
     """Infers the column types of a table of texts from all values.
 
     Parameters
     ----------
     table : the table, as SQL.
     reading : the options for reading the texts.
-    is_plain : whether programs wrote the texts, so that only formats without options occur.
+    is_machine_written : whether a program wrote the texts, so that only the usual formats occur.
     """
 
     def __init__(
@@ -99,23 +99,26 @@ class ColumnTypes:
         table: str,
         reading: Reading = USUAL,
         *,
-        is_plain: bool = False,
+        is_machine_written: bool = False,
     ) -> None:
         self._connection, self._table, self._reading = connection, table, reading
-        self._is_plain = is_plain
+        self._is_machine_written = is_machine_written
 
-    def of(self, names: Sequence[str]) -> list[InferredType]:
+    def infer_types(self, names: Sequence[str]) -> list[InferredType]:
         """Infer the types of these columns; names are not quoted."""
         types_by_name: dict[str, InferredType] = {}
-        declared = [name for name in names if name in self._reading.types]
-        for name in declared:
+        declared_names = [name for name in names if name in self._reading.types]
+        for name in declared_names:
             types_by_name[name] = self._declared_type(name, self._reading.types[name])
-        undeclared = [name for name in names if name not in declared]
-        for first in range(0, len(undeclared), _COLUMNS_PER_QUERY):
-            types_by_name |= self._infer_usual(undeclared[first : first + _COLUMNS_PER_QUERY])
+        undeclared_names = [name for name in names if name not in declared_names]
+        for start in range(0, len(undeclared_names), _COLUMNS_PER_QUERY):
+            types_by_name |= self._infer_by_usual_formats(
+                undeclared_names[start : start + _COLUMNS_PER_QUERY]
+            )
         return [types_by_name[name] for name in names]
 
-    def _row(self, expressions: Sequence[str], table: str = "") -> tuple[object, ...]:
+    def _select_row(self, expressions: Sequence[str], table: str = "") -> tuple[object, ...]:
+        """Select aggregates of the table, or of a subquery."""
         query = f"SELECT {', '.join(expressions)} FROM {table or self._table}"
         [row] = self._connection.execute(query).fetchall()
         return tuple(row)
@@ -123,295 +126,419 @@ class ColumnTypes:
     # -- declared types ---------------------------------------------------------------------------
 
     def _declared_type(self, name: str, kind: str) -> InferredType:
+        """Return the declared type, with a problem if some value does not have it."""
         column = quote(name)
         if kind == TEXT:
             return InferredType("VARCHAR", column)
-        forms = _forms_of(column, kind, self._reading)
-        counts = self._row(
-            [f"count({column})", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
+        formats = _formats_of_declared_type(column, kind, self._reading)
+        counts = self._select_row(
+            [
+                f"count({column})",
+                *(f"count(*) FILTER (WHERE {value_format.condition})" for value_format in formats),
+            ]
         )
-        n_values, *counts_of_forms = (int(str(count)) for count in counts)
-        fitting = [
-            form for form, count in zip(forms, counts_of_forms, strict=True) if count == n_values
+        n_values, *format_counts = (int(str(count)) for count in counts)
+        matching_formats = [
+            value_format
+            for value_format, count in zip(formats, format_counts, strict=True)
+            if count == n_values
         ]
-        if not fitting:
-            best = forms[max(range(len(forms)), key=lambda i: counts_of_forms[i])]
-            wider = DECIMAL if kind == INTEGER and self._fits_all(name, DECIMAL) else TEXT
+        if not matching_formats:
+            best_format = formats[max(range(len(formats)), key=lambda i: format_counts[i])]
+            wider_kind = DECIMAL if kind == INTEGER and self._fits_all(name, DECIMAL) else TEXT
             expected = f"of the type that was stated ({kind})"
-            problem = TypeProblem(expected, best.condition, other_type=wider)
+            problem = TypeProblem(expected, best_format.condition, other_type=wider_kind)
             return InferredType("VARCHAR", column, problem=problem)
         base_kind = kind.partition("(")[0]
-        return replace(self._resolve(name, fitting, kind), by=f"types: {kind}", kind=base_kind)
+        return replace(
+            self._type_of_matching_formats(name, matching_formats, kind),
+            selected_by=f"types: {kind}",
+            kind=base_kind,
+        )
 
     def _fits_all(self, name: str, kind: str) -> bool:
         """Whether a format of this type fits all values."""
         column = quote(name)
-        forms = _forms_of(column, kind, self._reading)
+        formats = _formats_of_declared_type(column, kind, self._reading)
         not_null = f"FILTER (WHERE {column} IS NOT NULL)"
-        return any(self._row([f"bool_and({form.condition}) {not_null}" for form in forms]))
+        return any(
+            self._select_row(
+                [f"bool_and({value_format.condition}) {not_null}" for value_format in formats]
+            )
+        )
 
     # -- inferred types ---------------------------------------------------------------------------
 
-    def _infer_usual(self, names: Sequence[str]) -> dict[str, InferredType]:
-        """Infer types that need no option; ``_infer_other`` infers the rest."""
-        forms = {name: self._first_forms(quote(name)) for name in names}
+    def _infer_by_usual_formats(self, names: Sequence[str]) -> dict[str, InferredType]:
+        """Infer the types of columns by the usual formats, or else by ``_infer_by_all_formats``."""
+        formats = {name: self._usual_formats(quote(name)) for name in names}
         expressions = [
-            f"bool_and({form.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
+            f"bool_and({value_format.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
             for name in names
-            for form in forms[name]
+            for value_format in formats[name]
         ]
-        row = iter(self._row(expressions))
+        row = iter(self._select_row(expressions))
         types_by_name = {}
         for name in names:
-            fitting = [form for form in forms[name] if next(row)]
-            if self._is_plain:
+            matching_formats = [value_format for value_format in formats[name] if next(row)]
+            if self._is_machine_written:
                 column = quote(name)
                 types_by_name[name] = (
-                    self._type_with_form(column, fitting[0])
-                    if fitting
+                    self._type_of_format(column, matching_formats[0])
+                    if matching_formats
                     else InferredType("VARCHAR", column)
                 )
             else:
                 types_by_name[name] = (
-                    self._type_unless_ambiguous(name, fitting[0])
-                    if fitting
-                    else self._infer_other(name)
+                    self._type_unless_ambiguous(name, matching_formats[0])
+                    if matching_formats
+                    else self._infer_by_all_formats(name)
                 )
         return types_by_name
 
-    def _first_forms(self, column: str) -> list[ValueFormat]:
+    def _usual_formats(self, column: str) -> list[ValueFormat]:
+        """The formats that fit without further options."""
         dates = self._reading.dates
-        pattern = csv_forms.pattern_forms(column, dates) if dates and "%" in dates else []
-        return [*pattern, *usual_forms(column, self._reading)]
+        pattern = (
+            csv_forms.formats_of_strptime_pattern(column, dates) if dates and "%" in dates else []
+        )
+        return [*pattern, *usual_formats(column, self._reading)]
 
-    def _type_unless_ambiguous(self, name: str, form: ValueFormat) -> InferredType:
+    def _type_unless_ambiguous(self, name: str, value_format: ValueFormat) -> InferredType:
         """Return the type of a format that fits, unless the values have another reading."""
         column = quote(name)
-        if form.kind == INTEGER:
-            condition, pattern = csv_forms.compact_day(column)
-            if self._row([f"bool_and({condition}) FILTER (WHERE {column} IS NOT NULL)"])[0]:
+        if value_format.kind == INTEGER:
+            condition, pattern = csv_forms.compact_date_format(column)
+            if self._select_row([f"bool_and({condition}) FILTER (WHERE {column} IS NOT NULL)"])[0]:
                 return _ambiguous(
                     column,
                     ("whole numbers", type_option(name, INTEGER)),
                     ("days (yyyymmdd)", type_option(name, pattern)),
                 )
-        elif form.kind == DECIMAL and self._reading.decimal is None:
-            others = [
-                other
-                for other in other_forms(column, self._reading)
-                if other.thousands == form.decimal
+        elif value_format.kind == DECIMAL and self._reading.decimal is None:
+            other_formats = [
+                other_format
+                for other_format in unusual_formats(column, self._reading)
+                if other_format.thousands == value_format.decimal
             ]
             expressions = [
-                f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others
+                f"bool_and({other_format.condition}) FILTER (WHERE {column} IS NOT NULL)"
+                for other_format in other_formats
             ]
-            fitting = [o for o, fit in zip(others, self._row(expressions), strict=True) if fit]
-            if fitting:
-                return self._resolve(name, [form, *fitting])
-        return self._type_with_form(column, form)
+            matching_formats = [
+                other_format
+                for other_format, all_match in zip(
+                    other_formats, self._select_row(expressions), strict=True
+                )
+                if all_match
+            ]
+            if matching_formats:
+                return self._type_of_matching_formats(name, [value_format, *matching_formats])
+        return self._type_of_format(column, value_format)
 
-    def _infer_other(self, name: str) -> InferredType:
-        """Infer the type of a column in another format; text if none fits."""
+    def _infer_by_all_formats(self, name: str) -> InferredType:
+        """Infer the type of a column that no usual format fits; text if no format does."""
         column = quote(name)
-        forms = [*usual_forms(column, self._reading), *other_forms(column, self._reading)]
-        expressions = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
+        formats = [*usual_formats(column, self._reading), *unusual_formats(column, self._reading)]
+        expressions = [
+            "count(*)",
+            *(f"count(*) FILTER (WHERE {value_format.condition})" for value_format in formats),
+        ]
         n_values, *counts = (
-            int(str(count)) for count in self._row(expressions, self._sample(column))
+            int(str(count))
+            for count in self._select_row(expressions, self._sample_subquery(column))
         )
         if not n_values:
             return InferredType("VARCHAR", column, kind="")
-        best = max(counts)
-        likely = [
-            form
-            for form, count in zip(forms, counts, strict=True)
-            if count == best and 10 * count >= 9 * n_values
+        best_format = max(counts)
+        likely_formats = [
+            value_format
+            for value_format, count in zip(formats, counts, strict=True)
+            if count == best_format and 10 * count >= 9 * n_values
         ]
-        if not likely:
-            contradicted = self._text_or_contradiction(name)
+        if not likely_formats:
+            contradicted_type = self._text_or_contradiction(name)
             return (
-                self._text_or_mixed_forms(name, forms)
-                if contradicted.problem is None
-                else contradicted
+                self._text_or_mixed_formats(name, formats)
+                if contradicted_type.problem is None
+                else contradicted_type
             )
-        digits = f"bool_and({fits(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
+        digits = (
+            f"bool_and({matches_pattern(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
+        )
         expressions = [
             f"count({column})",
-            *(f"count(*) FILTER (WHERE {form.condition})" for form in likely),
+            *(
+                f"count(*) FILTER (WHERE {value_format.condition})"
+                for value_format in likely_formats
+            ),
         ]
-        *counts_of_all, is_code = self._row([*expressions, digits])
-        n_values, *counts = (int(str(count)) for count in counts_of_all)
-        fitting = [form for form, count in zip(likely, counts, strict=True) if count == n_values]
-        if fitting:
-            return self._resolve(name, fitting)
-        contradicted = self._text_or_contradiction(name)
-        if contradicted.problem is not None:
-            return contradicted
-        bad = n_values - max(counts)
+        *counts_and_code, is_code = self._select_row([*expressions, digits])
+        n_values, *counts = (int(str(count)) for count in counts_and_code)
+        matching_formats = [
+            value_format
+            for value_format, count in zip(likely_formats, counts, strict=True)
+            if count == n_values
+        ]
+        if matching_formats:
+            return self._type_of_matching_formats(name, matching_formats)
+        contradicted_type = self._text_or_contradiction(name)
+        if contradicted_type.problem is not None:
+            return contradicted_type
+        n_outliers = n_values - max(counts)
         problem = None
         if (
             not is_code
             and n_values >= _MIN_VALUES_WITH_OUTLIER
-            and (bad == 1 or 20 * bad < n_values)
+            and (n_outliers == 1 or 20 * n_outliers < n_values)
         ):
-            form = likely[counts.index(max(counts))]
-            problem = TypeProblem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
+            value_format = likely_formats[counts.index(max(counts))]
+            problem = TypeProblem(
+                _FORMAT_OF_OTHER_VALUES.format(value_format.name), value_format.condition
+            )
         if problem is None:
-            return self._text_or_mixed_forms(name, forms)
+            return self._text_or_mixed_formats(name, formats)
         return InferredType("VARCHAR", column, problem=problem)
 
-    def _text_or_mixed_forms(self, name: str, forms: Sequence[ValueFormat]) -> InferredType:
-        """Return text; with a problem if all values are numbers, or dates, in mixed formats."""
+    def _text_or_mixed_formats(self, name: str, formats: Sequence[ValueFormat]) -> InferredType:
+        """Return text, with a problem if all values are numbers, or all dates, in mixed formats."""
         column = quote(name)
-        for kinds in (NUMBERS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
-            family = [form for form in forms if form.kind in kinds]
-            any_form = " OR ".join(f"({form.condition})" for form in family)
-            expressions = [f"bool_and({any_form}) FILTER (WHERE {column} IS NOT NULL)"]
-            if not self._row(expressions, self._sample(column))[0] or not self._row(expressions)[0]:
+        for kinds in (NUMBER_KINDS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
+            formats_of_kinds = [
+                value_format for value_format in formats if value_format.kind in kinds
+            ]
+            any_condition = " OR ".join(
+                f"({value_format.condition})" for value_format in formats_of_kinds
+            )
+            expressions = [f"bool_and({any_condition}) FILTER (WHERE {column} IS NOT NULL)"]
+            if (
+                not self._select_row(expressions, self._sample_subquery(column))[0]
+                or not self._select_row(expressions)[0]
+            ):
                 continue
-            expressions = [f"count(*) FILTER (WHERE {form.condition})" for form in family]
-            counts = [int(str(count)) for count in self._row(expressions)]
-            form = family[counts.index(max(counts))]
-            problem = TypeProblem(_FORM_OF_OTHER_VALUES.format(form.name), form.condition)
+            expressions = [
+                f"count(*) FILTER (WHERE {value_format.condition})"
+                for value_format in formats_of_kinds
+            ]
+            counts = [int(str(count)) for count in self._select_row(expressions)]
+            value_format = formats_of_kinds[counts.index(max(counts))]
+            problem = TypeProblem(
+                _FORMAT_OF_OTHER_VALUES.format(value_format.name), value_format.condition
+            )
             return InferredType("VARCHAR", column, problem=problem)
         return InferredType("VARCHAR", column)
 
-    def _sample(self, column: str) -> str:
-        return f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
+    def _sample_subquery(self, column: str) -> str:
+        """A subquery of the first non-NULL values of a column."""
+        return (
+            f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL"
+            f" LIMIT {_N_SAMPLED_VALUES})"
+        )
 
     def _text_or_contradiction(self, name: str) -> InferredType:
-        """Return text; with a problem if all values have a format that the options rule out."""
+        """Return text, with a problem if all values have a format that the options rule out."""
         column, reading = quote(name), self._reading
         text_type = InferredType("VARCHAR", column)
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
             return text_type
-        forms = [form for form in other_forms(column, USUAL) if form.argument]
-        for table in (self._sample(column), self._table):
+        formats = [
+            value_format for value_format in unusual_formats(column, USUAL) if value_format.argument
+        ]
+        for table in (self._sample_subquery(column), self._table):
             expressions = [f"count({column})"]
-            expressions += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]
-            n_values, *counts = self._row(expressions, table)
-            forms = [form for form, count in zip(forms, counts, strict=True) if count == n_values]
-            if not forms or not n_values:
+            expressions += [
+                f"count(*) FILTER (WHERE {value_format.condition})" for value_format in formats
+            ]
+            n_values, *counts = self._select_row(expressions, table)
+            formats = [
+                value_format
+                for value_format, count in zip(formats, counts, strict=True)
+                if count == n_values
+            ]
+            if not formats or not n_values:
                 return text_type
-        form = forms[0]
-        option = _option(form.option, form.argument)
-        if form.option == "dates":
-            option = type_option(name, csv_forms.PATTERNS.get(form.argument, form.argument))
-        words = f"{form.name}, which the options do not allow"
-        return _ambiguous(column, (words, option))
+        value_format = formats[0]
+        option = _option(value_format.option, value_format.argument)
+        if value_format.option == "dates":
+            option = type_option(
+                name, csv_forms.STRPTIME_PATTERNS.get(value_format.argument, value_format.argument)
+            )
+        description = f"{value_format.name}, which the options do not allow"
+        return _ambiguous(column, (description, option))
 
     # -- choosing among formats that fit ----------------------------------------------------------
 
-    def _resolve(self, name: str, forms: Sequence[ValueFormat], kind: str = "") -> InferredType:
-        """Return the type of a column that several formats fit; with a problem if they differ.
+    def _type_of_matching_formats(
+        self, name: str, formats: Sequence[ValueFormat], kind: str = ""
+    ) -> InferredType:
+        """Return the type of a column whose values match all of these formats.
+
+        It has a problem if the formats would convert the values differently.
 
         Parameters
         ----------
         kind : the declared type; empty if there is none.
         """
-        column, first = quote(name), forms[0]
-        if first.kind == PERCENT and not kind:
+        column, first_format = quote(name), formats[0]
+        if first_format.kind == PERCENT and not kind:
             return _ambiguous(
                 column,
                 ("12 % as 0.12", type_option(name, PERCENT)),
                 ("12 % as 12", type_option(name, DECIMAL)),
             )
-        if first.kind in (*NUMBERS, PERCENT):
-            row = self._row(
+        if first_format.kind in (*NUMBER_KINDS, PERCENT):
+            row = self._select_row(
                 [
                     f"coalesce(bool_or(contains({column}, '{mark}')), false)"
                     for mark in (COMMA, POINT)
                 ]
             )
             for mark, occurs in zip((COMMA, POINT), row, strict=True):
-                if occurs and {mark} <= {f.decimal for f in forms} & {f.thousands for f in forms}:
+                if occurs and {mark} <= {f.decimal for f in formats} & {
+                    f.thousands for f in formats
+                }:
                     mark_name = "a comma" if mark == COMMA else "a point"
                     return _ambiguous(
                         column,
                         (f"numbers with {mark_name} before the decimals", _option("decimal", mark)),
                         (f"numbers with {mark_name} between thousands", _option("thousands", mark)),
                     )
-            return self._type_with_form(column, first, kind)
-        if first.is_century_open:
+            return self._type_of_format(column, first_format, kind)
+        if first_format.is_century_open:
             return _ambiguous(
                 column,
                 *(
-                    (f"{form.name} with years from 1969 to 2068", _option("dates", form.argument))
-                    for form in forms
-                    if form.is_century_open
+                    (
+                        f"{value_format.name} with years from 1969 to 2068",
+                        _option("dates", value_format.argument),
+                    )
+                    for value_format in formats
+                    if value_format.is_century_open
                 ),
             )
-        for other in forms[1:]:
-            if {first.argument, other.argument} <= {*FIRST}:
-                [differs] = self._row([f"coalesce(bool_or({first.value} <> {other.value}), false)"])
-                if differs:
+        for other_format in formats[1:]:
+            if {first_format.argument, other_format.argument} <= {*ORDER_NAMES}:
+                [converts_differently] = self._select_row(
+                    [f"coalesce(bool_or({first_format.value} <> {other_format.value}), false)"]
+                )
+                if converts_differently:
                     return _ambiguous(
                         column,
                         *(
                             (
-                                f"{form.name} ({FIRST[form.argument]})",
-                                _option("dates", form.argument),
+                                f"{value_format.name} ({ORDER_NAMES[value_format.argument]})",
+                                _option("dates", value_format.argument),
                             )
-                            for form in (first, other)
+                            for value_format in (first_format, other_format)
                         ),
                     )
-        return self._type_with_form(column, first, kind)
+        return self._type_of_format(column, first_format, kind)
 
-    def _type_with_form(self, column: str, form: ValueFormat, kind: str = "") -> InferredType:
-        by = f"{form.option}: {_in_job_file(form.argument)}" if form.argument else ""
-        decided = (form.option, form.argument) if form.argument else None
-        if form.kind == DECIMAL and decided is None and form.decimal == POINT:
-            decided = ("decimal", POINT)
-        if form.kind not in (DECIMAL, PERCENT):
-            value = f"CAST({form.value} AS {form.sql_type})"
-            return InferredType(form.sql_type, value, by, form.kind, decided)
-        groups = (
-            f"coalesce(max(length(regexp_extract({form.value}, {literal(_NUMBER)}, {group}))), 0)"
+    def _type_of_format(
+        self, column: str, value_format: ValueFormat, kind: str = ""
+    ) -> InferredType:
+        """Return the type of a column whose values all match a format.
+
+        Parameters
+        ----------
+        kind : the declared type; empty if there is none.
+        """
+        selected_by = (
+            f"{value_format.option}: {_to_yaml(value_format.argument)}"
+            if value_format.argument
+            else ""
+        )
+        deciding_option = (
+            (value_format.option, value_format.argument) if value_format.argument else None
+        )
+        if (
+            value_format.kind == DECIMAL
+            and deciding_option is None
+            and value_format.decimal == POINT
+        ):
+            deciding_option = ("decimal", POINT)
+        if value_format.kind not in (DECIMAL, PERCENT):
+            value = f"CAST({value_format.value} AS {value_format.sql_type})"
+            return InferredType(
+                value_format.sql_type, value, selected_by, value_format.kind, deciding_option
+            )
+        pattern = literal(_DECIMAL_PATTERN)
+        group_lengths = (
+            f"coalesce(max(length(regexp_extract({value_format.value}, {pattern}, {group}))), 0)"
             for group in (1, 2)
         )
-        before, behind = (int(str(length)) for length in self._row([*groups]))
-        if not behind and before <= 18 and not kind:
-            return InferredType("BIGINT", f"CAST({form.value} AS BIGINT)", by, INTEGER, decided)
-        if form.kind == PERCENT and kind == PERCENT:
-            behind += 2
-        width = next((digits for digits in _WIDTHS if before + behind <= digits), 0)
+        n_integer_digits, n_decimals = (
+            int(str(length)) for length in self._select_row([*group_lengths])
+        )
+        if not n_decimals and n_integer_digits <= 18 and not kind:
+            return InferredType(
+                "BIGINT",
+                f"CAST({value_format.value} AS BIGINT)",
+                selected_by,
+                INTEGER,
+                deciding_option,
+            )
+        if value_format.kind == PERCENT and kind == PERCENT:
+            n_decimals += 2
+        n_digits = next(
+            (digits for digits in _DECIMAL_WIDTHS if n_integer_digits + n_decimals <= digits), 0
+        )
         if "(" in kind:
-            width, behind = map(int, re.findall("[0-9]+", kind))
-        if not width:
-            return InferredType("DOUBLE", f"CAST({form.value} AS DOUBLE)", by, DOUBLE, decided)
-        sql_type = f"DECIMAL({width}, {behind})"
-        value = f"CAST({form.value} AS {sql_type})"
-        if form.kind == PERCENT and kind == PERCENT:
+            n_digits, n_decimals = map(int, re.findall("[0-9]+", kind))
+        if not n_digits:
+            return InferredType(
+                "DOUBLE",
+                f"CAST({value_format.value} AS DOUBLE)",
+                selected_by,
+                DOUBLE,
+                deciding_option,
+            )
+        sql_type = f"DECIMAL({n_digits}, {n_decimals})"
+        value = f"CAST({value_format.value} AS {sql_type})"
+        if value_format.kind == PERCENT and kind == PERCENT:
             value = f"CAST({value} / 100 AS {sql_type})"
-        return InferredType(sql_type, value, by, DECIMAL, decided)
+        return InferredType(sql_type, value, selected_by, DECIMAL, deciding_option)
 
 
-def _forms_of(column: str, kind: str, reading: Reading) -> list[ValueFormat]:
-    """The formats that a declared type allows, the usual ones first."""
+def _formats_of_declared_type(column: str, kind: str, reading: Reading) -> list[ValueFormat]:
+    """The formats that a declared type allows, usual ones first."""
     if "%" in kind:
-        return csv_forms.pattern_forms(column, kind, "types")
-    usual, others = usual_forms(column, reading), other_forms(column, reading)
+        return csv_forms.formats_of_strptime_pattern(column, kind, "types")
+    usual, other_formats = usual_formats(column, reading), unusual_formats(column, reading)
     if kind == INTEGER:
-        return csv_forms.lenient_integers(column, reading)
+        return csv_forms.lenient_integer_formats(column, reading)
     base_kind = kind.partition("(")[0]
-    kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBERS}.get(base_kind, (base_kind,))
-    matching = [form for form in (*usual, *others) if form.kind in kinds]
+    kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBER_KINDS}.get(
+        base_kind, (base_kind,)
+    )
+    matching = [
+        value_format for value_format in (*usual, *other_formats) if value_format.kind in kinds
+    ]
     if base_kind not in (DECIMAL, DOUBLE):
         return matching
-    forms = [replace(form, kind=base_kind) for form in matching if form.kind != INTEGER]
+    formats = [
+        replace(value_format, kind=base_kind)
+        for value_format in matching
+        if value_format.kind != INTEGER
+    ]
     if "(" not in kind:
-        return forms
-    width, scale = map(int, re.findall("[0-9]+", kind))
-    room = f"-?[0-9]{{1,{max(width - scale, 1)}}}" + (rf"(\.[0-9]{{1,{scale}}})?" if scale else "")
+        return formats
+    n_digits, scale = map(int, re.findall("[0-9]+", kind))
+    size_pattern = f"-?[0-9]{{1,{max(n_digits - scale, 1)}}}" + (
+        rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
+    )
     return [
         replace(
-            form,
-            condition=f"CASE WHEN {form.condition} THEN"
-            f" regexp_full_match({form.value}, {literal(room)}) ELSE false END",
+            value_format,
+            condition=f"CASE WHEN {value_format.condition} THEN"
+            f" regexp_full_match({value_format.value}, {literal(size_pattern)}) ELSE false END",
         )
-        for form in forms
+        for value_format in formats
     ]
 
 
 def _ambiguous(column: str, *readings: tuple[str, str]) -> InferredType:
+    """Return text with the problem that values have several readings, see ``TypeProblem``."""
     return InferredType("VARCHAR", column, problem=TypeProblem(readings=readings))
 
 
@@ -425,5 +552,6 @@ def type_option(name: str, kind: str) -> str:
     return _option("types", {name: kind})
 
 
-def _in_job_file(argument: str) -> str:
+def _to_yaml(argument: str) -> str:
+    """Write an argument as in a job file."""
     return argument if re.fullmatch("[a-z]+", argument) else json.dumps(argument)

@@ -21,41 +21,50 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import local_type_error
 from dbanon.sessions.names import RelationName, quote
 
-_TYPES = {
+_ARROW_TYPES = {
     np.dtype(np.int32): pa.int32(),
     np.dtype(np.int64): pa.int64(),
     np.dtype(np.float64): pa.float64(),
 }
-_NAMES = {"double": "float64", "float": "float32", "halffloat": "float16"}
+_NUMPY_NAMES = {"double": "float64", "float": "float32", "halffloat": "float16"}
 
 
-def column_of(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The Arrow array of int32, int64 or float64 (n,); NULL where ``missing``."""
+def to_arrow(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Convert int32, int64 or float64 (n,) to an Arrow array; NULL where ``missing``, bool (n,)."""
     values = np.ascontiguousarray(values)
-    kind = _TYPES[values.dtype]
-    return pa.Array.from_buffers(kind, len(values), [bits_of(missing), pa.py_buffer(values)])
+    arrow_type = _ARROW_TYPES[values.dtype]
+    return pa.Array.from_buffers(
+        arrow_type, len(values), [validity_bitmap(missing), pa.py_buffer(values)]
+    )
 
 
-def texts_of(texts: Iterable[str], missing: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The Arrow array of texts; NULL where ``missing``. Arrow's constructor would import pandas."""
-    encoded = [text.encode() for text in texts]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    buffers = [bits_of(missing), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.large_string(), len(encoded), buffers)
+def to_arrow_texts(texts: Iterable[str], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Convert texts to an Arrow array; NULL where ``missing``, bool (n,).
+
+    Arrow's own constructor would import pandas.
+    """
+    utf8_texts = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, utf8_texts)], dtype=np.int64)
+    buffers = [
+        validity_bitmap(missing),
+        pa.py_buffer(offsets),
+        pa.py_buffer(b"".join(utf8_texts)),
+    ]
+    return pa.Array.from_buffers(pa.large_string(), len(utf8_texts), buffers)
 
 
-def values_of(column: pa.Array) -> NDArray[Any]:
-    """The values of an Arrow array of numbers, (n,); undefined where they are NULL."""
+def to_numpy(column: pa.Array) -> NDArray[Any]:
+    """Convert an Arrow array of numbers to NumPy, (n,); values are undefined where NULL."""
     name = str(column.type)
-    dtype = np.dtype(_NAMES.get(name, name))
+    dtype = np.dtype(_NUMPY_NAMES.get(name, name))
     data = column.buffers()[1]
     if data is None:
         return np.empty(0, dtype)
     return np.frombuffer(data, dtype, column.offset + len(column))[column.offset :]
 
 
-def is_valid(column: pa.Array) -> NDArray[np.bool_]:
-    """Where an Arrow array has a value, bool (n,)."""
+def validity_mask(column: pa.Array) -> NDArray[np.bool_]:
+    """True where an Arrow array is not NULL, bool (n,)."""
     bits = column.buffers()[0]
     if bits is None:
         return np.ones(len(column), bool)
@@ -63,17 +72,17 @@ def is_valid(column: pa.Array) -> NDArray[np.bool_]:
     return flags[column.offset : column.offset + len(column)].astype(bool)
 
 
-def table_of(columns: list[pa.Array]) -> pa.Table:
-    """Build a table of these columns, named by position."""
+def to_table(columns: list[pa.Array]) -> pa.Table:
+    """Build an Arrow table of these columns, named by their positions."""
     return pa.Table.from_arrays(columns, [str(i) for i in range(len(columns))])
 
 
-def bits_of(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
+def validity_bitmap(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
     """The validity bitmap of an Arrow array; None if nothing is missing."""
     return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
 
 
-_INTEGERS = {
+_INTEGER_BITS = {
     "TINYINT": 16,
     "SMALLINT": 16,
     "UTINYINT": 16,
@@ -84,7 +93,7 @@ _INTEGERS = {
     "UBIGINT": 128,
     "HUGEINT": 128,
 }
-_TIMESTAMPS = {
+_TIMESTAMP_SCALES = {
     "TIMESTAMP": 6,
     "TIMESTAMP WITH TIME ZONE": 6,
     "TIMESTAMP_S": 0,
@@ -99,7 +108,8 @@ _KINDS = {
 }
 
 
-def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
+def to_attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
+    """Describe a column of a DuckDB type."""
     if decimal := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", sql_type):
         precision, scale = map(int, decimal.groups())
         return Attribute(
@@ -110,19 +120,19 @@ def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
             scale=scale,
             nullable=nullable,
         )
-    if sql_type in _INTEGERS:
+    if sql_type in _INTEGER_BITS:
         return Attribute(
-            name, Kind.INTEGER, sql_type=sql_type, bits=_INTEGERS[sql_type], nullable=nullable
+            name, Kind.INTEGER, sql_type=sql_type, bits=_INTEGER_BITS[sql_type], nullable=nullable
         )
     if sql_type in ("FLOAT", "DOUBLE"):
         bits = 32 if sql_type == "FLOAT" else 64
         return Attribute(name, Kind.FLOAT, sql_type=sql_type, bits=bits, nullable=nullable)
-    if sql_type in _TIMESTAMPS:
+    if sql_type in _TIMESTAMP_SCALES:
         return Attribute(
             name,
             Kind.TIMESTAMP,
             sql_type=sql_type,
-            scale=_TIMESTAMPS[sql_type],
+            scale=_TIMESTAMP_SCALES[sql_type],
             has_time_zone="ZONE" in sql_type,
             nullable=nullable,
         )
@@ -139,27 +149,32 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def number(position: int, attribute: Attribute) -> str:
-    """SQL of a quasi-identifier as a number or a code; NULL stays NULL."""
+def number_expression(position: int, attribute: Attribute) -> str:
+    """SQL of a quasi-identifier as a number, or as the code of its value; NULL stays NULL.
+
+    Parameters
+    ----------
+    position : the position of the column, after which its staged dictionary is named.
+    """
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
-        # Infinite dates have no distance to others; the infinity marks such records.
-        finite = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
-        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
+        # Infinite dates have no finite distance to others; mark them by infinity.
+        finite_value = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
+        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite_value} END"
     if attribute.kind is Kind.TIMESTAMP:
-        finite = f"CAST({_microseconds(attribute, column)} AS DOUBLE)"
-        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
+        finite_value = f"CAST({_microseconds(attribute, column)} AS DOUBLE)"
+        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite_value} END"
     if attribute.kind.is_coded:
         column = f"d{position}.code"
     return f"CAST({column} AS DOUBLE)"
 
 
-def _microseconds(attribute: Attribute, moment: str) -> str:
+def _microseconds(attribute: Attribute, timestamp: str) -> str:
     """SQL of a timestamp as microseconds since 1970."""
     if attribute.scale < 6:
         # Otherwise DuckDB converts through nanoseconds, which cover only the years 1678 to 2262.
-        moment = f"CAST({moment} AS TIMESTAMP)"
-    return f"epoch_us({moment})"
+        timestamp = f"CAST({timestamp} AS TIMESTAMP)"
+    return f"epoch_us({timestamp})"
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
@@ -168,48 +183,52 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
         return f"CASE WHEN NOT isnan({column}) THEN CAST({column} AS DOUBLE) END"
     if kind not in (Kind.DATE, Kind.TIMESTAMP):
         return f"CAST({column} AS DOUBLE)"
-    # Clamp first: infinite values, and values outside another unit's range, have no number.
-    ends = (f"CAST('{end}' AS {attribute.sql_type})" for end in (low, high))
-    clamped = "least(greatest({}, {}), {})".format(column, *ends)
-    since = (
-        f"{clamped} - DATE '1970-01-01'" if kind is Kind.DATE else _microseconds(attribute, clamped)
+    # Clamp before converting: infinite or very distant values would fail to convert.
+    sql_bounds = (f"CAST('{bound}' AS {attribute.sql_type})" for bound in (low, high))
+    clamped_value = "least(greatest({}, {}), {})".format(column, *sql_bounds)
+    units_since_1970 = (
+        f"{clamped_value} - DATE '1970-01-01'"
+        if kind is Kind.DATE
+        else _microseconds(attribute, clamped_value)
     )
     # The functions greatest and least ignore NULL.
-    return f"CASE WHEN {column} IS NOT NULL THEN CAST(({since}) AS DOUBLE) END"
+    return f"CASE WHEN {column} IS NOT NULL THEN CAST(({units_since_1970}) AS DOUBLE) END"
 
 
 def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
-    """Class values for staging: SQL type and Arrow array."""
+    """The SQL type and the Arrow array for staging the values of classes."""
     values, missing = column.values, column.missing
     if column.attribute.kind is Kind.DECIMAL:
         scale = column.attribute.scale
-        kind = pa.decimal128(38, scale)
+        arrow_type = pa.decimal128(38, scale)
         if values.dtype == object:
-            exact = [Decimal(f"{value}E-{scale}") for value in values]
-            array = pa.array(exact, kind, mask=missing)
+            decimals = [Decimal(f"{value}E-{scale}") for value in values]
+            array = pa.array(decimals, arrow_type, mask=missing)
         else:
-            # Unscaled 128-bit numbers: the lower 64 bits and their sign.
-            halves = np.column_stack([values, values >> 63])
+            # Decimals are unscaled 128-bit integers: the lower 64 bits, and the sign as upper ones.
+            low_and_high_words = np.column_stack([values, values >> 63])
             array = pa.Array.from_buffers(
-                kind, len(values), [bits_of(missing), pa.py_buffer(halves)]
+                arrow_type,
+                len(values),
+                [validity_bitmap(missing), pa.py_buffer(low_and_high_words)],
             )
         return f"DECIMAL(38,{scale})", array
     if values.dtype == object:
-        return "VARCHAR", texts_of(map(str, values), missing)
-    kind_name = "DOUBLE" if values.dtype == np.float64 else "BIGINT"
-    return kind_name, column_of(values, missing)
+        return "VARCHAR", to_arrow_texts(map(str, values), missing)
+    sql_type = "DOUBLE" if values.dtype == np.float64 else "BIGINT"
+    return sql_type, to_arrow(values, missing)
 
 
-def array_of(attribute: Attribute, values: list[Any]) -> pa.Array:
-    """Values of a copied column; integers of more than 64 bits become decimals."""
+def to_arrow_values(attribute: Attribute, values: list[Any]) -> pa.Array:
+    """Convert values of a copied column to Arrow; integers over 64 bits become decimals."""
     if attribute.kind is not Kind.INTEGER or attribute.bits <= 64:
         return pa.array(values)
-    exact = [None if value is None else Decimal(int(value)) for value in values]
-    return pa.array(exact, pa.decimal128(38, 0))
+    decimals = [None if value is None else Decimal(int(value)) for value in values]
+    return pa.array(decimals, pa.decimal128(38, 0))
 
 
-def portable(attribute: Attribute) -> str:
-    """SQL of a retained column in a type that other databases accept."""
+def portable_expression(attribute: Attribute) -> str:
+    """SQL of a retained column, in a type that can be copied to other databases."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
         return f"CAST({column} AS VARCHAR)"
@@ -218,35 +237,36 @@ def portable(attribute: Attribute) -> str:
     return column
 
 
-def text(attribute: Attribute) -> str:
-    """SQL of a column as text that is the same in every session and sorts by code point."""
+def text_expression(attribute: Attribute) -> str:
+    """SQL of a column as text, which is the same in all sessions and sorts by code point."""
     column = f"s.{quote(attribute.name)}"
     if attribute.has_time_zone:
-        # The time zone is the caller's setting; chains compare texts across sessions.
+        # Use UTC and not the session's time zone: chains compare texts of different sessions.
         return f"(CAST({column} AT TIME ZONE 'UTC' AS VARCHAR) || '+00') COLLATE C"
     return f"CAST({column} AS VARCHAR) COLLATE C"
 
 
-# As Arrow scalars: creating one from a Python number imports pandas, which takes half a second.
-_ZERO = column_of(np.zeros(1))[0]
-NAN = column_of(np.full(1, np.nan))[0]
+# Take Arrow scalars from arrays: creating one from a Python number imports pandas, 0.5 s.
+_ZERO = to_arrow(np.zeros(1))[0]
+NAN = to_arrow(np.full(1, np.nan))[0]
 
 
-def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
-    width = batch.num_columns - len(attributes)
+def to_chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
+    """Convert a batch to a chunk; row keys are the columns before those of the attributes."""
+    n_key_columns = batch.num_columns - len(attributes)
     keys = np.column_stack(
-        [values_of(batch.column(i)).astype(np.int64, copy=False) for i in range(width)]
+        [to_numpy(batch.column(i)).astype(np.int64, copy=False) for i in range(n_key_columns)]
     )
     numbers = np.empty((batch.num_rows, len(attributes)))
     valid = None
     for position in range(len(attributes)):
-        column = batch.column(width + position)
+        column = batch.column(n_key_columns + position)
         if column.null_count:
             if valid is None:
                 valid = np.ones(numbers.shape, bool)
-            valid[:, position] = is_valid(column)
+            valid[:, position] = validity_mask(column)
             column = column.fill_null(_ZERO)
-        numbers[:, position] = values_of(column)
+        numbers[:, position] = to_numpy(column)
     return chunk_from_columns(keys, numbers, valid, attributes)
 
 
@@ -262,10 +282,10 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        moment = _microseconds(attribute, column)
-        unscaled = f"CAST({moment} AS HUGEINT) // {10 ** (6 - attribute.scale)}"
+        timestamp = _microseconds(attribute, column)
+        unscaled = f"CAST({timestamp} AS HUGEINT) // {10 ** (6 - attribute.scale)}"
     elif attribute.kind is Kind.DECIMAL:
-        # A decimal's text has all digits of its scale; without the point it is the unscaled value.
+        # The text has all digits of the scale, so without the point it is the unscaled value.
         unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"
     else:
         unscaled = f"CAST({column} AS HUGEINT)"
@@ -292,9 +312,9 @@ def type_of(attribute: Attribute) -> str:
     return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]
 
 
-DIGEST_WAY = "duckdb1"
+DIGEST_METHOD = "duckdb1"
 
-# DuckDB does not promise that ``hash`` is stable, so probe it for texts and other types.
+# DuckDB does not guarantee that ``hash`` is stable, so hash constants of all types as a probe.
 DIGEST_PROBE = (
     "SELECT hash(hash('a', 'longer than what stands in place', 7, 123456789012345, 1.5::DOUBLE,"
     " 2.5::FLOAT, 1.50::DECIMAL(10,2), 1.5::DECIMAL(38,2), DATE '2001-02-03', true, NULL,"
@@ -304,13 +324,13 @@ DIGEST_PROBE = (
 
 
 def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt: int) -> str:
-    """The number of rows, and the sum of their hashes."""
-    total = f"coalesce(sum({row_hash(columns, salt)}), 0)"
-    return f"SELECT count(*), {total} FROM {relation.quoted} AS s"
+    """Build a query for the number of rows, and the sum of their hashes."""
+    hash_sum = f"coalesce(sum({row_hash(columns, salt)}), 0)"
+    return f"SELECT count(*), {hash_sum} FROM {relation.quoted} AS s"
 
 
 def row_hash(columns: Sequence[Attribute], salt: int) -> str:
-    """The hash of these columns of a row with the alias s."""
+    """SQL of a row's hash over these columns; the alias of the rows is s."""
     terms = [f"{salt}::BIGINT"]
     for column in columns:
         name = f"s.{quote(column.name)}"
@@ -320,58 +340,59 @@ def row_hash(columns: Sequence[Attribute], salt: int) -> str:
             terms.append(f"CAST({name} AS VARCHAR)")
         else:
             terms.append(name)
-    # Hash again: otherwise the last column's hash would appear unmixed in the row's.
+    # Hash twice, because ``hash`` does not mix the hash of its last argument well.
     return f"hash(hash({', '.join(terms)}))"
 
 
-# Few conditions: planning them costs more than reading all rows. But without the condition on the
-# database, DuckDB first builds its internal schemas, which takes 6 ms on a new connection.
-_CATALOGS = "SELECT current_database(), database_name FROM duckdb_databases()"
-TEMPORARY_TABLES = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'temp'"
-_TEMPORARY = (
-    TEMPORARY_TABLES,
+# Catalog queries have few conditions, as planning these costs more than reading all rows. But
+# without a condition on the database, a new connection builds its internal schemas first (6 ms).
+_DATABASES_QUERY = "SELECT current_database(), database_name FROM duckdb_databases()"
+TEMPORARY_TABLES_QUERY = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'temp'"
+_TEMPORARY_RELATION_QUERIES = (
+    TEMPORARY_TABLES_QUERY,
     "SELECT view_name FROM duckdb_views() WHERE database_name = 'temp' AND NOT internal",
 )
 
 
-def catalogs(connection: duckdb.DuckDBPyConnection) -> tuple[str, frozenset[str]]:
-    """The connection's database, and all attached databases in lower case."""
-    databases = connection.execute(_CATALOGS).fetchall()
-    return databases[0][0], frozenset(name.lower() for _, name in databases)
+def find_databases(connection: duckdb.DuckDBPyConnection) -> tuple[str, frozenset[str]]:
+    """Find the current database, and the names of all attached ones in lower case."""
+    rows = connection.execute(_DATABASES_QUERY).fetchall()
+    current_database, _ = rows[0]
+    return current_database, frozenset(name.lower() for _, name in rows)
 
 
 def qualified_name(
     connection: duckdb.DuckDBPyConnection,
-    attached: tuple[str, frozenset[str]],
+    databases: tuple[str, frozenset[str]],
     schema: str,
     name: str,
 ) -> RelationName:
-    """Name a relation of the connection's database unambiguously.
+    """Name a relation of the current database, with the database if the name is ambiguous.
 
     Parameters
     ----------
-    attached : from ``catalogs``.
+    databases : from ``find_databases``.
     """
-    catalog, names = attached
+    catalog, database_names = databases
     # DuckDB keeps temporary tables and views in the schema main.
-    another = schema.lower() in names or (
+    is_ambiguous = schema.lower() in database_names or (
         schema.lower() == "main"
         and any(
-            other.lower() == name.lower()
-            for statement in _TEMPORARY
-            for (other,) in connection.execute(statement).fetchall()
+            temporary_name.lower() == name.lower()
+            for statement in _TEMPORARY_RELATION_QUERIES
+            for (temporary_name,) in connection.execute(statement).fetchall()
         )
     )
-    return RelationName(schema, name, catalog=catalog if another else None)
+    return RelationName(schema, name, catalog=catalog if is_ambiguous else None)
 
 
 def create_view(
-    name: RelationName, columns: str, shown_relation: RelationName, *, replaces: bool
+    name: RelationName, columns: str, released_relation: RelationName, *, replaces: bool
 ) -> str:
-    """CREATE VIEW for a relation of the same schema; run it within ``default_schema``."""
+    """Build CREATE VIEW on a relation of the same schema; run it within ``default_schema``."""
     view, relation = (
         relation_name.quoted if name.catalog is None else quote(relation_name.name)
-        for relation_name in (name, shown_relation)
+        for relation_name in (name, released_relation)
     )
     create = "CREATE OR REPLACE" if replaces else "CREATE"
     return f"{create} VIEW {view} ({columns}) AS SELECT {columns} FROM {relation}"
@@ -379,27 +400,27 @@ def create_view(
 
 @contextmanager
 def default_schema(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterator[None]:
-    """Make a relation's schema the default one if a view cannot name it.
+    """Make the schema of a relation the default for a block, if its name is ambiguous.
 
-    DuckDB stores a view's text without its database, so the schema's name would be ambiguous.
+    DuckDB stores the text of a view without names of databases.
     """
     if name.catalog is None:
         yield
         return
-    [(before,)] = connection.execute("SELECT current_setting('search_path')").fetchall()
+    [(search_path,)] = connection.execute("SELECT current_setting('search_path')").fetchall()
     connection.execute(f"USE {quote(name.catalog)}.{quote(str(name.schema))}")
-    back = f"SET search_path = {literal(before)}"
+    restore_statement = f"SET search_path = {literal(search_path)}"
     try:
         yield
     except BaseException:
-        # The failed transaction must end before another statement is accepted.
+        # A failed transaction accepts no other statement.
         connection.execute("ROLLBACK")
-        connection.execute(back)
+        connection.execute(restore_statement)
         raise
-    connection.execute(back)
+    connection.execute(restore_statement)
 
 
-READ_ONLY = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
+READ_ONLY_QUERY = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
 
 
 def has_schema(rows: Callable[..., list[tuple[Any, ...]]], name: RelationName) -> bool:

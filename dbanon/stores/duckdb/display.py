@@ -1,4 +1,4 @@
-"""What readers of a DuckDB column see: SQL that tells values apart as they are shown."""
+"""Keys of DuckDB columns that are equal exactly if readers see the same value."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dbanon.data.schema import Attribute, Kind
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
-    """SQL of what tells a column's values apart as readers see them."""
+    """SQL expressions that are all equal exactly if two values are displayed alike."""
     if attribute.kind is Kind.FLOAT:
         return column, f"signbit({column})"
     if attribute.kind is Kind.OTHER:
-        # Intervals are equal that are shown differently; lists differ that are shown alike.
+        # Equal intervals may be displayed differently, and different lists alike.
         return f"CAST({column} AS VARCHAR) COLLATE C", column
     if attribute.sql_type == "VARCHAR":
         return (f"CAST({column} AS VARCHAR) COLLATE C",)

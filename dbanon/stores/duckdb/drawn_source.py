@@ -1,4 +1,4 @@
-"""Rows of a source without a store, drawn once into DuckDB in memory and read from there."""
+"""Rows of a source that no store supports, copied once into DuckDB in memory and read there."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from dbanon.sessions.base import OnSql
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.duckdb.csv_types import ColumnTypes
-from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.csv_types import TypeInference
+from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.session import DuckdbSession
-from dbanon.stores.duckdb.store import DuckdbStore, in_memory
+from dbanon.stores.duckdb.store import DuckdbStore, connect_in_memory
 from dbanon.stores.origins import Origin, RowStream
 
-_RAW = quote("dbanon_raw")
-_BATCH = "dbanon_batch"
+_RAW_TABLE = quote("dbanon_raw")
+_BATCH_VIEW = "dbanon_batch"
 
 # Called with a phase and its completed share.
 ProgressReport = Callable[[str, float], None]
 
 
-class FetchedStore(DuckdbStore):
-    """The rows of a source as a table; their order of arrival is the row key.
+class StreamStore(DuckdbStore):
+    """A database in memory with the rows of a source; their order of arrival is the row key.
 
-    Releases written here vanish with the run; they are exported or copied to another target.
+    Releases written here vanish with the run, so they are exported or copied to another target.
 
     Parameters
     ----------
     table : the relation to read, as in the job.
-    columns : the columns to draw; the others are known by name only.
+    columns : the columns to copy; of the others only the names are known.
     chunk_rows : the number of rows per request.
-    memory : the memory limit in bytes; None for the default.
+    memory_bytes : the memory limit; None for the default.
     """
 
     is_persistent = False
@@ -50,15 +50,15 @@ class FetchedStore(DuckdbStore):
         table: str,
         columns: Sequence[str],
         chunk_rows: int,
-        memory: int | None = None,
+        memory_bytes: int | None = None,
         progress: ProgressReport | None = None,
     ) -> None:
-        self._connection = in_memory(memory)
+        self._connection = connect_in_memory(memory_bytes)
         super().__init__(self._connection, on_sql)
         self._origin, self._table = origin, table
-        self._drawn_columns = tuple(dict.fromkeys(columns))
+        self._copied_columns = tuple(dict.fromkeys(columns))
         self._chunk_rows, self._progress = chunk_rows, progress
-        self._drawn: dict[str, Any] = {}
+        self._provenance: dict[str, Any] = {}
 
     @property
     def url(self) -> str:
@@ -67,80 +67,89 @@ class FetchedStore(DuckdbStore):
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
-        """One transaction on the drawn rows.
+        """Run one transaction on the copied rows.
 
         Raises
         ------
-        SourceChanged : the rows drawn are not as many as were counted.
-        DbanonError : the rows could not be drawn.
+        SourceChanged : the number of copied rows differs from the counts.
+        DbanonError : the rows could not be copied.
         """
-        self._draw()
+        self._copy_rows()
         with super().session(write=write, create=create) as session:
             yield session
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """The same: nothing permanent can be changed."""
-        self._draw()
+        """Run a transaction as ``session`` does: nothing permanent can be changed here."""
+        self._copy_rows()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """No lock: the target has one."""
+        """Return no lock: the target's lock is enough."""
         return nullcontext()
 
-    def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
-        return _FetchedSession(connection, self._on_sql, self._drawn)
+    def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
+        return _StreamSession(connection, self._on_sql, self._provenance)
 
-    def _draw(self) -> None:
-        if self._drawn:
+    def _copy_rows(self) -> None:
+        """Copy the rows of the source, if this was not done before."""
+        if self._provenance:
             return
-        for setting in self._settings:
+        for setting in self._spill_statements:
             self._connection.execute(setting)
-        with self._origin.flow(self._table, self._drawn_columns, self._chunk_rows) as flow:
-            rows = self._fill(flow)
-            after = flow.count()
-        if flow.rows is not None and not flow.rows == rows == after:
+        with self._origin.open_stream(
+            self._table, self._copied_columns, self._chunk_rows
+        ) as stream:
+            n_rows = self._load_rows(stream)
+            n_rows_after = stream.recount()
+        is_counted = stream.n_rows is not None
+        if is_counted and not stream.n_rows == n_rows == n_rows_after:
             raise SourceChanged(
-                f"The source counted {flow.rows} rows before, gave {rows}, and counted {after}"
-                " afterwards; nothing was published.",
+                f"The source counted {stream.n_rows} rows before, gave {n_rows}, and counted"
+                f" {n_rows_after} afterwards; nothing was published.",
                 hint="Run it again while nothing writes to the table, or anonymize a copy of it.",
             )
-        how = flow.how
-        how += "" if flow.rows is None else ", rows counted before and after"
-        self._create_table(flow)
-        self._drawn = {"rows": rows, "how": how}
+        consistency = stream.consistency
+        consistency += ", rows counted before and after" if is_counted else ""
+        self._create_table(stream)
+        self._provenance = {"rows": n_rows, "how": consistency}
 
-    def _fill(self, flow: RowStream) -> int:
-        """Load all rows as they arrive; returns their number."""
-        rows, is_created = 0, False
-        self._report_progress(0, flow)
-        for batch in flow.batches:
-            with translated("The rows that were drawn could not be kept."):
-                self._add(pa.Table.from_batches([batch]), not is_created)
+    def _load_rows(self, stream: RowStream) -> int:
+        """Load all rows as they arrive; returns the number of rows."""
+        n_rows, is_created = 0, False
+        self._report_progress(0, stream)
+        for batch in stream.batches:
+            with translate_errors("The rows that were drawn could not be kept."):
+                self._load_batch(pa.Table.from_batches([batch]), is_first=not is_created)
             is_created = True
-            rows += batch.num_rows
-            self._report_progress(rows, flow)
-        return rows
+            n_rows += batch.num_rows
+            self._report_progress(n_rows, stream)
+        return n_rows
 
-    def _add(self, batch: pa.Table, first: bool) -> None:
-        begin = f"CREATE OR REPLACE TEMP TABLE {_RAW} AS" if first else f"INSERT INTO {_RAW}"
+    def _load_batch(self, batch: pa.Table, *, is_first: bool) -> None:
+        """Append a batch to the table of raw rows; the first one creates it."""
+        statement_start = (
+            f"CREATE OR REPLACE TEMP TABLE {_RAW_TABLE} AS"
+            if is_first
+            else f"INSERT INTO {_RAW_TABLE}"
+        )
         try:
-            self._connection.register(_BATCH, batch)
-            self._connection.execute(f"{begin} SELECT * FROM {_BATCH}")
+            self._connection.register(_BATCH_VIEW, batch)
+            self._connection.execute(f"{statement_start} SELECT * FROM {_BATCH_VIEW}")
         except duckdb.NotImplementedException:
             raise self._unsupported(batch.schema) from None
         finally:
             with suppress(duckdb.Error):
-                self._connection.unregister(_BATCH)
+                self._connection.unregister(_BATCH_VIEW)
 
     def _unsupported(self, schema: pa.Schema) -> UnsupportedType:
         """The error for the first column whose type DuckDB does not support."""
         for field in schema:
             with duckdb.connect() as connection:
                 try:
-                    connection.register(_BATCH, pa.table({"x": pa.nulls(0, field.type)}))
-                    connection.execute(f"SELECT * FROM {_BATCH}")
+                    connection.register(_BATCH_VIEW, pa.table({"x": pa.nulls(0, field.type)}))
+                    connection.execute(f"SELECT * FROM {_BATCH_VIEW}")
                 except duckdb.Error:
                     return UnsupportedType(
                         f'Column "{field.name}" is of type {field.type}, which cannot be read.',
@@ -149,45 +158,53 @@ class FetchedStore(DuckdbStore):
                     )
         return UnsupportedType("A column is of a type that cannot be read.")
 
-    def _report_progress(self, rows: int, flow: RowStream) -> None:
+    def _report_progress(self, n_rows: int, stream: RowStream) -> None:
+        """Report the share of copied rows; raises Cancelled if the process is to end."""
         if ending().is_ending:
-            # Statements on DuckDB are interrupted elsewhere; reading the source ends only here.
+            # ``ending`` interrupts DuckDB's statements itself, but not the reading of a source.
             raise Cancelled
         if self._progress is not None:
-            self._progress("draw", min(1.0, rows / flow.rows) if flow.rows else 0.0)
+            self._progress("draw", min(1.0, n_rows / stream.n_rows) if stream.n_rows else 0.0)
 
-    def _create_table(self, flow: RowStream) -> None:
-        """Create the table, with NULL columns for those not drawn: each column has a role."""
-        with translated("The rows that were drawn could not be kept."):
-            narrow = [name for name in self._drawn_columns if name in flow.narrow]
-            inferred_types = ColumnTypes(self._connection, _RAW, is_plain=True).of(narrow)
-            casts = {n: (t.sql_type, t.value) for n, t in zip(narrow, inferred_types, strict=True)}
-            described = self._connection.execute(f"DESCRIBE {_RAW}").fetchall()
-            kinds = {name: kind for name, kind, *_ in described}
+    def _create_table(self, stream: RowStream) -> None:
+        """Create the table; columns that were not copied are NULL, as a job may name them, too."""
+        with translate_errors("The rows that were drawn could not be kept."):
+            numeric_texts = [name for name in self._copied_columns if name in stream.numeric_texts]
+            inferred_types = TypeInference(
+                self._connection, _RAW_TABLE, is_machine_written=True
+            ).infer_types(numeric_texts)
+            type_of_text = dict(zip(numeric_texts, inferred_types, strict=True))
+            column_rows = self._connection.execute(f"DESCRIBE {_RAW_TABLE}").fetchall()
+            sql_types = {name: sql_type for name, sql_type, *_ in column_rows}
+            sql_types |= {name: inferred.sql_type for name, inferred in type_of_text.items()}
             columns = [
-                f"{quote(name)} {casts[name][0] if name in casts else kinds[name]}"
-                if name in kinds
+                f"{quote(name)} {sql_types[name]}"
+                if name in sql_types
                 else f"{quote(name)} VARCHAR GENERATED ALWAYS AS (CAST(NULL AS VARCHAR)) VIRTUAL"
-                for name in flow.columns
+                for name in stream.columns
             ]
-            values = [casts[name][1] if name in casts else quote(name) for name in kinds]
-            name = self._ensure_schema()
-            names = ", ".join(map(quote, kinds))
-            self._connection.execute(f"CREATE OR REPLACE TABLE {name} ({', '.join(columns)})")
+            values = [
+                type_of_text[name].value if name in type_of_text else quote(name)
+                for name in sql_types
+            ]
+            table = self._ensure_schema()
+            names = ", ".join(map(quote, sql_types))
+            self._connection.execute(f"CREATE OR REPLACE TABLE {table} ({', '.join(columns)})")
             self._connection.execute(
-                f"INSERT INTO {name} ({names}) SELECT {', '.join(values)} FROM {_RAW}"
+                f"INSERT INTO {table} ({names}) SELECT {', '.join(values)} FROM {_RAW_TABLE}"
             )
-            self._connection.execute(f"DROP TABLE {_RAW}")
+            self._connection.execute(f"DROP TABLE {_RAW_TABLE}")
 
     def _ensure_schema(self) -> str:
+        """Create the table's schema; returns the quoted name of the table."""
         name = parse_relation(self._table)
         if name.schema is not None:
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name.schema)}")
         return RelationName(None, name.name).quoted if name.schema is None else name.quoted
 
 
-class _FetchedSession(DuckdbSession):
-    """A session that reports how its rows were drawn."""
+class _StreamSession(DuckdbSession):
+    """A session that reports how its rows were copied."""
 
     def __init__(
         self,
@@ -196,8 +213,8 @@ class _FetchedSession(DuckdbSession):
         provenance: Mapping[str, Any],
     ) -> None:
         super().__init__(connection, on_sql)
-        self._how = provenance
+        self._provenance = provenance
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        return self._how
+        return self._provenance

@@ -1,4 +1,4 @@
-"""Translation of DuckDB's errors into dbanon's, without their text, which may quote a value."""
+"""Translation of DuckDB's errors to DbanonError, without their text, which may quote values."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import RelationName
 
-# By DuckDB's class: dbanon's class, the message (None for the caller's), and the hint.
-_KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
+# DuckDB's class, the class to raise, its message (None for that of the caller), and its hint.
+_TRANSLATIONS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
     (duckdb.PermissionException, InsufficientRights, None, None),
     (
         duckdb.TransactionException,
@@ -51,33 +51,38 @@ _KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | Non
     ),
     *(
         (
-            unfit,
+            duckdb_class,
             UnsupportedType,
             "A value does not fit the type that it is written as.",
             "Cast the column to a wider type in a view, and anonymize the view.",
         )
-        for unfit in (duckdb.ConversionException, duckdb.OutOfRangeException)
+        for duckdb_class in (duckdb.ConversionException, duckdb.OutOfRangeException)
     ),
 )
 
 
 class OutOfMemory(MemoryLimit):
-    """DuckDB has reached its limit."""
+    """DuckDB has reached its memory limit."""
 
 
-# How to raise DuckDB's limit of memory; max_memory is its second name.
-_RAISE = "`memory_limit`, or SET max_memory = '4GB' on a connection that you opened"
+# max_memory is another name of DuckDB's setting memory_limit.
+_HOW_TO_RAISE_LIMIT = "`memory_limit`, or SET max_memory = '4GB' on a connection that you opened"
 
 
 @contextmanager
-def translated(message: str = "The database refused a statement.") -> Iterator[None]:
-    """Translate DuckDB's errors into dbanon's own."""
+def translate_errors(message: str = "The database refused a statement.") -> Iterator[None]:
+    """Translate DuckDB's errors to DbanonError.
+
+    Parameters
+    ----------
+    message : the text for errors without a more specific one.
+    """
     try:
         yield
     except DbanonError:
         raise
     except RuntimeError as error:
-        # DuckDB raises this for Ctrl-C during a query.
+        # DuckDB raises this if Ctrl-C is pressed during a query.
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from None
         raise
@@ -89,12 +94,12 @@ def translated(message: str = "The database refused a statement.") -> Iterator[N
                 "The disk to which the database spills is full; nothing was published.",
                 detail=type(error).__name__,
                 hint="Make room there, name a directory on another disk (`spill`), or raise the"
-                f" limit ({_RAISE}).",
+                f" limit ({_HOW_TO_RAISE_LIMIT}).",
             ) from None
         raise OutOfMemory(
             "The database ran out of memory, or out of disk space for spilling.",
-            hint=f"Raise the limit ({_RAISE}), or make room in the directory that DuckDB spills"
-            " to.",
+            hint=f"Raise the limit ({_HOW_TO_RAISE_LIMIT}), or make room in the directory that"
+            " DuckDB spills to.",
         ) from None
     except duckdb.Error as error:
         if DiskFull.caused_by(error):
@@ -103,6 +108,7 @@ def translated(message: str = "The database refused a statement.") -> Iterator[N
 
 
 def _disk_full(error: duckdb.Error) -> DiskFull:
+    """The error for a full disk, with the path that DuckDB reports."""
     path = re.search(r'file \\?"([^"\\]+)', str(error))
     return DiskFull(
         f"The disk is full, or a limit of file sizes is reached, at {path[1]}; nothing was"
@@ -116,7 +122,7 @@ def _disk_full(error: duckdb.Error) -> DiskFull:
 
 
 def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
-    """Raise one of DuckDB's errors as one of dbanon's."""
+    """Raise the DbanonError for an error of DuckDB."""
     if isinstance(error, duckdb.IOException):
         if "lock" in str(error).lower():
             raise DatabaseBusy(
@@ -124,16 +130,18 @@ def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
                 hint="Close the file in that process, then run it again.",
             ) from None
         raise DatabaseUnreachable(message, detail=type(error).__name__) from None
-    for of_duckdb, kind, kind_message, hint in _KINDS:
-        if isinstance(error, of_duckdb):
-            raise kind(kind_message or message, detail=type(error).__name__, hint=hint) from None
+    for duckdb_class, error_class, class_message, hint in _TRANSLATIONS:
+        if isinstance(error, duckdb_class):
+            raise error_class(
+                class_message or message, detail=type(error).__name__, hint=hint
+            ) from None
     raise DatabaseFailure(message, detail=type(error).__name__) from None
 
 
 def source_not_found(
     rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
 ) -> TableNotFound | SchemaNotFound:
-    """Build the error for a missing source: temporary, in a missing schema, or not there at all.
+    """Build the error for a missing source, which may be temporary, or in a missing schema.
 
     Parameters
     ----------
@@ -168,14 +176,14 @@ def source_not_found(
             (schema,),
         )
     ]
-    near = nearest_names(name.name, tables)
-    if near is None and name.schema is None:
-        elsewhere = rows(
+    hint = nearest_names(name.name, tables)
+    if hint is None and name.schema is None:
+        relations_of_other_schemas = rows(
             "SELECT table_schema, table_name FROM information_schema.tables"
             " WHERE table_catalog = current_database() AND lower(table_name) = lower(?)"
             " ORDER BY table_schema LIMIT 3",
             (name.name,),
         )
-        named = [f'"{RelationName(*relation)}"' for relation in elsewhere]
-        near = f"Did you mean {' or '.join(named)}?" if named else None
-    return TableNotFound(f"There is no table {name}.", hint=near)
+        quoted_names = [f'"{RelationName(*relation)}"' for relation in relations_of_other_schemas]
+        hint = f"Did you mean {' or '.join(quoted_names)}?" if quoted_names else None
+    return TableNotFound(f"There is no table {name}.", hint=hint)

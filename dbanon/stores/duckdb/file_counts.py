@@ -1,4 +1,4 @@
-"""Recounts of exported files by an independent reader, DuckDB in memory."""
+"""Recounts of exported files with an independent reader, DuckDB in memory."""
 
 from __future__ import annotations
 
@@ -17,87 +17,88 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.session import DuckdbSession
-from dbanon.stores.duckdb.store import in_memory
+from dbanon.stores.duckdb.store import connect_in_memory
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.exports.formulas import UNESCAPED_FORMULA
-from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
+from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
 
 _VIEW = RelationName(None, "released")
 
 
 @contextmanager
-def file_session(
+def open_file_session(
     path: Path, kind: str, attributes: Sequence[Attribute] = (), export: Export | None = None
 ) -> Iterator[tuple[DuckdbSession, Relation]]:
     """Open a database whose only relation is a file; yields its session and the relation.
 
     Parameters
     ----------
-    kind : its format.
-    attributes, export : the columns of a CSV file, and the options it was written with.
+    kind : the format of the file.
+    attributes : the columns of a CSV file.
+    export : the options with which a CSV file was written.
 
     Raises
     ------
     DbanonError : the file cannot be read in this format.
     """
-    with closing(in_memory()) as connection, path.open("rb") as file:
+    with closing(connect_in_memory()) as connection, path.open("rb") as file:
         session = DuckdbSession(connection)
-        # By descriptor: a file name could be taken for a pattern.
+        # Open by descriptor, as DuckDB could take a file name for a pattern.
         name = f"'/dev/fd/{file.fileno()}'"
         if kind == PARQUET:
-            read = f"read_parquet({name})"
+            from_item = f"read_parquet({name})"
         else:
             types = ", ".join(
-                f"{literal(a.name)}: {literal(_type_of(session, a))}" for a in attributes
+                f"{literal(a.name)}: {literal(_csv_type(session, a))}" for a in attributes
             )
             separator = literal(SEPARATORS[export.separator if export else ","])
             decimal = literal(export.decimal if export else ".")
-            read = (
+            from_item = (
                 f"read_csv({name}, auto_detect = false, header = true, delim = {separator},"
                 f" decimal_separator = {decimal}, quote = '\"',"
                 f" escape = '\"', nullstr = '', allow_quoted_nulls = false, columns = {{{types}}})"
             )
-        session.run(f"CREATE VIEW {_VIEW.quoted} AS SELECT * FROM {read}")
+        session.run(f"CREATE VIEW {_VIEW.quoted} AS SELECT * FROM {from_item}")
         yield session, session.find_source(_VIEW)
 
 
-def counted_file(
+def count_file(
     path: Path,
     export: Export,
     attributes: Sequence[Attribute],
     questions: CountRequests,
 ) -> tuple[Counts, dict[str, Attribute]]:
-    """The answers, counted on a file, and the sensitive columns that were asked for.
+    """Count in a file what ``questions`` ask for; returns its sensitive columns, too.
 
-    In CSV no text may be one that spreadsheets run, unless the export says otherwise.
+    A CSV file must not contain texts that spreadsheets run as formulas, unless allowed by options.
 
     Raises
     ------
-    RecountFailed : it has other columns or types, or a text that must not be there.
-    DbanonError : it cannot be read.
+    RecountFailed : the file has other columns or types, or texts that it must not contain.
+    DbanonError : the file cannot be read.
     """
     kind = export.format
     if len({a.name.lower() for a in attributes}) < len(attributes):
-        raise _other_columns()
+        raise _columns_error()
     if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(
         arrow_schema(attributes)
     ):
-        raise _other_columns()
-    with file_session(path, kind, attributes, export) as (session, relation):
+        raise _columns_error()
+    with open_file_session(path, kind, attributes, export) as (session, relation):
         if [a.name for a in relation.schema.attributes] != [a.name for a in attributes]:
-            raise _other_columns()
+            raise _columns_error()
         if kind == CSV and export.formulas != KEEP:
-            _require_harmless(session, relation)
+            _require_no_formulas(session, relation)
         counts = Counts(
             count_classes(session, relation.name, questions),
-            cells=cells_of(session, relation, relation.name, questions),
+            cells=count_class_values(session, relation, relation.name, questions),
             further_sets=count_sets(session, relation.name, questions),
         )
         return counts, {name: relation.attribute(name) for name in questions.sensitive}
 
 
-def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
-    """Check that no text is a formula to spreadsheets; raises RecountFailed."""
+def _require_no_formulas(session: DuckdbSession, relation: Relation) -> None:
+    """Check that spreadsheets run no text as a formula; raises RecountFailed."""
     for column in relation.schema.attributes:
         if column.sql_type == "VARCHAR" and session.rows(
             f"SELECT 1 FROM {relation.name.quoted}"
@@ -110,13 +111,13 @@ def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
             )
 
 
-def _type_of(session: DuckdbSession, attribute: Attribute) -> str:
-    """The type that a CSV column is read as."""
+def _csv_type(session: DuckdbSession, attribute: Attribute) -> str:
+    """The DuckDB type with which to read a CSV column."""
     is_text = attribute.kind in (Kind.CATEGORY, Kind.ORDINAL, Kind.OTHER)
     return "VARCHAR" if is_text else session.type_of(attribute)
 
 
-def _other_columns() -> RecountFailed:
+def _columns_error() -> RecountFailed:
     return RecountFailed(
         "The file has other columns than the release. Nothing was published.",
         hint="If names of columns differ only in case, rename them in a view, and anonymize the"

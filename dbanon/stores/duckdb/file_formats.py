@@ -16,17 +16,17 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
-from dbanon.stores.duckdb.file_memory import memory_of_workbook
-from dbanon.stores.folders import GZIP, PACKED, XLSX
+from dbanon.stores.duckdb.file_memory import estimate_workbook_bytes
+from dbanon.stores.folders import COMPRESSED_ENDINGS, GZIP, XLSX
 
-# Bytes that are decompressed at a time.
-_PIECE = 2**20
-# Rows of a sheet between two checks of its size.
-_ROWS = 4096
-# The magic number of .xls files, and of .xlsx files with a password.
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+# The number of bytes to decompress at a time.
+_PIECE_BYTES = 2**20
+# The number of rows after which the size of a converted sheet is checked.
+_ROWS_PER_CHECK = 4096
+# The first bytes of .xls files, and of .xlsx files with a password.
+_OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # Exceptions for files with a wrong ending, truncated files, and files with a password.
-_NOT_READ = (
+_UNREADABLE_ERRORS = (
     EOFError,
     gzip.BadGzipFile,
     zlib.error,
@@ -42,23 +42,25 @@ class TooLarge(Exception):
 
     Parameters
     ----------
-    needed : the minimum memory in bytes.
+    needed_bytes : the least memory that the file needs.
     """
 
-    def __init__(self, needed: int) -> None:
-        super().__init__(needed)
-        self.needed = needed
+    def __init__(self, needed_bytes: int) -> None:
+        super().__init__(needed_bytes)
+        self.needed_bytes = needed_bytes
 
 
 @contextmanager
-def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iterator[BinaryIO]:
-    """Yield plain CSV with a file descriptor: the file itself, or a memory file.
+def open_as_csv(
+    file: BinaryIO, name: str, sheet: str | None, memory_bytes: int
+) -> Iterator[BinaryIO]:
+    """Yield the rows as an uncompressed CSV file: the file itself, or one in memory.
 
     Parameters
     ----------
     name : the file name, which determines the format; used in messages, too.
     sheet : the sheet of a spreadsheet; None for the only one with rows.
-    memory : the memory limit in bytes.
+    memory_bytes : the memory limit.
 
     Raises
     ------
@@ -68,7 +70,7 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
     MissingDependency : the package that reads the format is not installed.
     """
     path = PurePosixPath(name.lower())
-    if path.suffix not in (*PACKED, f".{XLSX}"):
+    if path.suffix not in (*COMPRESSED_ENDINGS, f".{XLSX}"):
         yield file
         return
     if sys.platform != "linux":
@@ -79,15 +81,15 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as memory_file:
         try:
             if path.suffix == f".{XLSX}":
-                _require_room(os.fstat(file.fileno()).st_size, memory)
-                if file.read(len(_OLE)) == _OLE:
-                    raise _not_a_workbook(name, "OLE")
-                _require_room(memory_of_workbook(file, memory), memory)
+                _require_room(os.fstat(file.fileno()).st_size, memory_bytes)
+                if file.read(len(_OLE_SIGNATURE)) == _OLE_SIGNATURE:
+                    raise _not_a_workbook_error(name, "OLE")
+                _require_room(estimate_workbook_bytes(file, memory_bytes), memory_bytes)
                 file.seek(0)
-                _write_sheet(file, name, sheet, memory_file, memory)
+                _write_sheet(file, name, sheet, memory_file, memory_bytes)
             else:
-                _unpack(file, path.suffix, memory_file, memory)
-        except _NOT_READ as error:
+                _decompress(file, path.suffix, memory_file, memory_bytes)
+        except _UNREADABLE_ERRORS as error:
             raise FileMalformed(
                 f"The file {name} is not of the kind that its name says.",
                 detail=type(error).__name__,
@@ -97,7 +99,8 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
         yield memory_file
 
 
-def _not_a_workbook(name: str, detail: str) -> FileMalformed:
+def _not_a_workbook_error(name: str, detail: str) -> FileMalformed:
+    """The error for a file that is not an .xlsx file, or has a password."""
     return FileMalformed(
         f"The file {name} is not of the kind that its name says.",
         detail=detail,
@@ -105,25 +108,25 @@ def _not_a_workbook(name: str, detail: str) -> FileMalformed:
     )
 
 
-def _require_room(needed: int, memory: int) -> None:
-    if needed > memory:
-        raise TooLarge(needed)
+def _require_room(needed_bytes: int, memory_bytes: int) -> None:
+    if needed_bytes > memory_bytes:
+        raise TooLarge(needed_bytes)
 
 
-def _unpack(file: BinaryIO, ending: str, memory_file: BinaryIO, memory: int) -> None:
+def _decompress(file: BinaryIO, ending: str, memory_file: BinaryIO, memory_bytes: int) -> None:
     if ending == GZIP:
-        packed: Any = gzip.GzipFile(fileobj=file)
+        decompressed: Any = gzip.GzipFile(fileobj=file)
     else:
         import pyarrow as pa
 
-        packed = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
-    while piece := packed.read(_PIECE):
+        decompressed = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
+    while piece := decompressed.read(_PIECE_BYTES):
         memory_file.write(piece)
-        _require_room(memory_file.tell(), memory)
+        _require_room(memory_file.tell(), memory_bytes)
 
 
 def _write_sheet(
-    file: BinaryIO, name: str, sheet: str | None, memory_file: BinaryIO, memory: int
+    file: BinaryIO, name: str, sheet: str | None, memory_file: BinaryIO, memory_bytes: int
 ) -> None:
     try:
         import python_calamine as calamine
@@ -139,45 +142,49 @@ def _write_sheet(
             hint = _sheet_hint(book.sheet_names)
             raise InvalidParameter(f'The file {name} has no sheet "{sheet}".', hint=hint)
     except calamine.CalamineError as error:
-        raise _not_a_workbook(name, type(error).__name__) from None
+        raise _not_a_workbook_error(name, type(error).__name__) from None
     text = io.TextIOWrapper(memory_file, "utf-8", newline="", write_through=True)
     try:
         writer = csv.writer(text, lineterminator="\n")
-        for number, row in enumerate(rows):
-            cells = [*map(_cell, row)]
+        for row_index, row in enumerate(rows):
+            cells = [*map(_cell_to_text, row)]
             if any(cells):
                 writer.writerow(cells)
             else:
                 text.write("\n")
-            if number % _ROWS == 0:
-                _require_room(memory_file.tell(), memory)
+            if row_index % _ROWS_PER_CHECK == 0:
+                _require_room(memory_file.tell(), memory_bytes)
     finally:
-        # Leave the file open for the caller.
+        # Without this, closing ``text`` would close the file.
         text.detach()
-    _require_room(memory_file.tell(), memory)
+    _require_room(memory_file.tell(), memory_bytes)
 
 
 def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
-    """Read the only sheet that has rows; one sheet at a time is in memory.
+    """Read the only sheet that has rows; only one sheet at a time is in memory.
 
     Raises
     ------
     InvalidParameter : several sheets have rows.
     """
-    filled = [
+    names_with_rows = [
         sheet_name for sheet_name in book.sheet_names if book.get_sheet_by_name(sheet_name).height
     ]
-    if len(filled) > 1:
-        raise InvalidParameter(f"The file {name} has several sheets.", hint=_sheet_hint(filled))
-    return [] if not filled else list(book.get_sheet_by_name(filled[0]).to_python())
+    if len(names_with_rows) > 1:
+        raise InvalidParameter(
+            f"The file {name} has several sheets.", hint=_sheet_hint(names_with_rows)
+        )
+    return (
+        [] if not names_with_rows else list(book.get_sheet_by_name(names_with_rows[0]).to_python())
+    )
 
 
 def _sheet_hint(names: Sequence[str]) -> str:
     return "Name one: " + ", or ".join(f'`sheet="{name}"`' for name in names) + "."
 
 
-def _cell(value: Any) -> str:
-    """Write a value for CSV so that it has only one reading."""
+def _cell_to_text(value: Any) -> str:
+    """Convert a value to text that can be read in only one way."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

@@ -1,8 +1,9 @@
 """Memory estimates for spreadsheets, made before the library reads them.
 
-A workbook is an archive. Its directory declares the unpacked size of each part, and unpacking stops
-there. The library then allocates a grid from a sheet's first used cell to its last one, even if all
-cells between are empty, and copies a shared text for each cell. So a small file can need a lot.
+A workbook is a ZIP archive. Its directory declares the unpacked size of each member, and unpacking
+stops there. The library then allocates a grid from the first used cell of a sheet to the last one,
+even if all cells between are empty, and copies a shared text for each cell that refers to it. So a
+small file can need a lot of memory.
 """
 
 from __future__ import annotations
@@ -15,24 +16,31 @@ from typing import BinaryIO
 
 WORKBOOK = "xl/workbook.xml"
 
-_PIECE = 2**20
-# Bytes of a grid cell, and of a cell that was read.
-_GRID_BYTES, _CELL_BYTES = 32, 64
-# An attribute's value may look like the end of the tag, or like another attribute.
-_ATTRIBUTES = rb"""([^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>"""
-_OF_SHEET = re.compile(rb"<(?:\w+:)?(row|c|v)\b" + _ATTRIBUTES + rb"\s*([0-9]*)")
-_OF_TEXTS = re.compile(rb"<(?:\w+:)?(si|/si)\b" + _ATTRIBUTES)
-# The usual start of a cell.
+_PIECE_BYTES = 2**20
+# The bytes per cell of the grid, and per cell with a value.
+_BYTES_PER_GRID_CELL, _BYTES_PER_VALUE = 32, 64
+# The attributes of a tag up to its end; a quoted value may contain ">".
+_ATTRIBUTES_PATTERN = rb"""([^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>"""
+_SHEET_TAGS = re.compile(rb"<(?:\w+:)?(row|c|v)\b" + _ATTRIBUTES_PATTERN + rb"\s*([0-9]*)")
+_TEXT_TAGS = re.compile(rb"<(?:\w+:)?(si|/si)\b" + _ATTRIBUTES_PATTERN)
+# The attributes of a cell, as most programs write them.
 _USUAL_CELL = re.compile(rb' r="([A-Z]{1,3})([0-9]{1,7})"')
 _ATTRIBUTE = re.compile(rb"""([^\s=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _REFERENCE = re.compile(rb"([A-Za-z]{1,4})([0-9]{1,9})")
-# The maximum length of a tag in a workbook.
-_LONGEST_TAG = 2**16
+# A longer tag is an error.
+_MAX_TAG_BYTES = 2**16
 
 
 @dataclass
 class _Grid:
-    """The extent of a sheet, updated cell by cell."""
+    """The extent of a sheet, updated cell by cell; rows and columns count from 0.
+
+    Parameters
+    ----------
+    cells : the number of cells.
+    text_bytes : the size of their shared texts.
+    row, column : the position of the last cell.
+    """
 
     first_row: int | None = None
     last_row: int = 0
@@ -44,116 +52,127 @@ class _Grid:
     column: int = -1
 
     def begin_row(self, attributes: bytes) -> None:
-        number = _attribute(attributes, b"r").strip()[:9]
-        self.row = int(number) - 1 if number.isdigit() else self.row + 1
+        """Move to the row of a tag with these attributes."""
+        digits = _attribute_value(attributes, b"r").strip()[:9]
+        self.row = int(digits) - 1 if digits.isdigit() else self.row + 1
         self.column = -1
 
     def add_cell(self, attributes: bytes) -> None:
+        """Add the cell of a tag with these attributes."""
         reference = _USUAL_CELL.match(attributes)
         if reference is None and attributes:
-            reference = _REFERENCE.match(_attribute(attributes, b"r").strip())
+            reference = _REFERENCE.match(_attribute_value(attributes, b"r").strip())
         if reference:
-            self.column, self.row = _column_number(reference[1]), int(reference[2]) - 1
+            self.column, self.row = _column_index(reference[1]), int(reference[2]) - 1
         else:
             self.column += 1
             self.row = max(self.row, 0)
         self.cells += 1
         self.first_row = self.row if self.first_row is None else min(self.first_row, self.row)
         self.last_row = max(self.last_row, self.row)
-        first = self.first_column
-        self.first_column = self.column if first is None else min(first, self.column)
+        previous = self.first_column
+        self.first_column = self.column if previous is None else min(previous, self.column)
         self.last_column = max(self.last_column, self.column)
 
     @property
-    def needed(self) -> int:
-        """The bytes of the grid with its texts."""
+    def needed_bytes(self) -> int:
+        """The memory for the grid with its texts, in bytes."""
         if self.first_row is None or self.first_column is None:
             return 0
         height = self.last_row - self.first_row + 1
         width = self.last_column - self.first_column + 1
-        return height * width * _GRID_BYTES + self.cells * _CELL_BYTES + self.text_bytes
+        return (
+            height * width * _BYTES_PER_GRID_CELL + self.cells * _BYTES_PER_VALUE + self.text_bytes
+        )
 
 
 @dataclass
-class _Texts:
+class _SharedTexts:
     """The lengths of the shared texts in bytes, and the start of the current one."""
 
-    lengths: list[int] = field(default_factory=list)
-    begin: int | None = None
+    text_lengths: list[int] = field(default_factory=list)
+    current_start: int | None = None
 
 
-def memory_of_workbook(file: BinaryIO, most: int) -> int:
-    """Estimate the bytes of a workbook: unpacked, or in memory if that is more.
+def estimate_workbook_bytes(file: BinaryIO, limit_bytes: int) -> int:
+    """Estimate the memory for a workbook: its unpacked size, or more for its largest sheet.
 
     Parameters
     ----------
-    most : the limit; reading stops as soon as it is exceeded.
+    limit_bytes : the limit; reading stops as soon as it is exceeded.
 
     Raises
     ------
-    zipfile.BadZipFile, NotImplementedError, RuntimeError : the file is not a workbook; or a part is
-        larger than declared, damaged, or encrypted.
+    zipfile.BadZipFile, NotImplementedError, RuntimeError : the file is not a workbook, or a member
+        is larger than declared, damaged, or encrypted.
     """
     with zipfile.ZipFile(file) as archive:
-        parts = archive.infolist()
-        if WORKBOOK not in {part.filename.lower() for part in parts}:
+        members = archive.infolist()
+        if WORKBOOK not in {member.filename.lower() for member in members}:
             raise zipfile.BadZipFile("no workbook")
-        unpacked = sum(part.file_size for part in parts)
-        if unpacked > most:
-            return unpacked
-        texts = _Texts()
-        for part in parts:
-            for at, tag in _tags(archive, part, _OF_TEXTS):
+        unpacked_bytes = sum(member.file_size for member in members)
+        if unpacked_bytes > limit_bytes:
+            return unpacked_bytes
+        texts = _SharedTexts()
+        for member in members:
+            for offset, tag in _find_tags(archive, member, _TEXT_TAGS):
                 if tag[1] == b"si":
-                    texts.begin = at
-                elif texts.begin is not None:
-                    texts.lengths.append(at - texts.begin)
-                    texts.begin = None
-        largest = unpacked
-        for part in parts:
-            largest = max(largest, _memory_of_sheet(archive, part, texts.lengths, most))
-            if largest > most:
+                    texts.current_start = offset
+                elif texts.current_start is not None:
+                    texts.text_lengths.append(offset - texts.current_start)
+                    texts.current_start = None
+        estimate = unpacked_bytes
+        for member in members:
+            estimate = max(
+                estimate, _estimate_sheet_bytes(archive, member, texts.text_lengths, limit_bytes)
+            )
+            if estimate > limit_bytes:
                 break
-        return largest
+        return estimate
 
 
-def _memory_of_sheet(
-    archive: zipfile.ZipFile, part: zipfile.ZipInfo, lengths: list[int], most: int
+def _estimate_sheet_bytes(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, text_lengths: list[int], limit_bytes: int
 ) -> int:
-    """Estimate the bytes of a part in memory if it is a sheet."""
-    grid, shared = _Grid(), False
-    for _, tag in _tags(archive, part, _OF_SHEET):
-        name, attributes, number = tag.groups()
+    """Estimate the memory for a member of the archive, in bytes; 0 if it is not a sheet.
+
+    Parameters
+    ----------
+    text_lengths : the lengths of the shared texts, in bytes.
+    """
+    grid, is_shared_text = _Grid(), False
+    for _, tag in _find_tags(archive, member, _SHEET_TAGS):
+        name, attributes, digits = tag.groups()
         if name == b"c":
             grid.add_cell(attributes)
-            shared = b"s" in attributes and _attribute(attributes, b"t") == b"s"
+            is_shared_text = b"s" in attributes and _attribute_value(attributes, b"t") == b"s"
         elif name == b"v":
-            if shared and number and int(number[:9]) < len(lengths):
-                grid.text_bytes += lengths[int(number[:9])]
+            if is_shared_text and digits and int(digits[:9]) < len(text_lengths):
+                grid.text_bytes += text_lengths[int(digits[:9])]
         else:
             grid.begin_row(attributes)
-            if grid.needed > most:
+            if grid.needed_bytes > limit_bytes:
                 break
-    return grid.needed
+    return grid.needed_bytes
 
 
-def _tags(
-    archive: zipfile.ZipFile, part: zipfile.ZipInfo, tags: re.Pattern[bytes]
+def _find_tags(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, tags: re.Pattern[bytes]
 ) -> Iterator[tuple[int, re.Match[bytes]]]:
-    """Yield the offset and the match of each of these tags in a part."""
-    with archive.open(part) as file:
+    """Yield the offset and the match of each of these tags in a member of the archive."""
+    with archive.open(member) as file:
         remainder, offset = b"", 0
-        while piece := file.read(_PIECE):
-            text = remainder + piece
-            # The last tag and its text may continue in the next chunk.
-            end = max(text.rfind(b"<"), 0)
-            for tag in tags.finditer(text, 0, end):
+        while piece := file.read(_PIECE_BYTES):
+            content = remainder + piece
+            # The last tag and the text after it may continue in the next piece.
+            complete_end = max(content.rfind(b"<"), 0)
+            for tag in tags.finditer(content, 0, complete_end):
                 yield offset + tag.start(), tag
-            remainder, offset = text[end:], offset + end
-            if len(remainder) > _LONGEST_TAG and b">" not in remainder[:_LONGEST_TAG]:
+            remainder, offset = content[complete_end:], offset + complete_end
+            if len(remainder) > _MAX_TAG_BYTES and b">" not in remainder[:_MAX_TAG_BYTES]:
                 raise zipfile.BadZipFile("a tag without an end")
-            if len(remainder) > _LONGEST_TAG:
-                # A long text behind a tag: yield the tag and drop the text.
+            if len(remainder) > _MAX_TAG_BYTES:
+                # A long text follows the tag: yield the tag, and drop the text.
                 for tag in tags.finditer(remainder):
                     yield offset + tag.start(), tag
                 remainder, offset = b"", offset + len(remainder)
@@ -161,16 +180,17 @@ def _tags(
             yield offset + tag.start(), tag
 
 
-def _attribute(attributes: bytes, name: bytes) -> bytes:
-    """The value of an attribute; empty where there is none."""
+def _attribute_value(attributes: bytes, name: bytes) -> bytes:
+    """The value of an attribute; empty if it is missing."""
     for match in _ATTRIBUTE.finditer(attributes):
         if match[1] == name:
             return bytes(match[2] if match[2] is not None else match[3])
     return b""
 
 
-def _column_number(letters: bytes) -> int:
-    number = 0
+def _column_index(letters: bytes) -> int:
+    """Convert the letters of a column to its index from 0."""
+    index = 0
     for letter in letters.upper():
-        number = number * 26 + letter - 64
-    return number - 1
+        index = index * 26 + letter - 64
+    return index - 1

@@ -1,4 +1,4 @@
-"""Loading of one or more row files into one table of DuckDB."""
+"""Loading of row files into a single table of DuckDB."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from dbanon.stores.duckdb.csv_files import (
     read_csv_header,
     repeated_header_error,
 )
-from dbanon.stores.duckdb.csv_problems import LoadedFile, UntypedColumn, refusals_of
+from dbanon.stores.duckdb.csv_problems import LoadedFile, UntypedColumn, find_untyped_columns
 from dbanon.stores.duckdb.csv_reading import (
-    has_blanks,
+    add_skip_hint,
+    blanks_aggregate,
     has_quotes,
-    is_header,
-    read_arguments,
+    header_condition,
+    read_csv_arguments,
     require_header,
-    text_columns,
-    with_skip_hint,
-    without_blanks,
+    select_text_columns,
+    strip_blanks,
 )
 from dbanon.stores.duckdb.csv_types import (
-    ColumnTypes,
     InferredType,
+    TypeInference,
 )
 from dbanon.stores.duckdb.dialect import literal
-from dbanon.stores.duckdb.errors import translated
-from dbanon.stores.duckdb.file_formats import TooLarge, plain_csv
+from dbanon.stores.duckdb.errors import translate_errors
+from dbanon.stores.duckdb.file_formats import TooLarge, open_as_csv
 from dbanon.stores.folders import PARQUET, XLSX, FileLocation, SourceFile, require_room
 
-_RAW = quote("dbanon_raw")
-_PARTS = quote("dbanon_parts")
+_RAW_TABLE = quote("dbanon_raw")
+_FOLDERS_TABLE = quote("dbanon_parts")
 
 
 class FileRows:
-    """Loads row files into a table; afterwards ``refusals`` has the errors of untyped columns.
+    """Loads row files into a table; ``untyped_columns`` are then those whose type is in doubt.
 
     Parameters
     ----------
     name : the name of the table.
     reading : the options for CSV files.
-    memory : the limit in bytes for files that must be read in memory.
+    memory_bytes : the limit for files that must be read in memory.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class FileRows:
         connection: duckdb.DuckDBPyConnection,
         name: RelationName,
         reading: Reading,
-        memory: int,
+        memory_bytes: int,
     ) -> None:
         self._connection, self._name, self._reading = connection, name, reading
-        self._memory = memory
-        self.refusals: Mapping[str, UntypedColumn] = {}
+        self._memory_bytes = memory_bytes
+        self.untyped_columns: Mapping[str, UntypedColumn] = {}
 
     def load(self, source_files: Sequence[SourceFile], kind: str) -> dict[str, InferredType]:
-        """Load all rows; returns the inferred types of columns from untyped files.
+        """Load all rows; returns the inferred type of each column, empty for Parquet.
 
         Raises
         ------
@@ -85,138 +85,181 @@ class FileRows:
     # -- Parquet ----------------------------------------------------------------------------------
 
     def _load_parquet(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
-        folder_columns = self._parts_of(source_files)
+        folder_columns = self._infer_folder_columns(source_files)
         columns: dict[str, str] = {}
         for source_file in source_files:
-            with source_file.opened(self._memory) as file, _read(source_file.path):
-                # By descriptor: a file name could be taken for a pattern.
-                rows = f"read_parquet('/dev/fd/{file.fileno()}', hive_partitioning = false)"
-                self._require_few(source_file.path, file.fileno())
-                describe_query = f"SELECT * FROM (DESCRIBE SELECT * FROM {rows})"
-                described = self._connection.execute(describe_query).fetchall()
-                column_types = {name: kind for name, kind, *_ in described}
-                _require_same(source_file, column_types, source_files[0], columns or column_types)
-                first, columns = not columns, columns or column_types
+            with (
+                source_file.open(self._memory_bytes) as file,
+                _translate_read_errors(source_file.path),
+            ):
+                # Open by descriptor, as DuckDB could take a file name for a pattern.
+                from_item = f"read_parquet('/dev/fd/{file.fileno()}', hive_partitioning = false)"
+                self._require_column_limit(source_file.path, file.fileno())
+                describe_query = f"SELECT * FROM (DESCRIBE SELECT * FROM {from_item})"
+                column_rows = self._connection.execute(describe_query).fetchall()
+                column_types = {name: kind for name, kind, *_ in column_rows}
+                _require_same_columns(
+                    source_file, column_types, source_files[0], columns or column_types
+                )
+                is_first, columns = not columns, columns or column_types
                 names = ", ".join(f"f.{quote(name)}" for name in columns)
-                query = f"SELECT {names} FROM {rows} AS f"
-                if source_file.parts:
-                    texts = ", ".join(_as_column(*part) for part in source_file.parts)
+                query = f"SELECT {names} FROM {from_item} AS f"
+                if source_file.folder_columns:
+                    texts = ", ".join(
+                        _as_column(name, text) for name, text in source_file.folder_columns
+                    )
                     values = ", ".join(
                         f"{t.value} AS {quote(n)}" for n, t in folder_columns.items()
                     )
                     query = (
-                        f"SELECT {names}, p.* FROM {rows} AS f,"
+                        f"SELECT {names}, p.* FROM {from_item} AS f,"
                         f" (SELECT {values} FROM (SELECT {texts})) AS p"
                     )
-                self._add(self._name.quoted, query, first)
+                self._create_or_insert(self._name.quoted, query, is_first=is_first)
         return {}
 
-    def _require_few(self, path: FileLocation, number: int) -> None:
-        [(columns,)] = self._connection.execute(
-            f"SELECT coalesce(max(num_children), 0) FROM parquet_schema('/dev/fd/{number}')"
+    def _require_column_limit(self, path: FileLocation, descriptor: int) -> None:
+        """Check the number of columns of a Parquet file; raises FileMalformed."""
+        [(n_columns,)] = self._connection.execute(
+            f"SELECT coalesce(max(num_children), 0) FROM parquet_schema('/dev/fd/{descriptor}')"
         ).fetchall()
-        if columns > MAX_COLUMNS:
+        if n_columns > MAX_COLUMNS:
             raise FileMalformed(
-                f"The file {path} has {columns} columns, more than {MAX_COLUMNS}.",
+                f"The file {path} has {n_columns} columns, more than {MAX_COLUMNS}.",
                 hint="Write a file without the columns that are not needed.",
             )
 
-    def _parts_of(self, source_files: Sequence[SourceFile]) -> Mapping[str, InferredType]:
-        """Infer the types of the columns in folder names, from all folders."""
-        names = [name for name, _ in source_files[0].parts]
+    def _infer_folder_columns(
+        self, source_files: Sequence[SourceFile]
+    ) -> Mapping[str, InferredType]:
+        """Infer the types of the columns that folders name, from the names of all folders."""
+        names = [name for name, _ in source_files[0].folder_columns]
         if not names:
             return {}
         columns = ", ".join(f"{quote(name)} VARCHAR" for name in names)
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {_PARTS} ({columns})")
-        marks = ", ".join("?" for _ in names)
-        texts = {
-            tuple(dict(source_file.parts)[name] for name in names) for source_file in source_files
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {_FOLDERS_TABLE} ({columns})")
+        placeholders = ", ".join("?" for _ in names)
+        text_rows = {
+            tuple(dict(source_file.folder_columns)[name] for name in names)
+            for source_file in source_files
         }
         self._connection.executemany(
-            f"INSERT INTO {_PARTS} VALUES ({marks})", [list(row) for row in texts]
+            f"INSERT INTO {_FOLDERS_TABLE} VALUES ({placeholders})",
+            [list(row) for row in text_rows],
         )
-        inferred_types = ColumnTypes(self._connection, _PARTS, is_plain=True).of(names)
-        self._connection.execute(f"DROP TABLE {_PARTS}")
+        inferred_types = TypeInference(
+            self._connection, _FOLDERS_TABLE, is_machine_written=True
+        ).infer_types(names)
+        self._connection.execute(f"DROP TABLE {_FOLDERS_TABLE}")
         return dict(zip(names, inferred_types, strict=True))
 
-    def _add(self, table: str, query: str, first: bool, temporary: str = "") -> None:
-        begin = f"CREATE {temporary}TABLE {table} AS" if first else f"INSERT INTO {table} BY NAME"
-        self._connection.execute(f"{begin} {query}")
+    def _create_or_insert(
+        self, table: str, query: str, *, is_first: bool, modifiers: str = ""
+    ) -> None:
+        """Create a table from a query, or append the query's rows to it.
+
+        Parameters
+        ----------
+        modifiers : words between CREATE and TABLE.
+        """
+        statement_start = (
+            f"CREATE {modifiers}TABLE {table} AS" if is_first else f"INSERT INTO {table} BY NAME"
+        )
+        self._connection.execute(f"{statement_start} {query}")
 
     # -- CSV --------------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self, source_file: SourceFile) -> Iterator[BinaryIO]:
-        """Open a file as plain CSV; raises as ``SourceFile.opened`` and ``plain_csv``."""
+    def _open_as_csv(self, source_file: SourceFile) -> Iterator[BinaryIO]:
+        """Open a file as uncompressed CSV; raises as ``SourceFile.open`` and ``open_as_csv``."""
         try:
             with (
-                source_file.opened(self._memory) as file,
-                plain_csv(file, str(source_file.path), self._reading.sheet, self._memory) as plain,
+                source_file.open(self._memory_bytes) as file,
+                open_as_csv(
+                    file, str(source_file.path), self._reading.sheet, self._memory_bytes
+                ) as csv_file,
             ):
-                yield plain
+                yield csv_file
         except TooLarge as error:
-            require_room(error.needed, self._memory, source_file.path)
+            require_room(error.needed_bytes, self._memory_bytes, source_file.path)
             raise
 
     def _load_csv(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
-        """Load all columns as text, then convert them to the types that all their values have.
+        """Load all columns as text, then convert each to the type that all of its values have.
 
-        A number with a leading zero is a code and stays text.
+        Numbers with leading zeros are codes, and stay text.
         """
         csv_headers: list[CsvHeader] = []
         files: list[LoadedFile] = []
         for source_file in source_files:
-            with self._opened(source_file) as file, _read(source_file.path):
+            with self._open_as_csv(source_file) as file, _translate_read_errors(source_file.path):
                 csv_header = read_csv_header(file, source_file.path, self._reading)
                 csv_headers.append(csv_header)
-                _require_same(
+                _require_same_columns(
                     source_file,
                     dict.fromkeys(csv_header.names, ""),
                     source_files[0],
                     dict.fromkeys(csv_headers[0].names, ""),
                 )
-                more = "".join(f", {_as_column(*part)}" for part in source_file.parts)
+                folder_expressions = "".join(
+                    f", {_as_column(name, text)}" for name, text in source_file.folder_columns
+                )
                 with open_as_utf8(
-                    file, source_file.path, self._reading, csv_header, self._memory
-                ) as number:
+                    file, source_file.path, self._reading, csv_header, self._memory_bytes
+                ) as descriptor:
                     if self._reading.header is None:
-                        require_header(self._connection, number, source_file.path, csv_header)
+                        require_header(self._connection, descriptor, source_file.path, csv_header)
                     try:
                         self._add_texts(
-                            number, source_file, csv_header, more, is_first=len(csv_headers) == 1
+                            descriptor,
+                            source_file,
+                            csv_header,
+                            folder_expressions,
+                            is_first=len(csv_headers) == 1,
                         )
                     except duckdb.InvalidInputException:
                         error = malformed_file_error(
                             file, source_file.path, self._reading, csv_header
                         )
-                        raise with_skip_hint(self._connection, number, csv_header, error) from None
-                [(count,)] = self._connection.execute(f"SELECT count(*) FROM {_RAW}").fetchall()
+                        raise add_skip_hint(
+                            self._connection, descriptor, csv_header, error
+                        ) from None
+                [(n_rows,)] = self._connection.execute(
+                    f"SELECT count(*) FROM {_RAW_TABLE}"
+                ).fetchall()
                 files.append(
                     LoadedFile(
-                        source_file.path, csv_header, count, partial(self._opened, source_file)
+                        source_file.path,
+                        csv_header,
+                        n_rows,
+                        partial(self._open_as_csv, source_file),
                     )
                 )
         self._require_one_header(source_files, csv_headers)
-        names = [*csv_headers[0].names, *(name for name, _ in source_files[0].parts)]
-        self._require_stated(names, source_files[0].path)
-        with _read(source_files[0].path):
-            inferred_types = ColumnTypes(self._connection, _RAW, self._reading).of(names)
-            self.refusals = refusals_of(
+        names = [*csv_headers[0].names, *(name for name, _ in source_files[0].folder_columns)]
+        self._require_declared_columns(names, source_files[0].path)
+        with _translate_read_errors(source_files[0].path):
+            inferred_types = TypeInference(self._connection, _RAW_TABLE, self._reading).infer_types(
+                names
+            )
+            self.untyped_columns = find_untyped_columns(
                 self._connection,
-                _RAW,
+                _RAW_TABLE,
                 dict(zip(names, inferred_types, strict=True)),
                 files,
                 self._reading,
             )
-            cast = ", ".join(
-                f"{typed.value} AS {quote(name)}"
-                for name, typed in zip(names, inferred_types, strict=True)
+            converted_columns = ", ".join(
+                f"{inferred_type.value} AS {quote(name)}"
+                for name, inferred_type in zip(names, inferred_types, strict=True)
             )
-            self._add(self._name.quoted, f"SELECT {cast} FROM {_RAW}", True)
-        self._connection.execute(f"DROP TABLE {_RAW}")
+            self._create_or_insert(
+                self._name.quoted, f"SELECT {converted_columns} FROM {_RAW_TABLE}", is_first=True
+            )
+        self._connection.execute(f"DROP TABLE {_RAW_TABLE}")
         return dict(zip(names, inferred_types, strict=True))
 
-    def _require_stated(self, names: Sequence[str], path: FileLocation) -> None:
+    def _require_declared_columns(self, names: Sequence[str], path: FileLocation) -> None:
         """Check that each column with a declared type exists; raises InvalidParameter."""
         for name in self._reading.types:
             if name not in names:
@@ -227,62 +270,87 @@ class FileRows:
 
     def _add_texts(
         self,
-        number: int,
+        descriptor: int,
         source_file: SourceFile,
         csv_header: CsvHeader,
-        more: str,
+        folder_expressions: str,
         *,
         is_first: bool,
     ) -> None:
-        """Add the rows of a UTF-8 file to the table of texts, without blanks around fields.
+        """Add the rows of a UTF-8 file to the table of texts; strips blanks if the options say so.
 
         A file with blanks and quotes is stripped field by field, to keep blanks within quotes.
+
+        Parameters
+        ----------
+        folder_expressions : SQL of the columns that folders name, each after a comma.
         """
-        add = partial(self._add_fields, csv_header=csv_header, more=more, is_first=is_first)
+        add_fields = partial(
+            self._add_fields,
+            csv_header=csv_header,
+            folder_expressions=folder_expressions,
+            is_first=is_first,
+        )
         if not self._reading.trim:
-            add(number)
+            add_fields(descriptor)
             return
-        table = f"read_csv('/dev/fd/{number}', {read_arguments(csv_header)})"
+        table = f"read_csv('/dev/fd/{descriptor}', {read_csv_arguments(csv_header)})"
         try:
             if is_first:
-                # Most files have no blanks, and are read once.
-                add(number)
-                table = _RAW
-            [(blanks,)] = self._connection.execute(
-                f"SELECT {has_blanks(csv_header)} FROM {table}"
+                # Most files have no blanks; these are read only once.
+                add_fields(descriptor)
+                table = _RAW_TABLE
+            [(has_blanks,)] = self._connection.execute(
+                f"SELECT {blanks_aggregate(csv_header)} FROM {table}"
             ).fetchall()
         except duckdb.InvalidInputException:
-            # A blank before a quote makes the quote invalid.
-            blanks = True
-        if blanks and has_quotes(number):
-            with without_blanks(number, source_file.path, csv_header, self._memory) as trimmed:
-                add(trimmed)
-        elif blanks or not is_first:
-            add(number, trim=bool(blanks))
+            # To DuckDB, a quote after a blank is invalid.
+            has_blanks = True
+        if has_blanks and has_quotes(descriptor):
+            with strip_blanks(
+                descriptor, source_file.path, csv_header, self._memory_bytes
+            ) as stripped_descriptor:
+                add_fields(stripped_descriptor)
+        elif has_blanks or not is_first:
+            add_fields(descriptor, trim=bool(has_blanks))
 
     def _add_fields(
-        self, number: int, *, csv_header: CsvHeader, more: str, is_first: bool, trim: bool = False
+        self,
+        descriptor: int,
+        *,
+        csv_header: CsvHeader,
+        folder_expressions: str,
+        is_first: bool,
+        trim: bool = False,
     ) -> None:
+        """Add the fields of a CSV file to the table of texts."""
         query = (
-            f"SELECT {text_columns(csv_header, self._reading, trim=trim)}{more}"
-            f" FROM read_csv('/dev/fd/{number}', {read_arguments(csv_header)})"
+            f"SELECT {select_text_columns(csv_header, self._reading, trim=trim)}"
+            f"{folder_expressions}"
+            f" FROM read_csv('/dev/fd/{descriptor}', {read_csv_arguments(csv_header)})"
         )
-        self._add(_RAW, query, is_first, "OR REPLACE TEMP ")
+        self._create_or_insert(_RAW_TABLE, query, is_first=is_first, modifiers="OR REPLACE TEMP ")
 
     def _require_one_header(
         self, source_files: Sequence[SourceFile], csv_headers: Sequence[CsvHeader]
     ) -> None:
+        """Check that no row repeats the header; raises FileMalformed."""
         if not csv_headers[0].has_header:
             return
         # A single column may contain its own name as a value.
-        again = f"SELECT 1 FROM {_RAW} WHERE {is_header(csv_headers[0])} LIMIT 1"
-        if len(csv_headers[0].names) == 1 or not self._connection.execute(again).fetchall():
+        repeated_header_query = (
+            f"SELECT 1 FROM {_RAW_TABLE} WHERE {header_condition(csv_headers[0])} LIMIT 1"
+        )
+        if (
+            len(csv_headers[0].names) == 1
+            or not self._connection.execute(repeated_header_query).fetchall()
+        ):
             return
         last = len(source_files) - 1
         for index, (source_file, csv_header) in enumerate(
             zip(source_files, csv_headers, strict=True)
         ):
-            with self._opened(source_file) as file:
+            with self._open_as_csv(source_file) as file:
                 error, is_line_known = repeated_header_error(
                     file, source_file.path, self._reading, csv_header
                 )
@@ -299,32 +367,37 @@ def _as_column(name: str, text: str | None) -> str:
 
 
 @contextmanager
-def _read(path: FileLocation) -> Iterator[None]:
+def _translate_read_errors(path: FileLocation) -> Iterator[None]:
     """Translate DuckDB's errors into errors about a file."""
-    refused = f"The file {path} is not of the kind that its name says."
-    with translated(refused):
+    message = f"The file {path} is not of the kind that its name says."
+    with translate_errors(message):
         try:
             yield
         except duckdb.InvalidInputException:
-            # Not a database failure, which would be retried.
-            raise FileMalformed(refused) from None
+            # A DatabaseFailure would be retried.
+            raise FileMalformed(message) from None
 
 
-def _require_same(
+def _require_same_columns(
     source_file: SourceFile,
     columns: Mapping[str, str],
-    first: SourceFile,
+    reference: SourceFile,
     expected: Mapping[str, str],
 ) -> None:
-    """Check that a file has the columns of the first one, and none of its folders' columns.
+    """Check that a file has the columns of the first file, and none that its folders name, too.
+
+    Parameters
+    ----------
+    columns : the types of the file's columns, by name; empty texts for CSV.
+    reference, expected : the first file, and its columns.
 
     Raises
     ------
-    FileMalformed : a column differs; the error names the first one.
+    FileMalformed : a column differs.
     """
-    lower = {name.lower() for name in columns}
-    for name, _ in source_file.parts:
-        if name.lower() in lower:
+    lower_names = {name.lower() for name in columns}
+    for name, _ in source_file.folder_columns:
+        if name.lower() in lower_names:
             raise FileMalformed(
                 f'Column "{name}" is in the file {source_file.path} and in the names of its'
                 " folders.",
@@ -334,17 +407,18 @@ def _require_same(
     for name in (*expected, *columns):
         if name not in columns:
             raise FileMalformed(
-                f'The file {source_file.path} has no column "{name}", which {first.path} has.',
+                f'The file {source_file.path} has no column "{name}", which {reference.path} has.',
                 hint=hint,
             )
         if name not in expected:
             raise FileMalformed(
-                f'The file {source_file.path} has a column "{name}", which {first.path} has not.',
+                f'The file {source_file.path} has a column "{name}", which {reference.path}'
+                " has not.",
                 hint=hint,
             )
         if columns[name] != expected[name]:
             raise FileMalformed(
                 f'Column "{name}" is {columns[name]} in the file {source_file.path}, and'
-                f" {expected[name]} in {first.path}.",
+                f" {expected[name]} in {reference.path}.",
                 hint=hint,
             )

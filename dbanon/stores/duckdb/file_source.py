@@ -1,4 +1,4 @@
-"""Row files as databases: loaded into DuckDB in memory and read from there."""
+"""Row files as databases: their rows are loaded into DuckDB in memory, and read there."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_problems import UntypedColumn, require_types
 from dbanon.stores.duckdb.csv_summary import describe_texts, description_query
 from dbanon.stores.duckdb.csv_types import InferredType
-from dbanon.stores.duckdb.errors import OutOfMemory, translated
+from dbanon.stores.duckdb.errors import OutOfMemory, translate_errors
 from dbanon.stores.duckdb.file_rows import FileRows
 from dbanon.stores.duckdb.session import DuckdbSession
-from dbanon.stores.duckdb.store import DuckdbStore, in_memory
+from dbanon.stores.duckdb.store import DuckdbStore, connect_in_memory
 from dbanon.stores.file_session import job_lock
 from dbanon.stores.folders import (
-    PACKED,
+    COMPRESSED_ENDINGS,
     PARQUET,
-    ending_of,
-    files_changed,
+    changed_files_error,
+    find_file_kind,
+    find_root,
     is_pattern,
     list_source_files,
-    location_of,
-    root_of,
-    url_of,
+    parse_location,
+    url_of_location,
 )
 
 
 class FileStore(DuckdbStore):
-    """The rows of files as a table; a row's number in file order is the row key.
+    """A database in memory with the rows of files; the row key numbers rows in file order.
 
-    Releases written here vanish with the run; they are exported or copied to another target.
+    Releases written here vanish with the run, so they are exported or copied to another target.
 
     Parameters
     ----------
     url : a file, folder or pattern, on this machine (``file:``) or in an object store.
     reading : the options for CSV files.
-    table : the name of the table; None for the file name without its ending.
-    memory : the memory limit in bytes; None for half of the process's limit.
+    table : the name to give the table; None for the file name without its ending.
+    memory_bytes : the memory limit; None for half of the process's limit.
     """
 
     is_persistent = False
@@ -60,12 +60,12 @@ class FileStore(DuckdbStore):
         *,
         reading: Reading = USUAL,
         table: str | None = None,
-        memory: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
-        self._location = location_of(url)
-        path, kind = self._location, ending_of(self._location)
-        several = is_pattern(path) or url.endswith("/")
-        if isinstance(path, Path) and not kind and not several and not path.is_dir():
+        self._location = parse_location(url)
+        path, kind = self._location, find_file_kind(self._location)
+        names_several_files = is_pattern(path) or url.endswith("/")
+        if isinstance(path, Path) and not kind and not names_several_files and not path.is_dir():
             raise InvalidParameter(
                 "A file of rows must be a .csv, .tsv, .txt, .xlsx or .parquet file; .csv.gz and"
                 " .csv.zst work, too.",
@@ -74,13 +74,17 @@ class FileStore(DuckdbStore):
                     " such files also works: file:data/, file:data/*.parquet."
                 ),
             )
-        self._connection, self._memory = in_memory(memory), memory
+        self._connection, self._memory_bytes = connect_in_memory(memory_bytes), memory_bytes
         super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, InferredType] = {}
-        self._refusals: Mapping[str, UntypedColumn] = {}
-        file_name = Path(root_of(path).name)
-        stem = file_name.with_suffix("").stem if file_name.suffix in PACKED else file_name.stem
+        self._untyped_columns: Mapping[str, UntypedColumn] = {}
+        file_name = Path(find_root(path).name)
+        stem = (
+            file_name.with_suffix("").stem
+            if file_name.suffix in COMPRESSED_ENDINGS
+            else file_name.stem
+        )
         self._name = parse_relation(table) if table else RelationName(None, stem)
         if kind == PARQUET:
             reading.require_no_csv()
@@ -91,11 +95,11 @@ class FileStore(DuckdbStore):
     @property
     def url(self) -> str:
         """The URL of the files."""
-        return url_of(self._location)
+        return url_of_location(self._location)
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
-        """One transaction on the loaded rows.
+        """Run one transaction on the loaded rows.
 
         Raises
         ------
@@ -108,51 +112,54 @@ class FileStore(DuckdbStore):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        """The same: nothing permanent can be changed."""
+        """Run a transaction as ``session`` does: nothing permanent can be changed here."""
         self._load()
         with super().planning(staging=staging, create=create) as session:
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
         """Lock a file next to the file or folder; no lock for an object store."""
-        path = root_of(self._location)
+        path = find_root(self._location)
         return job_lock(path, job) if isinstance(path, Path) else nullcontext()
 
     def _load(self) -> None:
+        """Load the rows of the files, if this was not done before."""
         if self._is_loaded:
             return
-        with translated():
-            for setting in self._settings:
+        with translate_errors():
+            for setting in self._spill_statements:
                 self._connection.execute(setting)
         policy = self._reading.foreign_files
         source_files = list_source_files(self._location, policy)
-        kind = ending_of(source_files[0].path)
+        kind = find_file_kind(source_files[0].path)
         if kind == PARQUET:
             self._reading.require_no_csv()
-        memory = self._memory or half_of_memory()
-        rows = FileRows(self._connection, self._name, self._reading, memory)
+        memory_bytes = self._memory_bytes or half_of_memory()
+        file_rows = FileRows(self._connection, self._name, self._reading, memory_bytes)
         try:
-            self._types = rows.load(source_files, kind)
-            self._refusals = rows.refusals
+            self._types = file_rows.load(source_files, kind)
+            self._untyped_columns = file_rows.untyped_columns
         except OutOfMemory:
             raise MemoryLimit.over(
                 f"The rows of {self._location} need",
-                max(memory, MIN_DATABASE_BYTES),
+                max(memory_bytes, MIN_DATABASE_BYTES),
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"
                 " whose rows stay on its disk: CREATE TABLE people AS FROM 'data/*.parquet'.",
             ) from None
         if list_source_files(self._location, policy) != source_files:
-            raise files_changed(self._location)
+            raise changed_files_error(self._location)
         self._is_loaded = True
 
-    def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
-        session = _FileSession(connection, self._on_sql, self._types, self._reading, self._refusals)
+    def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
+        session = _FileSession(
+            connection, self._on_sql, self._types, self._reading, self._untyped_columns
+        )
         session.file_url = self.url
         return session
 
 
 class _FileSession(DuckdbSession):
-    """A session that knows the inferred types of its columns."""
+    """A session that knows the inferred types of columns, and refuses those in doubt."""
 
     is_persistent: ClassVar[bool] = False
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}
@@ -163,13 +170,13 @@ class _FileSession(DuckdbSession):
         on_sql: OnSql | None,
         types: Mapping[str, InferredType],
         reading: Reading,
-        refusals: Mapping[str, UntypedColumn],
+        untyped_columns: Mapping[str, UntypedColumn],
     ) -> None:
         super().__init__(connection, on_sql)
-        self._types, self._reading, self._refusals = types, reading, refusals
+        self._types, self._reading, self._untyped_columns = types, reading, untyped_columns
 
     def require_typed(self, columns: Iterable[str]) -> None:
-        require_types(self._refusals, columns)
+        require_types(self._untyped_columns, columns)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         """Check that each column to read has a type; raises as ``require_typed``."""
@@ -178,19 +185,21 @@ class _FileSession(DuckdbSession):
 
     def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
         readings = []
-        for name, inferred in self._types.items():
+        for name, inferred_type in self._types.items():
             column_reading = ColumnReading(
                 name,
-                inferred.sql_type,
-                by=inferred.by,
-                kind=inferred.kind,
-                decided=inferred.decided,
+                inferred_type.sql_type,
+                by=inferred_type.selected_by,
+                kind=inferred_type.kind,
+                decided=inferred_type.deciding_option,
             )
-            if inferred.sql_type == "VARCHAR":
+            if inferred_type.sql_type == "VARCHAR":
                 query = description_query(quote(name), self._reading)
                 [row] = self.rows(f"SELECT {query} FROM {relation.name.quoted}")
                 column_reading = replace(
-                    describe_texts(name, self._reading, row), by=inferred.by, kind=inferred.kind
+                    describe_texts(name, self._reading, row),
+                    by=inferred_type.selected_by,
+                    kind=inferred_type.kind,
                 )
             readings.append(column_reading)
         return tuple(readings)

@@ -1,4 +1,4 @@
-"""Sessions on DuckDB, through its own client, with Arrow for large data."""
+"""Sessions on DuckDB, through its own Python client, with Arrow for bulk data."""
 
 from __future__ import annotations
 
@@ -36,22 +36,30 @@ from dbanon.sessions.base import (
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
-from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.dialect import column_of, create_view, default_schema, table_of, values_of
+from dbanon.stores.duckdb import dialect
+from dbanon.stores.duckdb.dialect import (
+    DIGEST_METHOD,
+    READ_ONLY_QUERY,
+    create_view,
+    default_schema,
+    to_arrow,
+    to_numpy,
+    to_table,
+)
 from dbanon.stores.duckdb.display import display_key
-from dbanon.stores.duckdb.errors import source_not_found, translated
+from dbanon.stores.duckdb.errors import source_not_found, translate_errors
 from dbanon.stores.file_session import FileSession
 
-_INCOMING = "dbanon_incoming"
+_INCOMING_VIEW = "dbanon_incoming"
 
 
 class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
-    dialect: ClassVar[Dialect] = types
-    digest_way = types.DIGEST_WAY
+    dialect: ClassVar[Dialect] = dialect
+    digest_method = DIGEST_METHOD
     display_key = staticmethod(display_key)
-    read_only_query = types.READ_ONLY
+    read_only_query = READ_ONLY_QUERY
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID",
@@ -68,26 +76,27 @@ class DuckdbSession(FileSession):
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._connection = connection
-        self._is_table = self._shuffles = False
+        self._has_rowid = self._has_shuffle_secret = False
         self._reader: pa.RecordBatchReader | None = None
-        self._ledger: RelationName | None = None
-        self._attached: tuple[str, frozenset[str]] | None = None
-        # Previous values of settings that this session changed, for its store to restore.
+        self._ledger_prefix: RelationName | None = None
+        self._databases: tuple[str, frozenset[str]] | None = None
+        # Values of settings before this session changed them; the store restores them.
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
-        with translated():
+        with translate_errors():
             self._connection.execute(sql, list(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.note(sql)
-        with translated():
+        with translate_errors():
             return self._connection.execute(sql, list(parameters)).fetchall()
 
     def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the result of a query in batches of up to ``chunk_rows`` rows."""
         self.note(sql)
-        with translated():
+        with translate_errors():
             self._reader = self._connection.sql(sql).to_arrow_reader(chunk_rows)
             yield from self._reader
 
@@ -109,8 +118,8 @@ class DuckdbSession(FileSession):
         )
         if not relations:
             raise source_not_found(self.rows, name, schema)
-        _, kind, size = relations[0]
-        resolved = self._qualified_name(schema, name.name)
+        _, kind, estimated_rows = relations[0]
+        resolved_name = self._qualified_name(schema, name.name)
         columns = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -118,17 +127,17 @@ class DuckdbSession(FileSession):
             (schema, name.name),
         )
         attributes = tuple(
-            types.attribute(column, sql_type, nullable or kind == "view")
+            dialect.to_attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
         )
-        return Relation(resolved, Schema(attributes), kind, int(size or 0))
+        return Relation(resolved_name, Schema(attributes), kind, int(estimated_rows or 0))
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
         keys = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
         return frozenset(names[0] for names in keys if len(names) == 1)
 
     def _keys(self, source: Relation, kinds: str) -> list[list[str]]:
-        """The columns of each constraint of this kind."""
+        """The columns of each constraint of these kinds; ``kinds`` is SQL after the type."""
         rows = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -138,26 +147,28 @@ class DuckdbSession(FileSession):
         return [names for (names,) in rows]
 
     def _qualified_name(self, schema: str, name: str) -> RelationName:
-        with translated():
-            if self._attached is None:
-                self._attached = types.catalogs(self._connection)
-            return types.qualified_name(self._connection, self._attached, schema, name)
+        with translate_errors():
+            if self._databases is None:
+                self._databases = dialect.find_databases(self._connection)
+            return dialect.qualified_name(self._connection, self._databases, schema, name)
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
-        stated = bool(key)
-        self._is_table = source.kind == "table"
-        if not stated and self._is_table:
+        is_declared = bool(key)
+        self._has_rowid = source.kind == "table"
+        if not is_declared and self._has_rowid:
             key = next(iter(self._keys(source, "= 'PRIMARY KEY'")), ())
         attributes = choose_key(source, key)
         if attributes:
-            narrow = is_integer_key(attributes) and attributes[0].bits <= 64
-            return locate_by_key(source, attributes, "BIGINT", as_it_is=narrow, unchecked=stated)
-        if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
+            fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
+            return locate_by_key(
+                source, attributes, "BIGINT", as_it_is=fits_bigint, unchecked=is_declared
+            )
+        if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required(source, hidden="rowid" if self._is_table else None)
+        raise key_required(source, hidden="rowid" if self._has_rowid else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -165,10 +176,10 @@ class DuckdbSession(FileSession):
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
     def text_of(self, attribute: Attribute) -> str:
-        return types.text(attribute)
+        return dialect.text_expression(attribute)
 
     def spelled(self, attribute: Attribute, value: str) -> str:
-        # replace() does not accept a UUID; casting a VARCHAR would lose its collation.
+        # replace() does not accept a UUID. Do not cast a VARCHAR, which would lose its collation.
         if attribute.normalize and attribute.sql_type == "UUID":
             value = f"CAST({value} AS VARCHAR)"
         return super().spelled(attribute, value)
@@ -176,42 +187,52 @@ class DuckdbSession(FileSession):
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
-    def different_of_few(self, value: str) -> str:
-        return f"coalesce(list_unique(list({value})), 0)"  # DISTINCT takes 2 ms a column.
+    def distinct_count_sql(self, value: str) -> str:
+        # count(DISTINCT …) would take 2 ms per column, even for few rows.
+        return f"coalesce(list_unique(list({value})), 0)"
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        parts = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
-        parts += [
-            f"{types.number(i, a)} AS {statements.value_column(i)}"
+        expressions = [
+            f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)
+        ]
+        expressions += [
+            f"{dialect.number_expression(i, a)} AS {statements.value_column(i)}"
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
+        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
         for batch in self._batches(query, chunk_rows):
-            yield types.chunk(batch, attributes)
+            yield dialect.to_chunk(batch, attributes)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         keys = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
         for batch in self.read_pieces(source, columns, chunk_rows, keys):
-            lists = []
+            value_lists = []
             for name, column in zip(columns, batch.columns[1:], strict=True):
                 try:
-                    lists.append(column.to_pylist())
+                    value_lists.append(column.to_pylist())
                 except (pa.ArrowException, ValueError, OverflowError):
                     raise cannot_travel(name) from None
-            rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
-            yield values_of(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
+            rows = list(zip(*value_lists, strict=True)) if value_lists else [()] * batch.num_rows
+            yield to_numpy(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
     def read_pieces(
-        self, source: Relation, columns: Sequence[str], chunk_rows: int, more: Sequence[str] = ()
+        self,
+        source: Relation,
+        columns: Sequence[str],
+        chunk_rows: int,
+        key_expressions: Sequence[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         self._require_microseconds(source, columns)
-        parts = [*more, *(types.portable(source.attribute(name)) for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        expressions = [
+            *key_expressions,
+            *(dialect.portable_expression(source.attribute(name)) for name in columns),
+        ]
+        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where}"
         return self._batches(query, chunk_rows)
 
     def _require_microseconds(self, source: Relation, columns: Sequence[str]) -> None:
@@ -221,14 +242,14 @@ class DuckdbSession(FileSession):
         ------
         UnsupportedType : a column has nanoseconds.
         """
-        fine = [n for n in columns if source.attribute(n).sql_type == "TIMESTAMP_NS"]
-        if not fine:
+        nanosecond_columns = [n for n in columns if source.attribute(n).sql_type == "TIMESTAMP_NS"]
+        if not nanosecond_columns:
             return
-        moments = (f"epoch_ns(s.{quote(name)})" for name in fine)
-        flags = (f"coalesce(bool_or({moment} % 1000 <> 0), false)" for moment in moments)
-        query = f"SELECT {', '.join(flags)} FROM {source.from_clause}{source.where}"
+        epochs = (f"epoch_ns(s.{quote(name)})" for name in nanosecond_columns)
+        conditions = (f"coalesce(bool_or({epoch} % 1000 <> 0), false)" for epoch in epochs)
+        query = f"SELECT {', '.join(conditions)} FROM {source.from_clause}{source.where}"
         [row] = self.rows(query)
-        for name, has_nanoseconds in zip(fine, row, strict=True):
+        for name, has_nanoseconds in zip(nanosecond_columns, row, strict=True):
             if has_nanoseconds:
                 raise UnsupportedType(
                     f'Column "{name}"'
@@ -242,29 +263,33 @@ class DuckdbSession(FileSession):
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
-            yield np.column_stack([values_of(c.fill_null(types.NAN)) for c in batch.columns])
+            yield np.column_stack([to_numpy(c.fill_null(dialect.NAN)) for c in batch.columns])
 
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
-        existing = (
-            {name for (name,) in self.rows(types.TEMPORARY_TABLES)} if self.stays_open else ()
+        existing_tables = (
+            {name for (name,) in self.rows(dialect.TEMPORARY_TABLES_QUERY)}
+            if self.stays_open
+            else ()
         )
-        for name in sorted({*self.staging_tables}.intersection(existing)):
+        for name in sorted({*self.staging_tables}.intersection(existing_tables)):
             self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
 
-    def _load(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
+    def _stage(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
+        """Create a staging table with these rows."""
         self.run(statements.create_staging(table, columns))
         self._append(table, data)
 
     def _append(self, table: str, data: pa.Table) -> None:
-        self._connection.register(_INCOMING, data)
+        """Append rows to a table."""
+        self._connection.register(_INCOMING_VIEW, data)
         try:
-            self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")
+            self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING_VIEW}")
         finally:
-            # Refused in a failed transaction.
+            # DuckDB refuses this in a failed transaction.
             with suppress(duckdb.Error):
-                self._connection.unregister(_INCOMING)
+                self._connection.unregister(_INCOMING_VIEW)
 
     def load_labels(
         self,
@@ -273,36 +298,38 @@ class DuckdbSession(FileSession):
         positions: NDArray[np.int32],
         key_types: Sequence[str],
     ) -> None:
-        named = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
-        arrays = [column_of(a) for a in (keys[:, 0], classes, positions)]
-        self._load(statements.LABELS, named, table_of(arrays))
+        column_types = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
+        arrays = [to_arrow(a) for a in (keys[:, 0], classes, positions)]
+        self._stage(statements.LABELS, column_types, to_table(arrays))
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        named = [("class", "INTEGER")]
-        arrays = [column_of(np.arange(n_classes, dtype=np.int32))]
+        column_types = [("class", "INTEGER")]
+        arrays = [to_arrow(np.arange(n_classes, dtype=np.int32))]
         for position, column in enumerate(columns):
-            kind, array = types.staged_values(column)
-            named.append((statements.value_column(position), kind))
+            kind, array = dialect.staged_values(column)
+            column_types.append((statements.value_column(position), kind))
             arrays.append(array)
-        self._load(statements.CLASSES, named, table_of(arrays))
+        self._stage(statements.CLASSES, column_types, to_table(arrays))
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
-        named = [("class", "INTEGER"), ("position", "INTEGER")]
-        named += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        self.run(statements.create_staging(statements.ROWS, named))
+        column_types = [("class", "INTEGER"), ("position", "INTEGER")]
+        column_types += [
+            (statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)
+        ]
+        self.run(statements.create_staging(statements.ROWS, column_types))
         for classes, positions, rows in pieces:
-            lists = list(zip(*rows, strict=True)) if attributes else []
-            arrays = [column_of(classes), column_of(positions)]
-            for attribute, values in zip(attributes, lists, strict=True):
+            value_lists = list(zip(*rows, strict=True)) if attributes else []
+            arrays = [to_arrow(classes), to_arrow(positions)]
+            for attribute, values in zip(attributes, value_lists, strict=True):
                 try:
-                    arrays.append(types.array_of(attribute, list(values)))
+                    arrays.append(dialect.to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
                     raise cannot_travel(attribute.name) from None
-            self._append(statements.ROWS, table_of(arrays))
+            self._append(statements.ROWS, to_table(arrays))
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
-        # Rows of files stay in memory: spilled rows would remain on disk if the run is killed.
-        # DuckDB refuses this on a connection that has spilled already.
+        # Keep rows of files in memory: if the run were killed, spilled rows would remain on disk.
+        # DuckDB refuses the setting on a connection that has spilled already.
         [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
         with suppress(duckdb.Error):
             self._connection.execute("SET temp_directory = ''")
@@ -313,11 +340,11 @@ class DuckdbSession(FileSession):
             " WHERE database_name = 'temp' AND table_name = ? ORDER BY column_index",
             (statements.FILE_ROWS,),
         )
-        schema = Schema(tuple(types.attribute(*column) for column in column_rows))
+        schema = Schema(tuple(dialect.to_attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
             raise address_hidden(relation, "rowid")
-        self._is_table = True
+        self._has_rowid = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
     def fill_file_rows(
@@ -327,10 +354,10 @@ class DuckdbSession(FileSession):
             arrays = []
             for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
                 try:
-                    arrays.append(types.array_of(attribute, list(values)))
+                    arrays.append(dialect.to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
                     raise cannot_travel(attribute.name) from None
-            self._append(statements.FILE_ROWS, table_of(arrays))
+            self._append(statements.FILE_ROWS, to_table(arrays))
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -346,7 +373,7 @@ class DuckdbSession(FileSession):
         return self._qualified_name(name.schema or self._current_schema(), name.name)
 
     def has_schema(self, name: RelationName) -> bool:
-        return types.has_schema(self.rows, name)
+        return dialect.has_schema(self.rows, name)
 
     def create_schema(self, name: RelationName) -> None:
         schema = RelationName(name.catalog, str(name.schema)).quoted
@@ -394,16 +421,16 @@ class DuckdbSession(FileSession):
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt))
-        return int(rows), int(total)
+        [(n_rows, hash_sum)] = self.rows(dialect.digest_statement(relation, columns, salt))
+        return int(n_rows), int(hash_sum)
 
     def digest_probe(self) -> str:
-        return str(self.rows(types.DIGEST_PROBE)[0][0])
+        return str(self.rows(dialect.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
-        hashed = f"sha256({staged_block(INNER)} || encode({text}))"
-        outer = f"sha256({staged_block(OUTER)} || unhex({hashed}))"
-        return f"unhex(substr({outer if self._hashes_twice else hashed}, 1, 32))"
+        inner_hash = f"sha256({staged_block(INNER)} || encode({text}))"
+        outer_hash = f"sha256({staged_block(OUTER)} || unhex({inner_hash}))"
+        return f"unhex(substr({outer_hash if self._hashes_twice else inner_hash}, 1, 32))"
 
     def salted_hash(self, text: str) -> str:
         return f"unhex(substr(sha256({staged_block(INNER)} || encode({text})), 1, 16))"
@@ -411,31 +438,31 @@ class DuckdbSession(FileSession):
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self.find_source(relation)
         columns = [source.attribute(name) for name in names]
-        return types.row_hash(columns, secrets.randbits(62) + 1)
+        return dialect.row_hash(columns, secrets.randbits(62) + 1)
 
     def shuffled(self, alias: str) -> str:
-        # DuckDB's random functions can be controlled with setseed.
-        if not self._shuffles:
-            self._shuffles = True
+        # Do not use DuckDB's random functions, which the caller can predict by ``setseed``.
+        if not self._has_shuffle_secret:
+            self._has_shuffle_secret = True
             self.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
             secret = [(secrets.token_bytes(32),)]
             self.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
-        secret_of = f"(SELECT secret FROM {quote(SHUFFLE)})"
-        return f"sha256({secret_of} || encode(CAST({alias}.rowid AS VARCHAR)))"
+        secret_query = f"(SELECT secret FROM {quote(SHUFFLE)})"
+        return f"sha256({secret_query} || encode(CAST({alias}.rowid AS VARCHAR)))"
 
     def ensure_ledger(self) -> None:
         self.make_schema(self.ledger_name(""))
-        existing: dict[str, list[str]] = {}
+        existing_columns: dict[str, list[str]] = {}
         for table, column in self.rows(
             "SELECT table_name, column_name FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ?",
             (LEDGER_SCHEMA,),
         ):
-            existing.setdefault(table, []).append(column)
-        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing):
+            existing_columns.setdefault(table, []).append(column)
+        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing_columns):
             self.run(statement)
 
     def ledger_name(self, table: str) -> RelationName:
-        if self._ledger is None:
-            self._ledger = self._qualified_name(LEDGER_SCHEMA, "")
-        return self._ledger.sibling(table)
+        if self._ledger_prefix is None:
+            self._ledger_prefix = self._qualified_name(LEDGER_SCHEMA, "")
+        return self._ledger_prefix.sibling(table)

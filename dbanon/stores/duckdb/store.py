@@ -1,4 +1,4 @@
-"""DuckDB, a file or a connection that the caller keeps: how a session on it begins and ends."""
+"""DuckDB databases, in files or behind a caller's connection, and the transactions on them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dbanon.data.memory import duckdb_limit_statements, half_of_memory
 from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
-from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb import dialect
+from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import DUCKDB
-from dbanon.stores.interrupts import transaction_open
+from dbanon.stores.interrupts import open_transaction_error
 
-# Settings that limit a job's resources.
-_RESOURCES = ("memory_limit", "threads", "temp_directory")
-# Settings that change what statements mean: text equality, default order, and division. The
-# caller's connection, or a file that this process has open already, may have other values.
-_PINS = {
+# Settings of limits and directories, which a run may change.
+_RESOURCE_SETTINGS = ("memory_limit", "threads", "temp_directory")
+# The values that settings must have because they change the meaning of statements: equality of
+# texts, default order, and division. The caller may have set others.
+_PINNED_VALUES = {
     "default_collation": "",
     "default_null_order": "NULLS_LAST",
     "default_order": "ASCENDING",
@@ -33,15 +33,15 @@ _PINS = {
 }
 
 
-def in_memory(memory: int | None = None) -> duckdb.DuckDBPyConnection:
+def connect_in_memory(memory_bytes: int | None = None) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that never spills to disk.
 
     Parameters
     ----------
-    memory : its memory limit in bytes; None for half of the process's limit.
+    memory_bytes : the memory limit; None for half of the process's limit.
     """
     connection = duckdb.connect()
-    for setting in duckdb_limit_statements(memory or half_of_memory()):
+    for setting in duckdb_limit_statements(memory_bytes or half_of_memory()):
         connection.execute(setting)
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET temp_directory = ''")
@@ -53,8 +53,8 @@ class DuckdbStore(FileDatabase):
 
     Parameters
     ----------
-    memory : the memory limit in bytes of a database opened here; None for DuckDB's own limit. The
-        caller's connection keeps its limit.
+    memory_bytes : the memory limit of a database that is opened here; None for DuckDB's default.
+        The connection of a caller keeps its limit.
     """
 
     kind = DUCKDB
@@ -63,15 +63,17 @@ class DuckdbStore(FileDatabase):
         self,
         database: str | duckdb.DuckDBPyConnection,
         on_sql: OnSql | None = None,
-        memory: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self._database, self._on_sql = database, on_sql
-        self._bounds = [] if memory is None else duckdb_limit_statements(memory)
-        self._settings: list[str] = []
+        self._limit_statements = (
+            [] if memory_bytes is None else duckdb_limit_statements(memory_bytes)
+        )
+        self._spill_statements: list[str] = []
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the file; without a path for a caller's connection."""
         return f"duckdb:///{self._database}" if isinstance(self._database, str) else "duckdb://"
 
     @property
@@ -79,72 +81,83 @@ class DuckdbStore(FileDatabase):
         return Path(self._database) if isinstance(self._database, str) else None
 
     @contextmanager
-    def _empty(self) -> Iterator[Session]:
+    def _empty_session(self) -> Iterator[Session]:
         with (
-            closing(_connect(":memory:", True)) as empty,
-            DuckdbStore(empty, self._on_sql).session(write=False) as session,
+            closing(_connect(":memory:", True)) as connection,
+            DuckdbStore(connection, self._on_sql).session(write=False) as session,
         ):
             yield session
 
     @contextmanager
     def _session(
-        self, write: bool, hold: Callable[[], None] = lambda: None
+        self, write: bool, before_commit: Callable[[], None] = lambda: None
     ) -> Iterator[DuckdbSession]:
-        before: dict[str, str] = {}
+        previous_values: dict[str, str] = {}
         if isinstance(self._database, str):
             connection = _connect(self._database, write)
-            with translated():
-                if self._bounds or self._settings:
-                    # Other connections of this process to the file share what they may use.
-                    before = _values(connection, _RESOURCES)
-                    # It is shown cut to one digit: with half of the next, it is shown so again.
-                    before["memory_limit"] = re.sub(r"(\.\d) ", r"\g<1>5 ", before["memory_limit"])
-                for setting in (*self._bounds, *self._settings):
+            with translate_errors():
+                if self._limit_statements or self._spill_statements:
+                    # These settings are shared with other connections of this process to the file.
+                    previous_values = _setting_values(connection, _RESOURCE_SETTINGS)
+                    # DuckDB displays the limit cut to one decimal. Add half of the next decimal, so
+                    # that the restored limit is displayed in the same way.
+                    previous_values["memory_limit"] = re.sub(
+                        r"(\.\d) ", r"\g<1>5 ", previous_values["memory_limit"]
+                    )
+                for setting in (*self._limit_statements, *self._spill_statements):
                     connection.execute(setting)
         else:
             connection = self._database
             _require_idle(connection)
         try:
-            before |= _pin(connection)
-            with translated():
+            previous_values |= _pin_settings(connection)
+            with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
-            session = self._opened(connection)
+            session = self._new_session(connection)
             session.stays_open = not isinstance(self._database, str)
-            before = session.settings_before = {**before}
+            previous_values = session.settings_before = {**previous_values}
             try:
                 yield session
                 session.drop_staging()
                 if write:
-                    # Until the connection is closed: that writes, too.
-                    hold()
-                with translated():
+                    # Defer signals until the connection is closed, as closing writes, too.
+                    before_commit()
+                with translate_errors():
                     connection.execute("COMMIT")
             except BaseException:
                 session.stop_reading()
                 _roll_back(connection)
                 raise
         finally:
-            # A database that a fatal error has closed takes no statement any more.
-            for name, value in before.items():
+            # After a fatal error of the database, all statements fail.
+            for name, value in previous_values.items():
                 with suppress(duckdb.Error):
-                    connection.execute(f"SET {name} = {types.literal(value)}")
+                    connection.execute(f"SET {name} = {dialect.literal(value)}")
             if isinstance(self._database, str):
                 connection.close()
 
-    def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
+    def _new_session(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
         return DuckdbSession(connection, self._on_sql)
 
-    def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Of a file: what does not fit goes into a directory, and not beside the file."""
-        self._settings = []
+    def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
+        """Choose where a database that was opened from a file spills to, and its memory limit.
+
+        Parameters
+        ----------
+        directory : None for DuckDB's default, next to the file.
+        memory_bytes : the memory limit; None to keep the limit.
+        """
+        self._spill_statements = []
         if directory is None:
             return
-        self._settings.append(f"SET temp_directory = {types.literal(str(directory / 'duckdb'))}")
-        if memory is not None:
-            self._settings += duckdb_limit_statements(memory)
+        self._spill_statements.append(
+            f"SET temp_directory = {dialect.literal(str(directory / 'duckdb'))}"
+        )
+        if memory_bytes is not None:
+            self._spill_statements += duckdb_limit_statements(memory_bytes)
 
     def same_database(self, other: object) -> bool:
-        """True when both are the same file or the same connection."""
+        """Whether both stores have the same file or the same connection."""
         if not isinstance(other, DuckdbStore):
             return False
         if isinstance(self._database, str) and isinstance(other._database, str):
@@ -153,9 +166,10 @@ class DuckdbStore(FileDatabase):
 
 
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
-    with translated(f"The database {database} cannot be opened."):
+    """Open a file, or ``:memory:``."""
+    with translate_errors(f"The database {database} cannot be opened."):
         connection = duckdb.connect(database, read_only=not write)
-        # The progress bar of slow statements would go to stdout, where the report is.
+        # The progress bar of slow statements would mix with the report on stdout.
         connection.execute("SET enable_progress_bar = false")
         return connection
 
@@ -166,54 +180,59 @@ def _require_idle(connection: duckdb.DuckDBPyConnection) -> None:
     A BEGIN would fail and abort an open transaction. In autocommit mode each statement has a new
     transaction ID, so two equal IDs mean an open transaction.
     """
-    # Qualified, since a database may define a macro of this name.
-    number = "SELECT system.main.txid_current()"
-    with translated():
+    # Qualify the function, because a database may define a macro of this name.
+    transaction_id_query = "SELECT system.main.txid_current()"
+    with translate_errors():
         try:
-            first, second = (connection.execute(number).fetchall() for _ in range(2))
+            first_id, second_id = (
+                connection.execute(transaction_id_query).fetchall() for _ in range(2)
+            )
         except duckdb.TransactionException:
             # The open transaction has failed; rolling it back is up to the caller.
-            raise transaction_open("DuckDB") from None
-    if first == second:
-        raise transaction_open("DuckDB")
+            raise open_transaction_error("DuckDB") from None
+    if first_id == second_id:
+        raise open_transaction_error("DuckDB")
 
 
-def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def _pin_settings(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Pin settings that change what statements mean; returns their previous values.
 
     Raises
     ------
     InvalidParameter : one differs, and the connection's configuration is locked.
     """
-    with translated():
-        values = _values(connection, _PINS)
-    differing = {
-        name: value for name, value in values.items() if value.upper() != _PINS[name].upper()
+    with translate_errors():
+        values = _setting_values(connection, _PINNED_VALUES)
+    previous_values = {
+        name: value
+        for name, value in values.items()
+        if value.upper() != _PINNED_VALUES[name].upper()
     }
-    for name in differing:
+    for name in previous_values:
         try:
-            connection.execute(f"SET {name} = {types.literal(_PINS[name])}")
+            connection.execute(f"SET {name} = {dialect.literal(_PINNED_VALUES[name])}")
         except duckdb.InvalidInputException:
             raise InvalidParameter(
                 f"DuckDB's setting {name} changes what statements mean, and the configuration of"
                 " this connection is locked.",
                 hint=f"Run RESET {name} on a new connection, before SET lock_configuration = true.",
             ) from None
-    return differing
+    return previous_values
 
 
-def _values(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> dict[str, str]:
-    """The values of settings."""
+def _setting_values(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> dict[str, str]:
+    """Return the current values of settings, by name."""
     names = list(names)
-    # Qualified, since a database may define a macro of this name.
+    # Qualify the function, because a database may define a macro of this name.
     columns = ", ".join(f"system.main.current_setting('{name}')::VARCHAR" for name in names)
     [values] = connection.execute(f"SELECT {columns}").fetchall()
     return dict(zip(names, values, strict=True))
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
+    """Roll back the transaction, if it is still open."""
     try:
         connection.execute("ROLLBACK")
     except duckdb.Error:
-        # The transaction has ended already; the error that ended it is being raised.
+        # The transaction has ended already, with an error that is being raised.
         return

@@ -31,7 +31,7 @@ from dbanon.sessions.ending import ending
 from dbanon.stores.exports.lake import IcebergTable, TableFile
 from dbanon.stores.exports.problems import access_error, write_error
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
-from dbanon.stores.scratch import OLD
+from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
 RemoteDestination: TypeAlias = "ObjectPath | IcebergTable"
 Destination: TypeAlias = "Path | RemoteDestination"
@@ -381,7 +381,7 @@ def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]
     candidates: Iterable[Path | ObjectPath] = map(Path, glob.glob(pattern))
     if isinstance(parent, ObjectPath):
         with suppress(OSError):
-            candidates = ObjectPath(parent.scheme, pattern).matching()
+            candidates = ObjectPath(parent.scheme, pattern).list_matching()
     for candidate in candidates:
         match = _STAGED_FILE_PATTERN.fullmatch(candidate.name)
         if match:
@@ -394,7 +394,7 @@ def delete_leftover(path: StagedFile) -> None:
 
     Objects younger than a day are kept, since the run that wrote them may not have ended.
     """
-    if isinstance(path, Path) or path.age(time.time()) > OLD:
+    if isinstance(path, Path) or path.age(time.time()) > ABANDONED_AFTER_SECONDS:
         path.unlink(missing_ok=True)
 
 

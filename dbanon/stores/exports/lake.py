@@ -28,9 +28,9 @@ from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.exports import lake_commit
-from dbanon.stores.lake_catalog import catalog_named, open_catalogs
-from dbanon.stores.objects import ObjectStat, iceberg_module, translate_client_errors
-from dbanon.stores.scratch import OLD
+from dbanon.stores.lake_catalog import get_catalog, open_catalogs
+from dbanon.stores.objects import ObjectStat, import_iceberg, translate_client_errors
+from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
 _FILE_NAME = "dbanon-{tag}-{release}-{number}.parquet"
 # Suffix of a marker next to a file that was not published yet. A file whose table was dropped or
@@ -165,7 +165,7 @@ class IcebergTable:
                 file.clear_pending()
             elif file.name in infos_by_name:
                 leftovers.append((file, release_id, int(export_number)))
-            elif time.time() - info.mtime_ns / 1e9 > OLD:
+            elif time.time() - info.mtime_ns / 1e9 > ABANDONED_AFTER_SECONDS:
                 file.clear_pending()
         return leftovers
 
@@ -215,7 +215,7 @@ class IcebergTable:
 
     def _commit_transaction(self, transaction: Any, file: TableFile) -> None:
         """Commit a transaction; on an error, find out whether it was committed."""
-        exceptions = iceberg_module("exceptions")
+        exceptions = import_iceberg("exceptions")
         error: BaseException | None = None
         file.commit_pending = True
         try:
@@ -259,7 +259,7 @@ class IcebergTable:
 
     def _load_table(self) -> Any:
         """Load the table from its catalog; None if it does not exist."""
-        not_found = iceberg_module("exceptions").NoSuchTableError
+        not_found = import_iceberg("exceptions").NoSuchTableError
         with translate_client_errors():
             try:
                 return self._open_catalog().load_table(self.identifier)
@@ -284,10 +284,10 @@ class IcebergTable:
         if table is not None:
             return table.io
         with translate_client_errors():
-            return iceberg_module("io").load_file_io(self._open_catalog().properties, location)
+            return import_iceberg("io").load_file_io(self._open_catalog().properties, location)
 
     def _open_catalog(self) -> Any:
-        return catalog_named(self.catalog)
+        return get_catalog(self.catalog)
 
 
 @mutable(unsafe_hash=True)

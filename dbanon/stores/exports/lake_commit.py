@@ -22,7 +22,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.ending import ending
-from dbanon.stores.objects import iceberg_module, translate_client_errors
+from dbanon.stores.objects import import_iceberg, translate_client_errors
 
 _FIELD_ID = b"PARQUET:field_id"
 _RETRIES_PROPERTY = "commit.retry.num-retries"
@@ -63,7 +63,7 @@ def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
     InvalidParameter : the catalog neither provides nor accepts a stable location.
     OSError : the catalog fails.
     """
-    empty_schema = iceberg_module("schema").Schema()
+    empty_schema = import_iceberg("schema").Schema()
     with translate_client_errors():
         # Ask twice, since some catalogs give each new table a fresh directory.
         location, second_location = (
@@ -137,7 +137,7 @@ def replace_data_file(io: Any, transaction: Any, location: str, previous_file: A
     io : pyiceberg's file access.
     location : of the data file.
     """
-    to_data_files = iceberg_module("io.pyarrow").parquet_files_to_data_files
+    to_data_files = import_iceberg("io.pyarrow").parquet_files_to_data_files
     snapshot = transaction.update_snapshot()
     with snapshot.fast_append() if previous_file is None else snapshot.overwrite() as update:
         if previous_file is not None:
@@ -204,11 +204,11 @@ def _fields_by_name(metadata: Any) -> dict[str, Any]:
 
 def _iceberg_types(schema: pa.Schema) -> dict[str, Any]:
     """Return the Iceberg type of each column."""
-    module = iceberg_module("table.name_mapping")
+    module = import_iceberg("table.name_mapping")
     mapping = module.NameMapping(
         [module.MappedField(field_id=i, names=[name]) for i, name in enumerate(schema.names, 1)]
     )
-    iceberg_schema = iceberg_module("io.pyarrow").pyarrow_to_schema(schema, mapping)
+    iceberg_schema = import_iceberg("io.pyarrow").pyarrow_to_schema(schema, mapping)
     return {field.name: field.field_type for field in iceberg_schema.fields}
 
 

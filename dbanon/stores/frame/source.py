@@ -99,7 +99,7 @@ class FrameSource:
         """Return the relation unchanged: a frame's rows are located by position."""
         return relation
 
-    def state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
         """Return an empty mapping: frames have no ledger."""
         return {}
 
@@ -114,7 +114,7 @@ class FrameSource:
             for a in attributes
         )
 
-    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+    def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Refuse: a frame has no stored hierarchies.
 
         Raises
@@ -126,7 +126,7 @@ class FrameSource:
     def require_leaves(self, attribute: Attribute) -> None:
         """Do nothing: in pandas, each value has only one text."""
 
-    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
+    def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """Return the distinct values of a column except NULL, in its order, of the rows to read."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
         return column_texts(microdata, microdata.attributes[0])
@@ -135,7 +135,7 @@ class FrameSource:
         """Count the rows."""
         return len(self.frame)
 
-    def totals(
+    def count_totals(
         self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count the rows, the persons, and the NULLs by column."""
@@ -186,7 +186,7 @@ class FrameSource:
             ),
         )
 
-    def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+    def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Return those of these columns that look like identifiers in the first rows, and why."""
         profiles = [_profile_column(name, self.frame[name].iloc[:HEAD]) for name in names]
         return identifying(
@@ -194,7 +194,7 @@ class FrameSource:
             for column in profiles
         )
 
-    def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
+    def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
         """Count the persons for each normalization of the identifier."""
         series = self._rows(relation)[person.name]
         counts = {}
@@ -203,7 +203,7 @@ class FrameSource:
             counts[normalization] = int(codes.max(initial=-1)) + 1
         return counts
 
-    def classes_below(
+    def count_classes_below_k(
         self, draft: PreparedRelease, partition: Partition, name: str
     ) -> tuple[int, int]:
         """Count the classes, and those with fewer than k values of a column; NULLs are distinct."""
@@ -260,7 +260,7 @@ class FrameSource:
             for a in attributes
         }
 
-    def kept_rows(
+    def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Yield positions and values of these columns, row by row, in batches; NULL is None."""
@@ -271,17 +271,17 @@ class FrameSource:
             keys = np.arange(start, start + len(batch), dtype=np.int64).reshape(-1, 1)
             yield keys, list(batch.itertuples(index=False, name=None))
 
-    def pads(self, attribute: Attribute) -> bool:
+    def pads_values(self, attribute: Attribute) -> bool:
         """Return False: a frame's values are never padded."""
         return False
 
-    def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
+    def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct texts."""
         positions = draft.microdata.keys[draft.release.partition.members, 0]
         values = self.frame[name].iloc[positions].dropna()
         return len(values), values.map(str).nunique()
 
-    def groups(self, draft: PreparedRelease, name: str) -> ValueGroups:
+    def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
         """Group the released rows by their value of a column."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
@@ -291,7 +291,9 @@ class FrameSource:
         codes = _encode_values(self.frame[name].iloc[microdata.keys[records, 0]])
         return groups_of(codes, original_codes, int(draft.job.policy.k), persons)
 
-    def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
+    def group_by_original(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
+    ) -> ValueGroups:
         """Group the released rows by their value of a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members

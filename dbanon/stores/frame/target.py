@@ -179,14 +179,14 @@ class FrameTarget:
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
-    def earlier(
+    def find_earlier_releases(
         self, source: Source, relation: Relation, state: Mapping[str, Any]
     ) -> SourceHistory:
         """Return an empty history: frames have no ledger."""
         return NO_HISTORY
 
     def joint_histories(
-        self, written: Any, earlier: Sequence[EarlierRelease], k: int
+        self, staged_release: Any, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
         """Return None: frames have no ledger."""
         return None
@@ -231,15 +231,15 @@ class FrameTarget:
             released.index = source.frame.index.take(draft.microdata.keys[records, 0])
         return StagedFrameRelease(draft, released, records)
 
-    def count(self, written: StagedFrameRelease, questions: CountRequests) -> Counts:
+    def count(self, staged_release: StagedFrameRelease, questions: CountRequests) -> Counts:
         """Answer the questions by grouping rows with equal values."""
-        frame = written.frame
+        frame = staged_release.frame
         rows = questions.recount_classes(lambda columns: _recount(frame, columns))
         set_counts = tuple(_recount(frame, columns) for columns in questions.further_sets)
         if not (questions.persons or questions.sensitive):
             return Counts(rows, further_sets=set_counts)
         classes = group_by_display(frame, questions.columns).ngroup().to_numpy(np.int64)
-        entities = written.draft.microdata.entities
+        entities = staged_release.draft.microdata.entities
         one_per_row = np.ones(len(frame), np.int64)
         cells = {}
         for name in questions.sensitive:
@@ -248,7 +248,7 @@ class FrameTarget:
         persons = {}
         for name in questions.persons:
             assert entities is not None
-            row_entities = entities[written.records]
+            row_entities = entities[staged_release.records]
             persons_of_sets = []
             for columns in questions.further_sets:
                 set_classes = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
@@ -261,47 +261,47 @@ class FrameTarget:
     def require_pseudonyms(self, source: Source) -> None:
         """Do nothing: Python computes the pseudonyms."""
 
-    def different(self, written: StagedFrameRelease, name: str) -> tuple[int, int]:
+    def count_distinct(self, staged_release: StagedFrameRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct values."""
-        values = written.frame[name].dropna()
+        values = staged_release.frame[name].dropna()
         return len(values), values.nunique()
 
-    def sampled(
-        self, written: StagedFrameRelease, names: Sequence[str]
+    def find_unique_columns_in_sample(
+        self, staged_release: StagedFrameRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:
         """Return an empty mapping: all rows are counted, not a sample."""
         return {}
 
-    def profiles(
-        self, written: StagedFrameRelease, columns: Sequence[str], name: str
+    def count_profiles(
+        self, staged_release: StagedFrameRelease, columns: Sequence[str], name: str
     ) -> tuple[int, int]:
         """Count values that several rows share, and those with unique profiles."""
-        frame = written.frame
+        frame = staged_release.frame
         present = frame[name].notna().to_numpy()
         groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
         profiles = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
         return unique_profiles(np.where(present, groups, -1), profiles)
 
-    def homogeneity(
-        self, written: StagedFrameRelease, columns: Sequence[str], name: str
+    def count_homogeneous_classes(
+        self, staged_release: StagedFrameRelease, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
         classes, values = (
-            group_by_display(written.frame, names).ngroup().to_numpy(np.int64)
+            group_by_display(staged_release.frame, names).ngroup().to_numpy(np.int64)
             for names in (columns, [name])
         )
         return ClassHomogeneity.of_groups(name, classes, values)
 
-    def digest(self, written: StagedFrameRelease) -> str | None:
+    def digest(self, staged_release: StagedFrameRelease) -> str | None:
         """Return None: a frame cannot be verified later."""
         return None
 
     def publish(
-        self, written: StagedFrameRelease, report: Report, counts: Counts, elapsed: float
+        self, staged_release: StagedFrameRelease, report: Report, counts: Counts, elapsed: float
     ) -> str:
         """Make the frame available as ``released``."""
-        self.released = mark_row_order(written.frame, self._row_order)
-        self.source_positions = written.draft.microdata.keys[written.records, 0]
+        self.released = mark_row_order(staged_release.frame, self._row_order)
+        self.source_positions = staged_release.draft.microdata.keys[staged_release.records, 0]
         return report.created_at
 
 

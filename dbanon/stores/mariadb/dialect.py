@@ -322,7 +322,7 @@ def type_of(attribute: Attribute) -> str:
     }[kind]
 
 
-DIGEST_WAY = "mariadb2"
+DIGEST_METHOD = "mariadb2"
 DIGEST_PROBE = (
     "SELECT sha1(concat(concat_ws(':', 1, 'text', 1.50), CAST(DATE '2001-02-03' AS CHAR),"
     " POINT(2.5e0, -1e-7)))"

@@ -63,7 +63,7 @@ class MariadbSession(MariadbStaging):
     """
 
     atomic = "swap"
-    digest_way = types.DIGEST_WAY
+    digest_method = types.DIGEST_METHOD
     display_key = staticmethod(display_key)
     name_limit = 64
     staging_suffix = SUFFIX

@@ -223,7 +223,7 @@ class MariadbStore:
                     raise job_running(job, LockHolder(None if holder is None else int(holder)))
             yield
 
-    def spill(self, directory: Path | None, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages memory and temporary tables."""
 
     def same_database(self, other: object) -> bool:

@@ -161,7 +161,7 @@ class PlpyStore:
         """Return the caller's transaction."""
         return self.session(write=False)
 
-    def spill(self, directory: Path | None, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages its memory."""
 
     def same_database(self, other: object) -> bool:

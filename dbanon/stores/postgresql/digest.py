@@ -35,7 +35,7 @@ from dbanon.sessions.pseudonym_session import (
     staged_block,
 )
 
-DIGEST_WAY = "pg1"
+DIGEST_METHOD = "pg1"
 _FIXED_LENGTH_TYPE = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
 # Builds the SQL text of a row's hash over the alias s. A mask has two bits for each of 15 columns:

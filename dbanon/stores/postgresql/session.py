@@ -158,7 +158,7 @@ class PostgresqlSession(
     dialect: ClassVar[Dialect] = types
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
-    digest_way = digest.DIGEST_WAY
+    digest_method = digest.DIGEST_METHOD
     # Maximum time to wait for locks on tables of the ledger.
     lock_seconds = LOCK_SECONDS
     _search_path: list[str]

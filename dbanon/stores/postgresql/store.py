@@ -23,7 +23,11 @@ from dbanon.errors import (
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import CUT_SECONDS, END_SECONDS, MIN_SECONDS, ending
-from dbanon.stores.interrupts import interruptible_until_commit, shared_driver, transaction_open
+from dbanon.stores.interrupts import (
+    find_shared_connection,
+    interruptible_until_commit,
+    open_transaction_error,
+)
 from dbanon.stores.postgresql.client import BACKEND_KEY, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
     Backend,
@@ -253,7 +257,7 @@ class PostgresqlStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """Open one REPEATABLE READ transaction, which only reads if ``write`` is False."""
-        _require_idle(shared_driver(self._engine))
+        _require_idle(find_shared_connection(self._engine))
         with (
             interruptible_until_commit() as hold_interrupts,
             self._open_connection("REPEATABLE READ") as connection,
@@ -364,7 +368,7 @@ class PostgresqlStore:
                 unwatch(_driver(connection))
                 connection.invalidate()
 
-    def spill(self, directory: Path | None, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages its memory."""
 
     def same_database(self, other: object) -> bool:
@@ -380,7 +384,7 @@ class PostgresqlStore:
 def _require_idle(driver: Any) -> None:
     """Check that a shared connection of the caller's engine has no open transaction."""
     if driver is not None and not driver.closed and driver.info.transaction_status.name != "IDLE":
-        raise transaction_open("PostgreSQL")
+        raise open_transaction_error("PostgreSQL")
 
 
 def _record_backend(driver: Any, record: Any) -> None:

@@ -107,10 +107,10 @@ class SummarizedTarget(SqlTarget):
     summary: PlannedSummary
 
     def publish(
-        self, written: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
+        self, staged_release: StagedSqlRelease, report: Report, counts: Counts, elapsed: float
     ) -> str:
         """Publish the table with its summary; raises as ``ports.Target``."""
-        created_at = super().publish(written, report, counts, elapsed)
+        created_at = super().publish(staged_release, report, counts, elapsed)
         histogram = counts.rows.histogram
         write(self.session, self.summary, report.with_provenance(created_at=created_at), histogram)
         return created_at

@@ -25,7 +25,8 @@ from dbanon.sessions.base import OnSql, cannot_travel, local_type_error, require
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.file_session import FileSession
 
-_CONSTRAINTS = frozenset(
+# Words after which SQLite's parser reads a constraint.
+_CONSTRAINT_KEYWORDS = frozenset(
     [
         "AS",
         "CHECK",
@@ -42,7 +43,7 @@ _CONSTRAINTS = frozenset(
 )
 _MIN_INTEGER = -(2**63)
 # The storage classes, as typeof() names them, that a column of each kind may hold.
-STORED_AS = {
+STORAGE_CLASSES = {
     Kind.INTEGER: ("integer",),
     Kind.DECIMAL: ("integer", "real"),
     Kind.FLOAT: ("integer", "real"),
@@ -54,10 +55,10 @@ STORED_AS = {
 }
 
 
-def is_well_formed(attribute: Attribute) -> str:
-    """SQL that is true if a stored value matches the column's declared type."""
+def well_formed_condition(attribute: Attribute) -> str:
+    """Build SQL that is true if a stored value matches the column's declared type."""
     column = f"s.{quote(attribute.name)}"
-    storage_classes = ", ".join(f"'{name}'" for name in STORED_AS[attribute.kind])
+    storage_classes = ", ".join(f"'{name}'" for name in STORAGE_CLASSES[attribute.kind])
     condition = f"typeof({column}) IN ({storage_classes})"
     if attribute.kind is Kind.BOOLEAN:
         condition += f" AND {column} IN (0, 1)"
@@ -77,15 +78,15 @@ def is_well_formed(attribute: Attribute) -> str:
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
-    """SQL for a value as a number; NULL if the stored value does not match the column's type.
+    """Build SQL for a value as a number; NULL if the stored value does not match the column's type.
 
     ``low`` and ``high`` are ignored, because REAL holds every number and date.
     """
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.DATE:
-        condition, number = is_well_formed(attribute), f"julianday({column}) - 2440587.5"
+        condition, number = well_formed_condition(attribute), f"julianday({column}) - 2440587.5"
     elif kind is Kind.TIMESTAMP:
-        condition = is_well_formed(attribute)
+        condition = well_formed_condition(attribute)
         number = f"CAST(strftime('%s', substr({column}, 1, 19)) AS REAL) * 1000000"
     else:
         # SQLite does not enforce column types, so accept any stored number.
@@ -93,8 +94,8 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
     return f"CASE WHEN {condition} THEN {number} END"
 
 
-def extent(attribute: Attribute) -> str:
-    """SQL for the longest text of a timestamp, or the largest absolute value of a decimal."""
+def extent_expression(attribute: Attribute) -> str:
+    """Build SQL for the length of the longest timestamp, or the largest absolute decimal."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
         # abs() of the smallest integer is an error.
@@ -105,8 +106,13 @@ def extent(attribute: Attribute) -> str:
     return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
 
 
-def with_extent(attribute: Attribute, extent: Any) -> Attribute:
-    """Refine an attribute with the extent of its values: fractional digits, or full precision."""
+def refine_by_extent(attribute: Attribute, extent: Any) -> Attribute:
+    """Refine an attribute: the scale of timestamps, or the precision of decimals.
+
+    Parameters
+    ----------
+    extent : the result of the SQL that ``extent_expression`` builds.
+    """
     if attribute.kind is Kind.TIMESTAMP:
         digits = max((extent or 0) - len("2000-01-01 00:00:00."), 0)
         return replace(attribute, scale=digits)
@@ -118,7 +124,7 @@ def with_extent(attribute: Attribute, extent: Any) -> Attribute:
     return attribute
 
 
-def expected(attribute: Attribute) -> str:
+def describe_expected(attribute: Attribute) -> str:
     """Describe, for an error message, what a stored value of a column must look like."""
     if attribute.kind is Kind.DATE:
         return "written as YYYY-MM-DD"
@@ -126,53 +132,56 @@ def expected(attribute: Attribute) -> str:
         return "written as YYYY-MM-DD HH:MM:SS[.ffffff]"
     if attribute.kind is Kind.BOOLEAN:
         return "0 or 1"
-    return "stored as " + " or ".join(STORED_AS[attribute.kind])
+    return "stored as " + " or ".join(STORAGE_CLASSES[attribute.kind])
 
 
-def declared(sql_type: str) -> str:
-    """A declared type as CREATE TABLE accepts it.
+def quote_type(sql_type: str) -> str:
+    """Write a declared type so that CREATE TABLE accepts it.
 
-    SQLite accepts any quoted text as a type and reports it without quotes. Anything but a plain
-    type name is quoted again so that it stays one name.
+    SQLite accepts any quoted text as a type, and reports it without quotes. Quote it again unless
+    it is an ordinary type name.
     """
-    plain = re.fullmatch(r"[A-Za-z_][\w ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?|", sql_type, re.ASCII)
+    is_type_name = re.fullmatch(
+        r"[A-Za-z_][\w ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?|", sql_type, re.ASCII
+    )
     # SQLite would parse these words as the start of a constraint, not as part of the type.
-    words = {word.upper() for word in re.findall(r"[A-Za-z]+", sql_type)}
-    return sql_type if plain and not words & _CONSTRAINTS else quote(sql_type)
+    keywords = {word.upper() for word in re.findall(r"[A-Za-z]+", sql_type)}
+    return sql_type if is_type_name and not keywords & _CONSTRAINT_KEYWORDS else quote(sql_type)
 
 
-def attribute(name: str, declared: str, nullable: bool) -> Attribute:
+def to_attribute(name: str, declared: str, nullable: bool) -> Attribute:
     """Build a column's attribute from its declared type, by SQLite's affinity rules."""
-    upper = declared.upper()
+    upper_type = declared.upper()
     kind, precision, scale = Kind.OTHER, 0, 0
-    limits = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", upper)
-    if "BOOL" in upper:
+    precision_and_scale = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", upper_type)
+    if "BOOL" in upper_type:
         kind = Kind.BOOLEAN
-    elif "INT" in upper:
+    elif "INT" in upper_type:
         kind = Kind.INTEGER
-    elif any(word in upper for word in ("CHAR", "CLOB", "TEXT")):
+    elif any(word in upper_type for word in ("CHAR", "CLOB", "TEXT")):
         kind = Kind.CATEGORY
-    elif any(word in upper for word in ("REAL", "FLOA", "DOUB")):
+    elif any(word in upper_type for word in ("REAL", "FLOA", "DOUB")):
         kind = Kind.FLOAT
-    elif "TIME" in upper:
-        kind = Kind.TIMESTAMP if upper.startswith(("DATETIME", "TIMESTAMP")) else Kind.OTHER
-    elif "DATE" in upper:
+    elif "TIME" in upper_type:
+        kind = Kind.TIMESTAMP if upper_type.startswith(("DATETIME", "TIMESTAMP")) else Kind.OTHER
+    elif "DATE" in upper_type:
         kind = Kind.DATE
-    elif upper.startswith(("DEC", "NUM")):
+    elif upper_type.startswith(("DEC", "NUM")):
         kind = Kind.FLOAT
-        if limits is not None:
+        if precision_and_scale is not None:
             kind = Kind.DECIMAL
-            precision, scale = int(limits[1]), int(limits[2] or 0)
+            precision, scale = int(precision_and_scale[1]), int(precision_and_scale[2] or 0)
     return Attribute(
         name, kind, sql_type=declared, nullable=nullable, precision=precision, scale=scale
     )
 
 
-def chunk(
+def to_chunk(
     keys: NDArray[np.int64],
     columns: Sequence[tuple[Any, ...]],
     attributes: Sequence[Attribute],
 ) -> Chunk:
+    """Convert keys, int64 (n_rows, 1), and the stored values of each column to a chunk."""
     numbers = np.empty((len(keys), len(attributes)))
     valid = None
     for position, (attribute, values) in enumerate(zip(attributes, columns, strict=True)):
@@ -180,12 +189,12 @@ def chunk(
             if valid is None:
                 valid = np.ones(numbers.shape, bool)
             valid[:, position] = [value is not None for value in values]
-        numbers[:, position] = _numbers(attribute, values)
+        numbers[:, position] = _to_numbers(attribute, values)
     return chunk_from_columns(keys, numbers, valid, attributes)
 
 
-def _numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
-    """Convert stored values to numbers, float64 (c,); 0 where NULL."""
+def _to_numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
+    """Convert stored values to numbers, float64 (n_rows,); 0 where NULL."""
     if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
         return np.array([0 if value is None else value for value in values], np.float64)
     unit = "D" if attribute.kind is Kind.DATE else "us"
@@ -195,7 +204,7 @@ def _numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]
 
 
 def stored_values(column: ReleasedColumn) -> Sequence[Any]:
-    """Class values as SQLite stores them, None where NULL."""
+    """Convert the values of classes to what SQLite stores; None where NULL."""
     attribute, values = column.attribute, column.values
     stored: list[Any]
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
@@ -210,11 +219,11 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
         unit = 10**attribute.scale
         # Integers beyond 64 bits are stored as floats, like all decimals with a scale.
         stored = [
-            int(value) if unit == 1 and _is_integer(int(value)) else int(value) / unit
+            int(value) if unit == 1 and _fits_integer(int(value)) else int(value) / unit
             for value in values
         ]
     elif attribute.kind is Kind.INTEGER and values.dtype == object:
-        stored = [_integer(int(value)) for value in values]
+        stored = [_to_storable_integer(int(value)) for value in values]
     else:
         stored = values.tolist()
     if column.missing is not None:
@@ -225,31 +234,32 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     return stored
 
 
-def storable(value: Any) -> Any:
+def to_storable(value: Any) -> Any:
     """Convert a value of another database to one that SQLite can store."""
     if isinstance(value, (float, Decimal)) and value != value:
         # SQLite would silently store NaN as NULL.
         raise cannot_travel()
     if isinstance(value, int):
-        return _integer(value)
+        return _to_storable_integer(value)
     if value is None or isinstance(value, (float, str, bytes)):
         return value
     if isinstance(value, Decimal):
         if value.is_infinite():
             raise cannot_travel()
-        return float(value) if int(value) != value else _integer(int(value))
+        return float(value) if int(value) != value else _to_storable_integer(int(value))
     if hasattr(value, "hour"):
         return value.isoformat(sep=" ")
     return str(value)
 
 
-def _is_integer(value: int) -> bool:
+def _fits_integer(value: int) -> bool:
+    """Whether SQLite can store an integer, in 64 bits."""
     return _MIN_INTEGER <= value < -_MIN_INTEGER
 
 
-def _integer(value: int) -> int | float:
-    """An integer as SQLite stores it: a float if it is too wide and the float is exact."""
-    if _is_integer(value):
+def _to_storable_integer(value: int) -> int | float:
+    """Convert an integer to one that SQLite can store, or else to a float if that is exact."""
+    if _fits_integer(value):
         return value
     if value.bit_length() > 1023 or value != float(value):
         raise UnsupportedType(
@@ -292,19 +302,19 @@ def type_of(attribute: Attribute) -> str:
     }[attribute.kind]
 
 
-DIGEST_WAY = "sqlite1"
+DIGEST_METHOD = "sqlite1"
 _DIGEST_BITS = 128
 
-# The serialized bytes of a row. This marshal version has been stable since Python 2.5. Texts are
-# wrapped in a tuple of their bytes so that they differ from BLOBs and need not be valid UTF-8.
-_FORMAT = 2
-_PROBE = (1, -(2**40), 2.5, None, (b"text",), b"blob")
+# Rows are serialized by marshal; this version has been stable since Python 2.5. Texts are wrapped
+# in a tuple of their bytes, so that they differ from BLOBs and need not be valid UTF-8.
+_MARSHAL_VERSION = 2
+_PROBE_ROW = (1, -(2**40), 2.5, None, (b"text",), b"blob")
 
 
 def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tuple[int, int]:
-    """Return a query's row count and the sum of its row hashes."""
+    """Return the number of rows of a query, and the sum of their hashes."""
     text_factory = connection.text_factory
-    connection.text_factory = _text
+    connection.text_factory = _wrap_text
     try:
         return hash_rows(connection.execute(query), salt)
     finally:
@@ -312,43 +322,45 @@ def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tu
 
 
 def hash_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
-    """Return the row count and the sum of the row hashes."""
-    # Hoist the lookups out of the loop over rows.
-    start = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=_DIGEST_BITS // 8)
-    copy, dumps, number = start.copy, marshal.dumps, int.from_bytes
-    count = total = 0
+    """Return the number of rows, and the sum of their hashes."""
+    # Look attributes up once and not per row.
+    salted_hash = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=_DIGEST_BITS // 8)
+    copy_hash, dumps, to_integer = salted_hash.copy, marshal.dumps, int.from_bytes
+    n_rows = hash_sum = 0
     for row in rows:
-        row_hash = copy()
-        row_hash.update(dumps(row, _FORMAT))
-        total += number(row_hash.digest(), "little")
-        count += 1
-    return count, total % 2**_DIGEST_BITS
+        row_hash = copy_hash()
+        row_hash.update(dumps(row, _MARSHAL_VERSION))
+        hash_sum += to_integer(row_hash.digest(), "little")
+        n_rows += 1
+    return n_rows, hash_sum % 2**_DIGEST_BITS
 
 
 def digest_probe() -> str:
-    """The hash of a fixed row, which detects a changed hash function."""
-    return str(hash_rows([_PROBE], 1)[1])
+    """Hash a constant row, to detect a change of the hash function."""
+    return str(hash_rows([_PROBE_ROW], 1)[1])
 
 
-def _text(value: bytes) -> tuple[bytes]:
+def _wrap_text(value: bytes) -> tuple[bytes]:
+    """Distinguish the bytes of a text from a BLOB."""
     return (value,)
 
 
-# The SQL function that computes person tags; it exists while a key is staged.
-_TAG = "dbanon_keyed_tag"
-_LOGARITHM = "dbanon_ln"
-_DIGEST = "dbanon_row_digest"
-_MATCHES, _FOLDED = "dbanon_matches", "dbanon_folded"  # SQLite's lower() handles only ASCII.
-# Few enough bytes that sums over thousands of rows remain 64-bit integers.
+# Names of SQL functions. The first computes tags of persons, and exists while a key is staged.
+_TAG_FUNCTION = "dbanon_keyed_tag"
+_LOGARITHM_FUNCTION = "dbanon_ln"
+_DIGEST_FUNCTION = "dbanon_row_digest"
+_MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
+# With so few bytes, the sum over thousands of rows is still a 64-bit integer.
 _DIGEST_BYTES = 6
 
 
 def _matches(text: object, pattern: str) -> bool:
+    """Whether a pattern occurs in a text; False for other values."""
     return isinstance(text, str) and re.search(pattern, text) is not None
 
 
 class SqliteStagingSession(FileSession):
-    """The staging and SQL functions that chains need."""
+    """A session with the SQL functions that SQLite lacks, written in Python."""
 
     def __init__(self, driver: sqlite3.Connection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -362,33 +374,36 @@ class SqliteStagingSession(FileSession):
             inner_hash = hashlib.sha256(inner + text.encode()).digest()
             return (hashlib.sha256(outer + inner_hash).digest() if outer else inner_hash)[:16]
 
-        self._driver.create_function(_TAG, 1, tag, deterministic=True)
+        self._driver.create_function(_TAG_FUNCTION, 1, tag, deterministic=True)
         self._has_tag_function = True
 
     def drop_staging(self) -> None:
         super().drop_staging()
         if self._has_tag_function:
-            # Otherwise the caller's connection would retain the key.
-            self._driver.create_function(_TAG, 1, None)
+            # The function contains the key, which the caller's connection must not keep.
+            self._driver.create_function(_TAG_FUNCTION, 1, None)
 
     def stage_other_key(self, inner: bytes, outer: bytes) -> None:
         self.stage_key(inner, outer)
 
     def logarithm(self, number: str) -> str:
         # SQLite may be built without math functions.
-        self._driver.create_function(_LOGARITHM, 1, math.log, deterministic=True)
-        return f"{_LOGARITHM}({number})"
+        self._driver.create_function(_LOGARITHM_FUNCTION, 1, math.log, deterministic=True)
+        return f"{_LOGARITHM_FUNCTION}({number})"
 
     def folded(self, text: str) -> str:
-        self._driver.create_function(_FOLDED, 1, lambda t: t and t.casefold(), deterministic=True)
-        return f"{_FOLDED}({text})"
+        # SQLite's own lower() handles only ASCII.
+        self._driver.create_function(
+            _CASEFOLD_FUNCTION, 1, lambda t: t and t.casefold(), deterministic=True
+        )
+        return f"{_CASEFOLD_FUNCTION}({text})"
 
     def matches(self, text: str, pattern: str) -> str:
-        self._driver.create_function(_MATCHES, 2, _matches, deterministic=True)
-        return f"{_MATCHES}({text}, '{pattern}')"
+        self._driver.create_function(_MATCH_FUNCTION, 2, _matches, deterministic=True)
+        return f"{_MATCH_FUNCTION}({text}, '{pattern}')"
 
     def keyed_tag(self, text: str) -> str:
-        return f"{_TAG}({text})"
+        return f"{_TAG_FUNCTION}({text})"
 
     def pseudonym_of(self, text: str) -> str:
         # hex(NULL) is the empty text in SQLite.
@@ -401,9 +416,9 @@ class SqliteStagingSession(FileSession):
             row_hash = hashlib.blake2b(repr(values).encode(), key=salt, digest_size=_DIGEST_BYTES)
             return int.from_bytes(row_hash.digest(), "big")
 
-        # The salt is drawn per call, so digests are comparable only within this connection.
-        self._driver.create_function(_DIGEST, -1, digest, deterministic=True)
-        return f"{_DIGEST}({', '.join(f's.{quote(name)}' for name in names)})"
+        # Each call has a new salt, so digests of different calls cannot be compared.
+        self._driver.create_function(_DIGEST_FUNCTION, -1, digest, deterministic=True)
+        return f"{_DIGEST_FUNCTION}({', '.join(f's.{quote(name)}' for name in names)})"
 
     def shuffled(self, alias: str) -> str:
         return "randomblob(16)"

@@ -1,4 +1,4 @@
-"""SQL that distinguishes SQLite values as readers see them."""
+"""Keys of SQLite columns that are equal exactly if readers see the same value."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
     binary = f"{column} COLLATE BINARY"
     if attribute.kind in (Kind.CATEGORY, Kind.DATE, Kind.TIMESTAMP):
         return (binary,)
-    # Untyped columns can hold both 1 and 1.0, which compare equal but look different.
+    # A column may contain both 1 and 1.0, which are equal but displayed differently.
     return binary, f"typeof({column})"

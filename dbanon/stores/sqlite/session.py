@@ -1,8 +1,8 @@
 """One transaction on SQLite, through Python's own client.
 
-SQLite has no schemas, so a schema becomes a name prefix (``release.people`` is the table
-``release_people``). It does not enforce types either, so values are checked against the declared
-type.
+SQLite has no schemas, so a schema becomes a prefix of names: ``release.people`` is the table
+``release_people``. It does not enforce types either, so values are checked against the declared
+types.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from dbanon.sessions.base import (
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
-from dbanon.stores.sqlite import dialect as types
-from dbanon.stores.sqlite.dialect import SqliteStagingSession
+from dbanon.stores.sqlite import dialect
+from dbanon.stores.sqlite.dialect import DIGEST_METHOD, SqliteStagingSession
 from dbanon.stores.sqlite.display import display_key
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise SQLite's errors as dbanon's own, without their text, which may quote a value."""
+def translate_errors() -> Iterator[None]:
+    """Translate SQLite's errors to DbanonError, without their text, which may quote values."""
     try:
         yield
     except DbanonError:
         raise
-    except (sqlite3.Error, DBAPIError) as caught:
-        error = caught.orig if isinstance(caught, DBAPIError) else caught
+    except (sqlite3.Error, DBAPIError) as raised:
+        error = raised.orig if isinstance(raised, DBAPIError) else raised
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise DatabaseBusy(
@@ -89,7 +89,7 @@ def translated() -> Iterator[None]:
                 " it is not set), and run it again.",
             ) from None
         if name.startswith("SQLITE_INTERRUPT"):
-            # Only the progress handler interrupts, when a signal handler raised in it.
+            # Statements are interrupted only if a signal handler raises in the progress handler.
             raise KeyboardInterrupt from None
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
             raise InsufficientRights("The database file cannot be written.", detail=name) from None
@@ -100,13 +100,14 @@ def translated() -> Iterator[None]:
         raise DatabaseFailure("The database refused a statement.", detail=name) from None
 
 
-_ROWIDS = ("rowid", "_rowid_", "oid")
+# The names of the row ID, unless a column has the same name.
+_ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
 class SqliteSession(SqliteStagingSession):
     """One transaction on SQLite."""
 
-    dialect: ClassVar[Dialect] = types
+    dialect: ClassVar[Dialect] = dialect
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "TEXT",
         "timestamp": "TEXT",
@@ -118,9 +119,9 @@ class SqliteSession(SqliteStagingSession):
         "bytes": "BLOB",
         "amount": "NUMERIC",
     }
-    digest_way = types.DIGEST_WAY
+    digest_method = DIGEST_METHOD
     display_key = staticmethod(display_key)
-    # SQLite renames such columns to column1 and so on.
+    # In views, SQLite renames columns of these names to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
@@ -131,17 +132,18 @@ class SqliteSession(SqliteStagingSession):
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
-        with translated():
+        with translate_errors():
             self._driver.execute(sql, tuple(parameters)).close()
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.note(sql)
-        with translated():
+        with translate_errors():
             return self._driver.execute(sql, tuple(parameters)).fetchall()
 
-    def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+    def _batches(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the result of a query in batches of up to ``chunk_rows`` rows."""
         self.note(sql)
-        with translated():
+        with translate_errors():
             cursor = self._driver.execute(sql)
             while rows := cursor.fetchmany(chunk_rows):
                 yield rows
@@ -149,33 +151,43 @@ class SqliteSession(SqliteStagingSession):
     # -- source -----------------------------------------------------------------------------------
 
     def find_source(self, name: RelationName) -> Relation:
-        resolved = self.resolve_output(name)
-        matches = self.rows(
+        resolved_name = self.resolve_output(name)
+        relation_rows = self.rows(
             "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
-            (resolved.name,),
+            (resolved_name.name,),
         )
-        if not matches:
+        if not relation_rows:
             table_names = self.rows(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
             )
             raise TableNotFound(
-                f"There is no table {resolved}.",
-                hint=nearest_names(resolved.name, [n for (n,) in table_names]),
+                f"There is no table {resolved_name}.",
+                hint=nearest_names(resolved_name.name, [n for (n,) in table_names]),
             )
         attributes = tuple(
-            types.attribute(column, declared, not not_null)
-            for _, column, declared, not_null, *_ in self._columns(resolved)
+            dialect.to_attribute(column, declared, not not_null)
+            for column, declared, not_null, _ in self._columns(resolved_name)
         )
-        return Relation(resolved, Schema(attributes), matches[0][0])
+        [(kind,)] = relation_rows
+        return Relation(resolved_name, Schema(attributes), kind)
 
-    def _columns(self, name: RelationName) -> list[tuple[Any, ...]]:
-        return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
+    def _columns(self, name: RelationName) -> list[tuple[str, str, bool, int]]:
+        """List the columns: name, declared type, NOT NULL, and the position in the primary key.
+
+        The position counts from 1; it is 0 for other columns.
+        """
+        return [
+            (column, declared, bool(not_null), key_position)
+            for _, column, declared, not_null, _, key_position, *_ in self.rows(
+                "SELECT * FROM pragma_table_xinfo(?)", (name.name,)
+            )
+        ]
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         columns = self._columns(source.name)
         if not key:
-            # Column 5 is the position in the primary key, from 1; 0 for other columns.
-            key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
+            positions = {name: position for name, _, _, position in columns if position}
+            key = sorted(positions, key=positions.__getitem__)
         attributes = choose_key(source, key)
         if attributes:
             holds_integers = is_integer_key(attributes) and self._holds_integers(
@@ -184,27 +196,30 @@ class SqliteSession(SqliteStagingSession):
             return locate_by_key(
                 source, attributes, "INTEGER", as_it_is=holds_integers, unchecked=True
             )
-        names = {row[1].lower() for row in columns}
-        free = [name for name in _ROWIDS if name not in names]
-        if source.kind == "table" and free:
-            return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
+        names = {name.lower() for name, *_ in columns}
+        free_names = [name for name in _ROWID_NAMES if name not in names]
+        if source.kind == "table" and free_names:
+            return replace(source, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
         raise key_required(source)
 
     def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
-        """Return False if a column declared as integer holds other values."""
+        """Whether all values of a column are stored as integers."""
         column = f"s.{quote(attribute.name)}"
         query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
         return not self.rows(f"{query} LIMIT 1")
 
     def unique_columns(self, source: Relation) -> frozenset[str]:
-        primary = [row[1] for row in self._columns(source.name) if row[5]]
-        unique = self.rows(
+        primary_key = [name for name, _, _, position in self._columns(source.name) if position]
+        unique_rows = self.rows(
+            # Indexes on a single column.
             "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
             ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
             (source.name.name,),
         )
-        single_primary = primary if len(primary) == 1 else []
-        return frozenset([*single_primary, *(name for (name,) in unique if name is not None)])
+        single_key_column = primary_key if len(primary_key) == 1 else []
+        return frozenset(
+            [*single_key_column, *(name for (name,) in unique_rows if name is not None)]
+        )
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
@@ -214,38 +229,42 @@ class SqliteSession(SqliteStagingSession):
 
     def sample(self, relation: RelationName, share: float) -> str:
         n_buckets = 2**32
-        # Alias the table, not a subquery in FROM, which might rename columns.
+        # Sample without a subquery in FROM, in which SQLite may rename columns.
         threshold = round(share * n_buckets)
         return f"{relation.quoted} AS s WHERE (random() & {n_buckets - 1}) < {threshold}"
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        checked = [a for a in attributes if a.kind in types.STORED_AS and not a.nominal]
-        if not checked:
+        typed_attributes = [
+            a for a in attributes if a.kind in dialect.STORAGE_CLASSES and not a.nominal
+        ]
+        if not typed_attributes:
             return tuple(attributes)
         checks = [
-            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT 1),"
-            f" {types.extent(a)}"
-            for a in checked
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({dialect.well_formed_condition(a)}) IS NOT 1),"
+            f" {dialect.extent_expression(a)}"
+            for a in typed_attributes
         ]
         results = self.rows(
             f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where}"
         )[0]
-        inspected = {}
-        for attribute, n_invalid, extent in zip(checked, results[::2], results[1::2], strict=True):
+        inspected_by_name = {}
+        for attribute, n_invalid, extent in zip(
+            typed_attributes, results[::2], results[1::2], strict=True
+        ):
             if n_invalid:
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {n_invalid} of its values are not {types.expected(attribute)}.",
+                    f" {n_invalid} of its values are not {dialect.describe_expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            inspected[attribute.name] = types.with_extent(attribute, extent)
-        return tuple(inspected.get(a.name, a) for a in attributes)
+            inspected_by_name[attribute.name] = dialect.refine_by_extent(attribute, extent)
+        return tuple(inspected_by_name.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.required_locator
-        parts = [
+        expressions = [
             *locator.expressions,
             *(
                 f"d{i}.code" if a.kind.is_coded else f"s.{quote(a.name)}"
@@ -253,41 +272,45 @@ class SqliteSession(SqliteStagingSession):
             ),
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
-        for rows in self._pieces(query, chunk_rows):
+        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
+        for rows in self._batches(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
-            yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+            yield dialect.to_chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        parts = [*source.required_locator.expressions, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
-        for rows in self._pieces(query, chunk_rows):
+        expressions = [
+            *source.required_locator.expressions,
+            *(f"s.{quote(name)}" for name in columns),
+        ]
+        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where}"
+        for rows in self._batches(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
 
     def bound_of(self, sql_type: str) -> str:
-        # Column affinity converts the value; CAST to DATE would turn it into a number.
+        # The affinity of the column converts the value. CAST to DATE would yield a number.
         return "?"
 
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT value FROM json_each(?)", json.dumps(values)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
+        return (np.array(rows, np.float64) for rows in self._batches(query, chunk_rows))
 
     # -- staging ----------------------------------------------------------------------------------
 
-    def _load(
+    def _stage(
         self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
     ) -> None:
+        """Create a staging table with these rows."""
         self.run(statements.create_staging(table, columns))
-        marks = ", ".join("?" for _ in columns)
-        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
-        self.note(insert)
-        with translated():
-            self._driver.executemany(insert, rows).close()
+        placeholders = ", ".join("?" for _ in columns)
+        insert_statement = f"INSERT INTO {quote(table)} VALUES ({placeholders})"
+        self.note(insert_statement)
+        with translate_errors():
+            self._driver.executemany(insert_statement, rows).close()
 
     def load_labels(
         self,
@@ -296,46 +319,46 @@ class SqliteSession(SqliteStagingSession):
         positions: NDArray[np.int32],
         types: Sequence[str],
     ) -> None:
-        # The join looks labels up one by one, so a primary key pays off.
+        # The join looks labels up one by one, which a primary key makes faster.
         columns = [("key0", "INTEGER PRIMARY KEY"), ("class", "INTEGER"), ("position", "INTEGER")]
         order = np.argsort(keys[:, 0])
-        lists = (values[order].tolist() for values in (keys[:, 0], classes, positions))
-        self._load(statements.LABELS, columns, zip(*lists, strict=True))
+        value_lists = (values[order].tolist() for values in (keys[:, 0], classes, positions))
+        self._stage(statements.LABELS, columns, zip(*value_lists, strict=True))
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         class_columns = [("class", "INTEGER PRIMARY KEY")]
-        lists: list[Sequence[Any]] = [range(n_classes)]
+        value_lists: list[Sequence[Any]] = [range(n_classes)]
         for position, column in enumerate(columns):
             class_columns.append((statements.value_column(position), ""))
-            lists.append(types.stored_values(column))
-        self._load(statements.CLASSES, class_columns, zip(*lists, strict=True))
+            value_lists.append(dialect.stored_values(column))
+        self._stage(statements.CLASSES, class_columns, zip(*value_lists, strict=True))
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
-        self._load(statements.ROWS, columns, rows)
+        rows = storable_rows(attributes, labelled_rows(pieces), dialect.to_storable)
+        self._stage(statements.ROWS, columns, rows)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
-        schema = Schema(tuple(types.attribute(*column, True) for column in columns))
+        schema = Schema(tuple(dialect.to_attribute(*column, True) for column in columns))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         column_names = {column.lower() for column, _ in columns}
-        free = [address for address in _ROWIDS if address not in column_names]
-        if not free:
-            raise address_hidden(relation, _ROWIDS[0])
-        return replace(relation, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
+        free_names = [address for address in _ROWID_NAMES if address not in column_names]
+        if not free_names:
+            raise address_hidden(relation, _ROWID_NAMES[0])
+        return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
         self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        marks = ", ".join("?" for _ in attributes)
-        insert = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({marks})"
-        self.note(insert)
-        rows = (row for piece in pieces for row in piece)
-        with translated():
-            storable = storable_rows(attributes, rows, types.storable, first=0)
-            self._driver.executemany(insert, storable).close()
+        placeholders = ", ".join("?" for _ in attributes)
+        insert_statement = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
+        self.note(insert_statement)
+        rows = (row for batch in pieces for row in batch)
+        with translate_errors():
+            storable = storable_rows(attributes, rows, dialect.to_storable, first=0)
+            self._driver.executemany(insert_statement, storable).close()
 
     def exact_totals(
         self,
@@ -344,13 +367,13 @@ class SqliteSession(SqliteStagingSession):
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """As in every session, except that decimals are summed here with unlimited precision."""
+        """Sum as other sessions do, but decimals in Python, with unlimited precision."""
         self.stage_labels(microdata, partition, source.required_locator.types)
-        others = [a for a in attributes if a.kind is not Kind.DECIMAL]
+        non_decimals = [a for a in attributes if a.kind is not Kind.DECIMAL]
         totals_by_column = (
-            super().exact_totals(source, microdata, partition, others) if others else {}
+            super().exact_totals(source, microdata, partition, non_decimals) if non_decimals else {}
         )
-        labels = np.argsort(self.class_numbers(partition))
+        label_of_class_number = np.argsort(self.class_numbers(partition))
         for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
             unit = 10**attribute.scale
             totals = np.zeros(partition.n_classes, object)
@@ -359,9 +382,11 @@ class SqliteSession(SqliteStagingSession):
                 source.from_clause,
                 source.required_locator.expressions,
             )
-            for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
-                for number, value in rows:
-                    totals[labels[number]] += round(Fraction(value or 0) * unit)
+            for rows in self._batches(query, DEFAULT_CHUNK_ROWS):
+                for class_number, value in rows:
+                    totals[label_of_class_number[class_number]] += round(
+                        Fraction(value or 0) * unit
+                    )
             totals_by_column[attribute.name] = totals
         return totals_by_column
 
@@ -373,32 +398,32 @@ class SqliteSession(SqliteStagingSession):
         return RelationName(None, f"{name.schema}_{name.name}")
 
     def find_existing(self, name: RelationName) -> ExistingRelation | None:
-        matches = self.rows(
+        relation_rows = self.rows(
             "SELECT type, sql FROM sqlite_master"
             " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
             (name.name,),
         )
-        if not matches:
+        if not relation_rows:
             return None
-        kind, sql = matches[0]
+        kind, sql = relation_rows[0]
         mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
         return ExistingRelation(kind, mark.group(1) if mark else None)
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
-        # SQLite keeps the text of CREATE, so the release mark is a comment in it.
+        # SQLite stores the text of CREATE statements, so a comment in it can mark the release.
         body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
 
     def declared(self, sql_type: str) -> str:
-        return types.declared(sql_type)
+        return dialect.quote_type(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         if output.kind == "view":
             if output.replaces:
                 self.run(f"DROP VIEW {output.name.quoted}")
-            # Put the mark before the column names, which could look like a mark.
+            # Put the mark before the column names, as a name could contain such a mark.
             self.run(
                 f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
                 f" ({quote_list(columns)}) AS"
@@ -407,7 +432,7 @@ class SqliteSession(SqliteStagingSession):
             return
         if output.replaces:
             self.drop_table(output.name)
-        # Otherwise views that still refer to the dropped table would make RENAME fail.
+        # Without this setting, RENAME fails if views still refer to the dropped table.
         self.run("PRAGMA legacy_alter_table = ON")
         try:
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
@@ -420,11 +445,11 @@ class SqliteSession(SqliteStagingSession):
         names = quote_list((column.name for column in columns), "s.")
         query = f"SELECT {names} FROM {relation.quoted} AS s"
         self.note(query)
-        with translated():
-            return types.digest_of_query(self._driver, query, salt)
+        with translate_errors():
+            return dialect.digest_of_query(self._driver, query, salt)
 
     def digest_probe(self) -> str:
-        return types.digest_probe()
+        return dialect.digest_probe()
 
     # -- ledger -----------------------------------------------------------------------------------
 
@@ -433,7 +458,7 @@ class SqliteSession(SqliteStagingSession):
             return
         from dbanon.ledger.migrate import make_or_migrate
 
-        with translated():
+        with translate_errors():
             make_or_migrate(self, self._connection)
 
     def ledger_name(self, table: str) -> RelationName:

@@ -1,4 +1,4 @@
-"""SQLite store: locks for writing at the start so that reads and writes share one snapshot."""
+"""SQLite databases; writing transactions lock at their start, so that they read one snapshot."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dbanon.sessions.connecting import connected
 from dbanon.sessions.session import Session
 from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import SQLITE
-from dbanon.stores.interrupts import shared_driver, transaction_open
-from dbanon.stores.sqlite.session import SqliteSession, translated
+from dbanon.stores.interrupts import find_shared_connection, open_transaction_error
+from dbanon.stores.sqlite.session import SqliteSession, translate_errors
 
-_INSTRUCTIONS_BETWEEN_LOOKS = 100_000
+_INSTRUCTIONS_PER_PROGRESS_CALL = 100_000
 
 
 class SqliteStore(FileDatabase):
     """A SQLite database: a URL, an engine, or a connection owned by the caller."""
 
     kind = SQLITE
-    # A column of a view has no type where it is no plain column.
+    # A column of a view has a type only if it is a column of a table, not an expression.
     instead_of_view = "in a copy of the table"
 
     def __init__(
@@ -38,8 +38,8 @@ class SqliteStore(FileDatabase):
             self._engine = create_engine(
                 "sqlite://", creator=lambda: caller_connection, poolclass=StaticPool
             )
-            with _plain_rows(caller_connection):
-                self._url = URL.create("sqlite", database=_file_of(caller_connection))
+            with _default_factories(caller_connection):
+                self._url = URL.create("sqlite", database=_find_file(caller_connection))
         else:
             self._engine = (
                 database
@@ -61,37 +61,37 @@ class SqliteStore(FileDatabase):
         name = self._url.database
         return Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
 
-    def _empty(self) -> AbstractContextManager[Session]:
-        empty = create_engine("sqlite://", poolclass=NullPool)
-        return SqliteStore(empty, self._on_sql).session(write=False)
+    def _empty_session(self) -> AbstractContextManager[Session]:
+        engine = create_engine("sqlite://", poolclass=NullPool)
+        return SqliteStore(engine, self._on_sql).session(write=False)
 
     @contextmanager
     def _session(
-        self, write: bool, hold: Callable[[], None] = lambda: None
+        self, write: bool, before_commit: Callable[[], None] = lambda: None
     ) -> Iterator[SqliteSession]:
-        _require_idle(self._caller_connection or shared_driver(self._engine))
-        with _plain_rows(self._caller_connection):
-            with translated():
+        _require_idle(self._caller_connection or find_shared_connection(self._engine))
+        with _default_factories(self._caller_connection):
+            with translate_errors():
                 connection = connected(self._engine.connect)
             driver: Any = connection.connection.driver_connection
             _require_no_transaction(connection)
             isolation_level = driver.isolation_level
-            # Python runs signal handlers only between its own instructions, so give it some.
-            driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
+            # Python runs signal handlers only between its own instructions, so call it regularly.
+            driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_PER_PROGRESS_CALL)
             try:
-                # Keep the driver from beginning or committing on its own, especially around DDL.
+                # Prevent the driver from beginning and committing transactions, such as around DDL.
                 driver.isolation_level = None
                 connection.begin()
                 with _without_row_counts(driver):
-                    with translated():
+                    with translate_errors():
                         driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                     try:
                         session = SqliteSession(connection, self._on_sql)
                         yield session
                         session.drop_staging()
                         if write:
-                            hold()
-                        with translated():
+                            before_commit()
+                        with translate_errors():
                             driver.execute("COMMIT")
                     except BaseException:
                         if driver.in_transaction:
@@ -104,29 +104,28 @@ class SqliteStore(FileDatabase):
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
-        may_only_read = self._path is None and self._may_only_read()
+        is_read_only = self._path is None and self._refuses_writes()
         with super().planning(staging=staging, create=create) as session:
             assert isinstance(session, SqliteSession)
-            session.may_only_read = may_only_read
+            session.is_read_only = is_read_only
             yield session
 
-    def _may_only_read(self) -> bool:
-        """Return whether a connection, or a URL with options, refuses write transactions."""
-        _require_idle(self._caller_connection or shared_driver(self._engine))
-        with translated():
-            pooled = connected(self._engine.connect)
-        _require_no_transaction(pooled)
-        with closing(pooled) as connection:
+    def _refuses_writes(self) -> bool:
+        """Whether a connection, or a URL with options, refuses write transactions."""
+        _require_idle(self._caller_connection or find_shared_connection(self._engine))
+        with translate_errors():
+            pooled_connection = connected(self._engine.connect)
+        _require_no_transaction(pooled_connection)
+        with closing(pooled_connection) as connection:
             driver: Any = connection.connection.driver_connection
             isolation_level, driver.isolation_level = driver.isolation_level, None
             try:
                 driver.execute("BEGIN IMMEDIATE")
-                # BEGIN IMMEDIATE succeeds on read-only databases too, so attempt a harmless write.
-                [(number,)] = driver.execute("PRAGMA user_version").fetchall()
-                driver.execute(f"PRAGMA user_version = {int(number)}")
+                # This succeeds on read-only databases, too, so try a write without effect.
+                [(user_version,)] = driver.execute("PRAGMA user_version").fetchall()
+                driver.execute(f"PRAGMA user_version = {int(user_version)}")
             except sqlite3.OperationalError as error:
-                # A concurrent writer raises the same exception, but does not make this one
-                # read-only.
+                # If another connection is writing, the class of the exception is the same.
                 name = getattr(error, "sqlite_errorname", "")
                 return bool(name.startswith("SQLITE_READONLY"))
             finally:
@@ -135,26 +134,26 @@ class SqliteStore(FileDatabase):
                 driver.isolation_level = isolation_level
         return False
 
-    def spill(self, directory: Path | None, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: SQLite already keeps temporary tables on disk and uses little memory."""
 
     def same_database(self, other: object) -> bool:
-        """Return True if both are the same file, engine or connection."""
+        """Whether both stores have the same file, engine or connection."""
         if not isinstance(other, SqliteStore):
             return False
         if self._engine is other._engine or (
             self._caller_connection and self._caller_connection is other._caller_connection
         ):
             return True
-        own_path, other_path = self._url.database, other._url.database
-        if not own_path or not other_path or ":memory:" in (own_path, other_path):
+        this_path, other_path = self._url.database, other._url.database
+        if not this_path or not other_path or ":memory:" in (this_path, other_path):
             return False
-        return Path(own_path).resolve() == Path(other_path).resolve()
+        return Path(this_path).resolve() == Path(other_path).resolve()
 
 
 @contextmanager
-def _plain_rows(connection: sqlite3.Connection | None) -> Iterator[None]:
-    """Fetch rows as tuples and texts as str, whatever the caller's connection is set to."""
+def _default_factories(connection: sqlite3.Connection | None) -> Iterator[None]:
+    """Fetch rows as tuples and texts as str, with a caller's connection, too."""
     if connection is None:
         yield
         return
@@ -182,25 +181,25 @@ def _require_idle(connection: sqlite3.Connection | None) -> None:
     """Check that the caller's connection has no open transaction."""
     if connection is None:
         return
-    with translated():
-        busy = connection.in_transaction
-    if busy:
-        raise transaction_open("SQLite")
+    with translate_errors():
+        is_in_transaction = connection.in_transaction
+    if is_in_transaction:
+        raise open_transaction_error("SQLite")
 
 
 def _require_no_transaction(connection: Connection) -> None:
     """Check that the pool did not return a connection that this thread already uses.
 
-    Its transaction belongs to the caller, so the connection is returned untouched.
+    Its transaction belongs to the caller, so return the connection without a change.
     """
     driver: Any = connection.connection.driver_connection
     if driver.in_transaction:
         connection.close()
-        raise transaction_open("SQLite")
+        raise open_transaction_error("SQLite")
 
 
-def _file_of(connection: sqlite3.Connection) -> str | None:
+def _find_file(connection: sqlite3.Connection) -> str | None:
     """Return the file behind a connection; None for an in-memory database."""
-    with translated():
+    with translate_errors():
         [(_, _, path), *_] = connection.execute("PRAGMA database_list").fetchall()
     return str(path) or None

@@ -16,7 +16,7 @@ from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
 from dbanon.job.concentrated import Cost, epsilon_of
 from dbanon.job.private import NewBudget, own_options, private_job
 from dbanon.ledger.budgets import charged
-from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
+from dbanon.stores.synthetic import numpy_dtype, require_kind, to_synthetic_column
 
 OPTIONS: dict[str, Any] = {
     "table": "people",
@@ -123,13 +123,13 @@ def test_budgets_that_are_none(more: dict[str, Any]) -> None:
 
 def _column(low: float, high: float, **attribute: Any) -> Any:
     session: Any = SimpleNamespace(type_of=lambda column: "its type")
-    return synthetic_column(session, Attribute("c", **attribute), (low, high))
+    return to_synthetic_column(session, Attribute("c", **attribute), (low, high))
 
 
 def test_released_values_are_within_the_bounds_in_their_type() -> None:
     price = _column(0.125, 9.999, kind=Kind.DECIMAL, precision=5, scale=2)
     assert (price.low, price.high) == ("0.13", "9.99")
-    assert price.released(np.array([0.0, 0.125, 5.005, 9.999])).values.tolist() == [
+    assert price.to_released(np.array([0.0, 0.125, 5.005, 9.999])).values.tolist() == [
         13,
         13,
         500,
@@ -137,10 +137,10 @@ def test_released_values_are_within_the_bounds_in_their_type() -> None:
     ]
     seconds = _column(500_000.0, 2_900_000.0, kind=Kind.TIMESTAMP, scale=0)
     moments = np.array([500_000, 1_400_000, 2_900_000]).astype("datetime64[us]")
-    assert seconds.released(moments).values.tolist() == [1_000_000, 1_000_000, 2_000_000]
+    assert seconds.to_released(moments).values.tolist() == [1_000_000, 1_000_000, 2_000_000]
     assert (seconds.low, seconds.high) == ("1970-01-01 00:00:01", "1970-01-01 00:00:02")
     wide = _column(0, 1e30, kind=Kind.DECIMAL, precision=38, scale=2)
-    assert wide.released(np.array([1e30, 2e30])).values.tolist() == [10**32, 10**32]
+    assert wide.to_released(np.array([1e30, 2e30])).values.tolist() == [10**32, 10**32]
     zoned = _column(0.0, 86_400e6, kind=Kind.TIMESTAMP, scale=6, has_time_zone=True)
     assert zoned.high == "1970-01-02 00:00:00.000000+00"
     for wrong in (
@@ -156,5 +156,5 @@ def test_columns_without_a_public_range_are_refused() -> None:
     with pytest.raises(UnsupportedType, match="is not a number"):
         require_kind(Attribute("c", Kind.OTHER, sql_type="jsonb"))
     require_kind(Attribute("c", Kind.CATEGORY, sql_type="text"))
-    assert dtype_of(Attribute("c", Kind.INTEGER, bits=16)) == np.int16
-    assert dtype_of(Attribute("c", Kind.DATE)) == np.dtype("datetime64[D]")
+    assert numpy_dtype(Attribute("c", Kind.INTEGER, bits=16)) == np.int16
+    assert numpy_dtype(Attribute("c", Kind.DATE)) == np.dtype("datetime64[D]")

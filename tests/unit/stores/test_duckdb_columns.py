@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.stores.duckdb.dialect import column_of, is_valid, table_of, values_of
+from dbanon.stores.duckdb.dialect import to_arrow, to_numpy, to_table, validity_mask
 
 
 @given(
@@ -26,21 +26,21 @@ def test_columns_are_those_of_pyarrow(
     values = np.array([value for value, _ in rows], dtype)
     missing = np.array([null for _, null in rows], bool)
     for mask in (None, missing):
-        column = column_of(values, mask)
+        column = to_arrow(values, mask)
         column.validate(full=True)
         expected = pa.array(values, mask=mask)
         assert column.equals(expected)
         part = expected[skipped:]
-        valid = is_valid(part)
+        valid = validity_mask(part)
         assert valid.tolist() == part.is_valid().to_pylist()
-        assert values_of(part)[valid].tolist() == [v for v in part.to_pylist() if v is not None]
-    assert table_of([column]).column_names == ["0"]
+        assert to_numpy(part)[valid].tolist() == [v for v in part.to_pylist() if v is not None]
+    assert to_table([column]).column_names == ["0"]
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint16(), pa.uint64(), pa.float32(), pa.float64()])
 def test_numbers_of_every_width(kind: pa.DataType) -> None:
-    assert values_of(pa.array([0, 1, 100], kind)).tolist() == [0, 1, 100]
-    assert values_of(pa.array([], kind)).tolist() == []
+    assert to_numpy(pa.array([0, 1, 100], kind)).tolist() == [0, 1, 100]
+    assert to_numpy(pa.array([], kind)).tolist() == []
 
 
 RUN = """

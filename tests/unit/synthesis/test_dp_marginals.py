@@ -334,10 +334,11 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
     divided = divide(n, amount, accounting, [None, None], [0, 0])
     assert divided.edges is not None
     released = dp_marginals(table, divided, OPENDP, rng)
-    for real, synthetic_column in zip(table, released, strict=True):
+    for real, to_synthetic_column in zip(table, released, strict=True):
         deciles = np.quantile(real, np.arange(1, 10) / 10)
         shares = (
-            np.bincount(np.searchsorted(deciles, synthetic_column, side="right"), minlength=10) / n
+            np.bincount(np.searchsorted(deciles, to_synthetic_column, side="right"), minlength=10)
+            / n
         )
         assert np.abs(shares - 0.1).sum() / 2 < 0.06
     low = table < np.median(table, axis=1, keepdims=True)
