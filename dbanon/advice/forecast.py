@@ -102,7 +102,7 @@ def forecast(
     if rates is None or not releases[-1]["persons"]:
         return None
     last = releases[-1]
-    size = max(rules.size(k), 2)
+    size = max(rules.target_class_size(k), 2)
     n_classes = max(last.get("live", 0) + last.get("held", 0), 1)
     size = max(size, round(last["persons"] / n_classes))
     n_releases = len(releases) - 1 + horizon

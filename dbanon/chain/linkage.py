@@ -60,7 +60,7 @@ class DisplayedColumns:
         source column. State columns ``v…`` hold the values of cells, others those of rows.
     part : the number of the table.
     bounds_cells : whether each cell has k rows of this table; codings are searched only then.
-    bounds_rows : whether there are classes that a column could undo; else none is searched.
+    has_k_anonymous_rows : as in ``Guarantee``; if False, no class could be undone.
     """
 
     state: CellState
@@ -68,7 +68,7 @@ class DisplayedColumns:
     columns: Sequence[tuple[str, str, str]]
     part: int
     bounds_cells: bool
-    bounds_rows: bool = True
+    has_k_anonymous_rows: bool = True
 
     @property
     def job(self) -> Job:

@@ -78,7 +78,7 @@ def select_classes(
     typical : ``typical_loss`` of the first release; None if the chain has not stored it.
     """
     waited_long = waited >= rules.max_wait
-    if pool < rules.fewest(k):
+    if pool < rules.min_group_size(k):
         return waited_long
     if typical is None:
         return np.ones(len(losses), np.bool_)
@@ -101,7 +101,7 @@ def classify_newcomers(
     ModelInfeasible : a stratum of the first release cannot satisfy the models.
     """
     chain = state.chain
-    size = chain.rules.size(state.k)
+    size = chain.rules.target_class_size(state.k)
     first = chain.definition is None
     policy = replace(planned.policy, k=size)
     measures = None if first else definition.measures(chain)

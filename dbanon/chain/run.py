@@ -384,7 +384,7 @@ def _with_predecessor(update: ChainUpdate, pending: PendingRelease, key: bytes) 
         "pair_exposed": recount.count_exposed(sizes, k),
         "pair_known": sum(size * many for size, many in sizes.items()),
     }
-    update.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
+    update.guarantee.require_exposure_limit(pair["pair_exposed"], pair["pair_known"])
     histories = replace(
         update.histories, further_counts={**update.histories.further_counts, **pair}
     )

@@ -202,7 +202,7 @@ def find(session: Session, name: str) -> ChainRecord:
         by,
         source,
         entity,
-        rules=ChainRules.of_plain(parse_json(rules)),
+        rules=ChainRules.from_plain(parse_json(rules)),
         key_check=bytes(check),
         sequence=int(last),
         closed_at=closed,

@@ -39,8 +39,8 @@ from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import FREEZE, MEASURE
+from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.job import Job
-from dbanon.job.of_chain import ChainGuarantee
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import DisclosiveColumn, PersonSpellings
 from dbanon.release.linkage import LinkingColumn
@@ -279,7 +279,7 @@ def _find_linking_columns(
     tells: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
     """The findings on columns that undo cells, by table number."""
-    linking, bounds = {}, pending.guarantee.bounds_rows
+    linking, bounds = {}, pending.guarantee.has_k_anonymous_rows
     for part in pending.parts:
         draft = plan_table(planned, part).draft(microdata, release)
         own_columns = columns_of(part, columns)
@@ -293,7 +293,7 @@ def _with_target(
 ) -> Plan:
     """Plan the output in another database, so that it is refused before anything is committed."""
     chain_state.require_not_behind(to.session, chain)
-    for name in job.named:
+    for name in job.named_columns:
         to.require_type(planned.relation.attribute(name))
     if job.policy.intervals == "range":
         raise InvalidParameter(
@@ -322,7 +322,7 @@ def _read_newcomers(
         return stage_newcomers(state, planned.relation, pending.parts, shared)
     if state.sequence == 1:
         return planned.relation
-    names = [*job.named, state.chain.entity]
+    names = [*job.named_columns, state.chain.entity]
     condition = state.stage_newcomers()
     if state.matched is not None:
         return copy_newcomers(state, planned.relation, names)

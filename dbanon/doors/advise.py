@@ -106,7 +106,7 @@ def advise(
     requested["hierarchies"] = parse_all(hierarchies, files=True)
     read_options = make(Reading, reading)
     if framed:
-        read_options.require_none()
+        read_options.require_no_file_options()
         return _advise_frame(data, requested, progress)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
@@ -211,7 +211,7 @@ def certificate(
         raise InvalidParameter("seconds must be a number above 0.")
     tick = progress or (lambda share: None)
     if table is None:
-        make(Reading, reading).require_none()
+        make(Reading, reading).require_no_file_options()
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
                 "Quasi-identifiers and keys can only be named for a table.",

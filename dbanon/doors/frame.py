@@ -166,7 +166,7 @@ def anonymize_frame(
     assert target.places is not None
     if rows == INPUT:
         report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
-        warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
+        warn_caller(RowsLinkable(f"{ROWS_LINK.warning}; {ROWS_LINK.reason}."))
     released = to_given_type(target.released)
     alignment = alignment_of(table, released, job.quasi_identifiers, target.places, trees)
     return released, FrameReport.of(report, alignment)

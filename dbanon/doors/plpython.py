@@ -146,7 +146,7 @@ def check_rules(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return rules in their stored form, with explicit roles, or the error."""
 
     def work() -> dict[str, Any]:
-        return dict(rules.checked(_call(arguments)).by_column)
+        return dict(rules.validate_rules(_call(arguments)).by_column)
 
     return _run_guarded(plpy, sql_version, work, writes=False)
 
@@ -267,7 +267,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
         for message in messages_of(caught, warning):
             plpy.warning(message)
     for caution in report.cautions:
-        plpy.warning(f"dbanon: {caution.what}; {caution.why}")
+        plpy.warning(f"dbanon: {caution.warning}; {caution.reason}")
     for finding in report.findings:
         warned = (*report.kept_identifiers, *report.linking)
         say = plpy.warning if finding in warned else plpy.notice

@@ -22,7 +22,7 @@ from dbanon.errors import (
 )
 from dbanon.errors.base import Notation
 from dbanon.job.job import Job
-from dbanon.job.private import PrivateJob, refused
+from dbanon.job.private import PrivateJob, build_option_refusal
 from dbanon.job.rules import BY_RULES
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
@@ -98,7 +98,7 @@ def keys_of_private(call_options: Mapping[str, Any], arguments: Collection[str])
     }
     for name in call_options:
         if name not in declared and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
-            raise refused(name)
+            raise build_option_refusal(name)
     return _check_options(declared, call_options)
 
 
@@ -245,7 +245,7 @@ def _models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
 
 
 def _model(fields: Any) -> Model:
-    return Model.of_plain(fields if isinstance(fields, Mapping) else {}, files=False)
+    return Model.from_plain(fields if isinstance(fields, Mapping) else {}, files=False)
 
 
 def _hint(allowed: Mapping[str, Parameter], name: str = "") -> str:

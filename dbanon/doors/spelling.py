@@ -15,7 +15,7 @@ from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.data.words import json_text
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
-from dbanon.job.private import own_options
+from dbanon.job.private import private_method_options
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName, literal, parse_relation
@@ -58,7 +58,7 @@ def chain_options() -> Iterable[Parameter]:
 
 @cache
 def _options() -> Mapping[str, Parameter]:
-    all_options = (*own_options(), *chain_options(), *all_parameters(Job))
+    all_options = (*private_method_options(), *chain_options(), *all_parameters(Job))
     return {option.name: option for option in all_options}
 
 

@@ -104,7 +104,7 @@ class Cost:
             return rho_of_pure(self.epsilon)
         return rho_of(self.epsilon, self.delta)
 
-    def charged(self, delta: float | None) -> float:
+    def charge(self, delta: float | None) -> float:
         """The charge to a budget with this delta: rho, or epsilon if it is None.
 
         Raises

@@ -111,7 +111,7 @@ class Export:
         object.__setattr__(self, "format", PARQUET)
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> Export:
+    def from_plain(cls, plain: Mapping[str, Any]) -> Export:
         """Build the export from an object with its options; raises InvalidParameter."""
         names = [option.name for option in fields(cls)]
         if "path" not in plain or not set(plain) <= set(names):

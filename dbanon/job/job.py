@@ -20,7 +20,7 @@ from dbanon.job.export import Export
 from dbanon.job.guarantee import PERSON_ROWS, WHOLE_PERSONS, Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import NO_PSEUDONYMS, Pseudonymized
-from dbanon.job.reading import USUAL, Reading, require_condition
+from dbanon.job.reading import DEFAULT_READING, Reading, require_condition
 from dbanon.job.requirements import (
     CLIENT,
     KEPT_COLUMNS,
@@ -29,11 +29,11 @@ from dbanon.job.requirements import (
     check_entity,
     check_models,
     check_normalize,
-    check_once,
-    require_chained,
-    require_parted,
+    check_single_role,
+    require_chain_options,
     require_passthrough_options,
     require_spillable,
+    require_split_person_options,
 )
 from dbanon.job.rules import BY_RULES, require_no_columns
 from dbanon.job.sets import require_sets
@@ -69,7 +69,7 @@ class SourceRequest(Protocol):
     @property
     def table(self) -> str: ...
     @property
-    def named(self) -> tuple[str, ...]: ...
+    def named_columns(self) -> tuple[str, ...]: ...
     @property
     def roles(self) -> tuple[str, ...] | None: ...
     @property
@@ -202,7 +202,7 @@ class Job:
             see="jobs.md#conditions",
         ),
     ] = None
-    reading: Reading = USUAL
+    reading: Reading = DEFAULT_READING
     pseudonymized: Pseudonymized = NO_PSEUDONYMS
     policy: Policy
     hierarchies: Annotated[Mapping[str, Hierarchy | HierarchySpec], HIERARCHIES] = field(
@@ -317,7 +317,7 @@ class Job:
             named = (*self.quasi_identifiers, *self.retained_columns)
             require_sets(self.policy.also_k, self.policy.models, named, self.entity)
             self.pseudonymized.require_key()
-        self.pseudonymized.require_allowed(self.policy.strict)
+        self.pseudonymized.check_strict(self.policy.strict)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
                 raise InvalidParameter(
@@ -329,26 +329,26 @@ class Job:
         check_normalize(
             self.entity_normalize,
             self.entity,
-            chained=self.chain is not None,
+            in_chain=self.chain is not None,
             has_table_rules=self.declared is not None,
         )
         if self.persons != WHOLE_PERSONS:
-            require_parted(
+            require_split_person_options(
                 self.policy,
                 self.entity,
                 self.pseudonyms,
-                chained=self.chain is not None,
+                in_chain=self.chain is not None,
                 has_table_rules=self.declared == BY_RULES,
             )
         if self.chain is not None and self.declared != BY_RULES:
-            require_chained(self.policy, self.entity, self.pseudonyms, self.releases)
+            require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)
             # ``run.plan`` checks what depends on the source.
             require_passthrough_options(
                 persons=False, chain=self.kept_columns == CLIENT, spill=False
             )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
-        check_once(self.named)
+        check_single_role(self.named_columns)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -358,7 +358,7 @@ class Job:
     def guarantee_under(self, policy: Policy) -> Guarantee:
         """The guarantee under a policy that completes the job's own."""
         if self.chain is not None:
-            return policy.chained(self.by, str(self.entity), self.chain.name)
+            return policy.chain_guarantee(self.by, str(self.entity), self.chain.name)
         return policy.guarantee_for(self.by, self.entity, self.persons)
 
     @property
@@ -382,7 +382,7 @@ class Job:
         return (*self.retained_columns, *self.pseudonyms)
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def named_columns(self) -> tuple[str, ...]:
         """The columns that a release reveals something about."""
         return (*self.quasi_identifiers, *self.copied_columns)
 
@@ -400,11 +400,11 @@ class Job:
         return (*filter(None, (self.entity,)), *self.expect.share_null)
 
     @property
-    def read(self) -> tuple[str, ...]:
+    def columns_to_read(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return tuple(dict.fromkeys((*self.named, *self.guarantee.persons, *self.key)))
+        return tuple(dict.fromkeys((*self.named_columns, *self.guarantee.persons, *self.key)))
 
-    def evaluated(self) -> Job:
+    def with_evaluation(self) -> Job:
         """Copy of the job that also evaluates its release."""
         return replace(self, policy=replace(self.policy, evaluate=True))
 
@@ -415,7 +415,7 @@ class Job:
         pseudonymized = self.pseudonymized.with_paths(path, text)
         return replace(self, chain=chain, exports=exports, pseudonymized=pseudonymized)
 
-    def require_takes(self, option: str) -> None:
+    def require_option_allowed(self, option: str) -> None:
         """Check that the job allows the option ``plan`` or ``skip_unchanged``.
 
         Raises

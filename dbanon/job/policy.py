@@ -12,11 +12,11 @@ from dbanon.data.option import Option, check, documents_options, parameter, para
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
-from dbanon.job.guarantee_names import guarantee
+from dbanon.job.guarantee_names import build_guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
-from dbanon.job.of_chain import ChainGuarantee
 from dbanon.job.sets import ColumnSet
 from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.measures import Model
@@ -310,9 +310,9 @@ class Policy:
         self, by: Sequence[str] = (), entity: str | None = None, person_rows: str = WHOLE_PERSONS
     ) -> Guarantee:
         """The guarantee of a release; arguments as in ``Job``."""
-        return guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
+        return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
 
-    def chained(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
+    def chain_guarantee(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
         """The guarantee of a release in a chain, which also covers histories."""
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
@@ -321,7 +321,7 @@ class Policy:
             "k": int(self.k),
             "by": tuple(by),
             "models": self.models,
-            "also": tuple(column_set.of_release(self.k) for column_set in self.also_k),
+            "column_sets": tuple(column_set.of_release(self.k) for column_set in self.also_k),
             "nulls": self.nulls,
             "withhold_failing": self.withhold_failing,
             "method": find_method(self.method).sentence,

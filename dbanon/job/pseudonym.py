@@ -110,7 +110,7 @@ class Pseudonymized:
                 hint="Name the columns: `pseudonyms`.",
             )
 
-    def require_allowed(self, strict: bool) -> None:
+    def check_strict(self, strict: bool) -> None:
         """Check that ``strict`` does not forbid the pseudonyms.
 
         Raises
@@ -179,12 +179,12 @@ class PseudonymKey:
         return inner, outer
 
 
-def pseudonymous(attribute: Attribute) -> Attribute:
+def pseudonym_attribute(attribute: Attribute) -> Attribute:
     """The released column: text, whatever its type in the source."""
     return replace(attribute, kind=Kind.CATEGORY, sql_type="text", order=())
 
 
-def require_pseudonymous(attribute: Attribute) -> None:
+def require_pseudonym_type(attribute: Attribute) -> None:
     """Check that values of the column have the same text in every database.
 
     Raises
@@ -200,7 +200,7 @@ def require_pseudonymous(attribute: Attribute) -> None:
     )
 
 
-def caution_of(columns: Collection[str], entity: str | None) -> Caution:
+def pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
     """The caution about a release with pseudonyms."""
     rows = (
         "all rows with the same value can be linked, whatever their classes, as can those of other"

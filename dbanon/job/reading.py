@@ -217,17 +217,17 @@ class Reading:
             stated = {name: stated[name] for name in stated if name == "dates"}
         return replace(self, **stated, types={**types, **self.types})
 
-    def require_none(self) -> None:
+    def require_no_file_options(self) -> None:
         """Check that no option about files is set for a source that is not a file.
 
         Raises
         ------
         InvalidParameter : one is.
         """
-        self.require_no_csv()
-        self.require_own_files()
+        self.require_no_csv_options()
+        self.require_no_foreign_files()
 
-    def require_no_csv(self) -> None:
+    def require_no_csv_options(self) -> None:
         """Check that no CSV option is set for another source; raises InvalidParameter."""
         for name in self.changed:
             if name != "foreign_files":
@@ -236,7 +236,7 @@ class Reading:
                     hint="Leave it out, or read a file: file:people.csv.",
                 )
 
-    def require_own_files(self) -> None:
+    def require_no_foreign_files(self) -> None:
         """Check that ``foreign_files`` is unset for other sources; raises InvalidParameter."""
         if self.foreign_files != REFUSE:
             raise InvalidParameter(
@@ -245,7 +245,7 @@ class Reading:
             )
 
 
-USUAL = Reading()
+DEFAULT_READING = Reading()
 
 
 # Skipped unchecked: strings, strings with backslash escapes, quoted names.

@@ -32,7 +32,7 @@ _RUN_OPTIONS = {
 }
 
 
-def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
+def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     """The request of a job as plain values.
 
     Parameters
@@ -73,7 +73,7 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     return request | ({"lacks": missing} if missing else {})
 
 
-def job_of_request(request: Mapping[str, Any], **overrides: Any) -> Job:
+def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
     """Rebuild the job of a request; a job by rules has yet to read its rules.
 
     Raises
@@ -84,8 +84,8 @@ def job_of_request(request: Mapping[str, Any], **overrides: Any) -> Job:
     models = options.get("models", ())
     options |= {
         "hierarchies": parse_all(options.get("hierarchies"), files=False),
-        "models": [Model.of_plain(model, files=False) for model in models],
-        "exports": [Export.of_plain(export) for export in options.get("exports", ())],
+        "models": [Model.from_plain(model, files=False) for model in models],
+        "exports": [Export.from_plain(export) for export in options.get("exports", ())],
     }
     if request.get("declared"):
         options |= {"declared": BY_RULES, "quasi_identifiers": ()}

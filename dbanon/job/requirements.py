@@ -27,7 +27,7 @@ RELEASES = Option(
 )
 
 
-def require_chained(
+def require_chain_options(
     policy: Policy,
     entity: str | None,
     pseudonyms: Sequence[str] = (),
@@ -158,7 +158,7 @@ def require_passthrough_options(
             )
 
 
-def check_once(named: Sequence[str]) -> None:
+def check_single_role(named: Sequence[str]) -> None:
     """Check that no column has two roles.
 
     Raises
@@ -189,7 +189,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
 
 
 def check_normalize(
-    normalize: str | None, entity: str | None, *, chained: bool, has_table_rules: bool
+    normalize: str | None, entity: str | None, *, in_chain: bool, has_table_rules: bool
 ) -> None:
     """Check that ``entity_normalize`` has an entity, and the job has no chain.
 
@@ -204,19 +204,19 @@ def check_normalize(
             "entity_normalize needs an entity.",
             hint="Name the column that says whose a row is: `entity`.",
         )
-    if chained:
+    if in_chain:
         raise InvalidParameter(
             "A chain follows persons by their exact values, without normalization.",
             hint="Leave out `entity_normalize`, and spell them alike in a view.",
         )
 
 
-def require_parted(
+def require_split_person_options(
     policy: Policy,
     entity: str | None,
     pseudonyms: Sequence[str],
     *,
-    chained: bool,
+    in_chain: bool,
     has_table_rules: bool,
 ) -> None:
     """Check the options of a release whose classes may split the rows of a person.
@@ -234,7 +234,7 @@ def require_parted(
             "persons=rows separates the rows of a person, but no column identifies persons.",
             hint="Name it: `entity`.",
         )
-    if chained:
+    if in_chain:
         raise InvalidParameter(
             "A chain keeps the histories of whole persons, so it cannot use persons=rows.",
             hint='Use `persons="whole"`, or release without a chain.',

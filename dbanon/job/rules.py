@@ -151,7 +151,7 @@ class TableRules:
         return {name: rule[key] for name, rule in self.by_column.items() if key in rule}
 
 
-def checked(declaration: Any) -> TableRules:
+def validate_rules(declaration: Any) -> TableRules:
     """Validate declared rules, and write out the role of each.
 
     Raises
@@ -195,7 +195,7 @@ def require_no_columns(*objects: Any) -> None:
             )
 
 
-def rules_as_comments(comments: Mapping[str, str]) -> dict[str, Any]:
+def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
     """The rules in comments on columns, each on a line that begins with ``dbanon:``.
 
     After the prefix comes a role, or a rule as JSON. A comment is parsed and never executed.
@@ -286,7 +286,7 @@ def _models(name: str, rule: Mapping[str, Any]) -> list[Model]:
         details = level if isinstance(level, Mapping) else {"level": level}
         listed.append({**details, "kind": _SHORT.get(kind, kind)})
     try:
-        return [Model.of_plain({**model, "attribute": name}, files=False) for model in listed]
+        return [Model.from_plain({**model, "attribute": name}, files=False) for model in listed]
     except (InvalidParameter, HierarchyBroken) as error:
         error.message = f'The rule of column "{name}": {error.message}'
         raise

@@ -48,7 +48,7 @@ class ColumnSet:
             )
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any] | Sequence[str]) -> ColumnSet:
+    def from_plain(cls, plain: Mapping[str, Any] | Sequence[str]) -> ColumnSet:
         """Build the set from an object with columns and k, or from a list of columns.
 
         Raises

@@ -197,7 +197,7 @@ class Private:
         """The privacy budget that a release spends."""
         return Cost(self.epsilon, self.delta)
 
-    def require_of(self, method: str) -> None:
+    def check_method(self, method: str) -> None:
         """Check that no option of the other method is set; raises InvalidParameter."""
         other, foreign_option = (
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
@@ -242,5 +242,5 @@ def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
     parsed = make(SYNTHESIS_OPTIONS[method], options)
     if isinstance(parsed, Private):
-        parsed.require_of(method)
+        parsed.check_method(method)
     return parsed

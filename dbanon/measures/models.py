@@ -68,7 +68,7 @@ class Model:
             object.__setattr__(self, "distance", parse(self.distance, files=True))
 
     @classmethod
-    def of_plain(cls, parameters: Mapping[str, Any], *, files: bool = True) -> Model:
+    def from_plain(cls, parameters: Mapping[str, Any], *, files: bool = True) -> Model:
         """A model from its parameters by name.
 
         Parameters

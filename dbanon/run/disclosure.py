@@ -36,7 +36,7 @@ from dbanon.errors import (
 from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.pseudonym import caution_of
+from dbanon.job.pseudonym import pseudonym_caution
 from dbanon.measures.joint_rows import joint_rows
 from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
@@ -225,8 +225,8 @@ def require_pseudonyms(
                 hint=REPORT_IT,
             )
     if draft.job.pseudonyms:
-        caution = caution_of(draft.job.pseudonyms, draft.job.entity)
-        warn_caller(PseudonymsLink(f"{caution.what}: {caution.why}."))
+        caution = pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
+        warn_caller(PseudonymsLink(f"{caution.warning}: {caution.reason}."))
 
 
 def visible_classes(draft: PreparedRelease, counts: Counts) -> Partition:
@@ -303,7 +303,7 @@ def homogeneity_of(
     released : the names of the released quasi-identifiers.
     count : counts them, given the columns of a class and the sensitive column.
     """
-    questions = planned.questions(released)
+    questions = planned.count_requests(released)
     if questions.attribute_columns:
         return ()
     return tuple(count(questions.columns, name) for name in planned.job.sensitive)

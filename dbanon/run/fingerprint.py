@@ -57,7 +57,7 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
-    names = sorted({*job.named, *job.guarantee.persons, *job.key})
+    names = sorted({*job.named_columns, *job.guarantee.persons, *job.key})
     rows = source.digest(planned.relation, names, salt)
     if rows is None:
         return None

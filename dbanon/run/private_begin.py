@@ -73,7 +73,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     require_of_rows(relation)
     require_roles(job, relation)
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
-    session.require_rights(relation, job.read)
+    session.require_rights(relation, job.columns_to_read)
     for name in job.persons:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)

@@ -303,7 +303,7 @@ class _Trial:
         started = time.process_time()
         policy, microdata = self.policy(name, k), self.records.of(k)
         foreseen = self._foreseen(policy)
-        policy.guarantee_for().require(find_method(policy.method))
+        policy.guarantee_for().check_method(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
         clustering, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
         hierarchies = policy.hierarchies

@@ -20,7 +20,7 @@ from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
-from dbanon.job.private import refused
+from dbanon.job.private import build_option_refusal
 from dbanon.job.requirements import CLIENT
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import find_method
@@ -42,7 +42,7 @@ def check_method(options: Mapping[str, Any]) -> None:
     InvalidParameter : such a method is requested.
     """
     if options.get("method") in PRIVATE_METHODS:
-        raise refused("engine")
+        raise build_option_refusal("engine")
 
 
 def check_job(job: Job) -> None:

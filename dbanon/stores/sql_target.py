@@ -13,7 +13,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.private import PrivateJob
-from dbanon.job.pseudonym import pseudonymous
+from dbanon.job.pseudonym import pseudonym_attribute
 from dbanon.ledger import entries, job_history, person_record
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
@@ -52,7 +52,7 @@ class SqlTarget:
         """Plan the output; raises as ``plan_output``."""
         name = parse_relation(job.output)
         if job.output_kind == "view":
-            self.session.require_columns_of_views(job.named)
+            self.session.require_columns_of_views(job.named_columns)
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
@@ -182,7 +182,7 @@ class SqlTarget:
         recoded = {column.source for column in columns}
         # The position of each column's first part in staging.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
-        named = [a for a in draft.relation.schema.attributes if a.name in draft.job.named]
+        named = [a for a in draft.relation.schema.attributes if a.name in draft.job.named_columns]
         retained = [attribute.name for attribute in named if attribute.name not in recoded]
         for attribute in named:
             name = attribute.name
@@ -197,7 +197,7 @@ class SqlTarget:
             if released_here:
                 continue
             if name in draft.job.pseudonyms:
-                attribute = pseudonymous(attribute)
+                attribute = pseudonym_attribute(attribute)
             if copied:
                 column = statements.kept_column(retained.index(name))
                 written.append((name, self.session.type_of(attribute), f"r.{column}"))

@@ -79,7 +79,7 @@ class Budget:
         BudgetExhausted : less is left; nothing is spent.
         """
         cost = cost if isinstance(cost, Cost) else Cost(_EPSILON.check(cost))
-        charge = _exact(cost.charged(self.delta))
+        charge = _exact(cost.charge(self.delta))
         with self._lock:
             if self._spent + charge > self._total:
                 raise BudgetExhausted(

@@ -70,7 +70,7 @@ def open_jobs(file: Path, inline_password: bool) -> JobFile:
 
 
 def _evaluated(job: FileJob) -> FileJob:
-    return replace(job, job=job.job.evaluated()) if needs_evaluation(job.report) else job
+    return replace(job, job=job.job.with_evaluation()) if needs_evaluation(job.report) else job
 
 
 @click.command()

@@ -49,7 +49,7 @@ def risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> Row:
             continue
         row = _row(RISKS[name], value, evaluation)
         is_limited = name in ("class_risk", "linkage_risk") and value is not None
-        if guarantee is not None and guarantee.bounds_rows and is_limited:
+        if guarantee is not None and guarantee.has_k_anonymous_rows and is_limited:
             row["limit"] = f"1/{guarantee.k} = {figure(1 / guarantee.k)}"
             row["bar"] = share_bar(value, 1 / guarantee.k)
         rows.append(row)

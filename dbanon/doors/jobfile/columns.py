@@ -108,7 +108,7 @@ class ModelSpec(StrictModel):
         plain = self.model_dump(exclude_none=True)
         if not isinstance(plain.get("distance"), dict):
             with as_refusals():
-                Model.of_plain({**plain, "attribute": "it"}, files=False)
+                Model.from_plain({**plain, "attribute": "it"}, files=False)
         return self
 
 
@@ -232,7 +232,7 @@ def models_of(
                     document, fields["distance"], (*model_path, "distance")
                 )
             try:
-                models.append(Model.of_plain({**fields, "attribute": name}, files=False))
+                models.append(Model.from_plain({**fields, "attribute": name}, files=False))
             except DbanonError as error:
                 document.refuse(model_path, problem_text(error))
                 is_valid = False

@@ -27,7 +27,7 @@ from dbanon.doors.jobfile.field_types import is_name, written_password
 from dbanon.doors.spelling import PROPOSED_TARGET
 from dbanon.errors import NoRows
 from dbanon.job.policy import Policy
-from dbanon.job.reading import USUAL, Reading
+from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
@@ -190,7 +190,7 @@ def job_file_for(
     k: int = 5,
     key: Sequence[str] = (),
     on_sql: OnSql | None = None,
-    reading: Reading = USUAL,
+    reading: Reading = DEFAULT_READING,
     decided: RoleDecisions = _PROPOSED,
     nulls: str | None = None,
 ) -> str:
@@ -305,7 +305,7 @@ class _Seen:
     rows: int = 0
     kinds: Mapping[str, str] = field(default_factory=dict)
     chain: ChainProposal = field(default_factory=ChainProposal)
-    reading: Reading = USUAL
+    reading: Reading = DEFAULT_READING
     output: str | None = None
 
     def of_rows(self, decided: Mapping[str, Any]) -> str:

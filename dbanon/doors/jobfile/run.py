@@ -127,7 +127,7 @@ def run_file_job(
     DbanonError : the error of the last attempt; nothing was published.
     """
     if skip_unchanged:
-        job.job.require_takes("skip_unchanged")
+        job.job.require_option_allowed("skip_unchanged")
         if job.engine is not None:
             raise InvalidParameter(
                 "A job on a cluster is never skipped, because its input has no fingerprint.",
@@ -346,7 +346,7 @@ def plan_file_job(
     ------
     DbanonError : as ``dbanon.plan``.
     """
-    job.job.require_takes("plan")
+    job.job.require_option_allowed("plan")
     assert isinstance(job.job, Job)
     source, target = stores_of(job, on_sql)
     new_chain = chain_to_create(job.job, source, target) if job.creates_chain else None
@@ -367,7 +367,7 @@ def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]
     source, target = stores_of(job, on_sql)
     job = _apply_rules(job, source)
     with source.session(write=False) as session:
-        statements = session.missing_to_read(parse_relation(job.job.table), job.job.read)
+        statements = session.missing_to_read(parse_relation(job.job.table), job.job.columns_to_read)
     with (target or source).session(write=False) as session:
         statements += session.missing_to_write(parse_relation(job.job.output))
     return tuple(dict.fromkeys(statements))

@@ -14,7 +14,7 @@ from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
-from dbanon.job.reading import USUAL, Reading
+from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.release.distribution import bound_of
 from dbanon.run.open import open_store, releases_views
 from dbanon.stores.folders import is_of_files
@@ -91,7 +91,7 @@ class Start:
     table: str
     commands: JobFileCommands
     key: tuple[str, ...] = ()
-    reading: Reading = USUAL
+    reading: Reading = DEFAULT_READING
     target: str | None = None
     directory: Path = field(default_factory=Path.cwd)
     memory: int | None = None

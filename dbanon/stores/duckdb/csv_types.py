@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import duckdb
 
 from dbanon.data.words import json_text
-from dbanon.job.reading import COMMA, POINT, USUAL, Reading
+from dbanon.job.reading import COMMA, DEFAULT_READING, POINT, Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb import csv_forms
 from dbanon.stores.duckdb.csv_forms import (
@@ -97,7 +97,7 @@ class ColumnTypes:
         self,
         connection: duckdb.DuckDBPyConnection,
         table: str,
-        reading: Reading = USUAL,
+        reading: Reading = DEFAULT_READING,
         *,
         is_plain: bool = False,
     ) -> None:
@@ -283,7 +283,7 @@ class ColumnTypes:
         text_type = InferredType("VARCHAR", column)
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
             return text_type
-        forms = [form for form in other_forms(column, USUAL) if form.argument]
+        forms = [form for form in other_forms(column, DEFAULT_READING) if form.argument]
         for table in (self._sample(column), self._table):
             expressions = [f"count({column})"]
             expressions += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]

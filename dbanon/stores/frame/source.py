@@ -70,7 +70,7 @@ class FrameSource:
         UnsupportedType : a column to read has an unsupported type.
         """
         persons = job.guarantee.persons
-        require_columns(self.frame, [*job.named, *persons])
+        require_columns(self.frame, [*job.named_columns, *persons])
         rows = candidates(self.frame, job.quasi_identifiers, job.policy.nulls)
         modelled = [model.attribute for model in job.policy.models]
         read = {*job.quasi_identifiers, *persons, *modelled, *job.columns_in_sets, *job.pseudonyms}

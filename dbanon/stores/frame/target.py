@@ -311,7 +311,7 @@ def _released_frame(
     labels = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
-    for name in (name for name in frame.columns if name in draft.job.named):
+    for name in (name for name in frame.columns if name in draft.job.named_columns):
         released_here = [column for column in draft.release.columns if column.source == str(name)]
         if str(name) in draft.job.pseudonyms:
             columns[name] = _pseudonyms(frame[name].iloc[positions], draft)

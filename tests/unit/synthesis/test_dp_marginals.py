@@ -308,7 +308,7 @@ def test_a_budget_of_epsilon_takes_no_delta():
         dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS, **ZCDP)
     assert budget.spent == 0.0
     with pytest.raises(errors.InvalidParameter):
-        Cost(1.0, 1e-9).charged(None)
+        Cost(1.0, 1e-9).charge(None)
 
 
 # Releases
