@@ -112,7 +112,11 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_again: OpenSessi
     session.require("chains")
     chain = chain_state.find(session, job.chain.name)
     relation = file.describe(job)
-    requested = [*job.columns_to_read, *job.guarantee.counted_columns, *job.expected_columns]
+    requested = [
+        *job.columns_to_read,
+        *job.guarantee.counted_columns,
+        *job.columns_with_expectations,
+    ]
     names = list(dict.fromkeys(requested))
     # Read rows in file order. Rows with NULL are withheld later, where they are counted.
     chosen = file.select_rows(replace(relation, locator=_UNADDRESSED), job, names)

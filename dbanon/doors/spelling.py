@@ -198,7 +198,7 @@ def job_command(
     hierarchies : by column, as command-line texts; the job only has parsed hierarchies.
     target : as for ``command``.
     """
-    parts = (job, job.reading, job.pseudonymized, job.policy)
+    parts = (job, job.reading, job.pseudonym_options, job.policy)
     options = {
         parameter.name: value
         for part in parts

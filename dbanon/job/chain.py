@@ -91,7 +91,7 @@ class Chain:
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Chain:
-        """The chain with its key file resolved by ``path``, or its variable name by ``text``."""
+        """Copy with the key's file name replaced by ``path``, or its variable name by ``text``."""
         kind, _, location = self.key.partition(":")
         return replace(self, key=f"{kind}:{path(location) if kind == 'file' else text(location)}")
 

@@ -24,7 +24,7 @@ from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
 from dbanon.job.concentrated import delta_option, rho_of
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
 from dbanon.job.requirements import check_entity, check_single_role
-from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, Private
+from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, PrivateOptions
 
 ROW, PERSON = UNITS = ("row", "person")
 _BUDGETS_PAGE = "differential-privacy.md#budgets"
@@ -169,7 +169,7 @@ class PrivateJob:
     table: Annotated[str, parameter(Job, "table").option]
     output: Annotated[str, parameter(Job, "output").option]
     quasi_identifiers: Annotated[tuple[str, ...], parameter(Job, "quasi_identifiers").option]
-    private_options: Private
+    private_options: PrivateOptions
     budget: Annotated[str, _BUDGET]
     output_kind: Annotated[str, parameter(Job, "output_kind").option] = "table"
     if_exists: Annotated[str, parameter(Job, "if_exists").option] = "error"
@@ -236,7 +236,7 @@ class PrivateJob:
         """
         return {
             param.name: _plain_value(getattr(self.private_options, param.name))
-            for param in parameters(Private)
+            for param in parameters(PrivateOptions)
             if param.name != "hierarchies"
         }
 

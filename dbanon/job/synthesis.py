@@ -1,4 +1,4 @@
-"""Options of synthesis methods, checked before any data is read; one class per group of methods."""
+"""Options of the methods for synthetic rows, checked before any data is read."""
 
 from __future__ import annotations
 
@@ -23,25 +23,28 @@ PRIVATE_SUMMARIES = {
     DP_RANKS: "Synthetic rows with differential privacy",
     DP_MARGINALS: "Synthetic rows with differential privacy, by a model of two-way counts",
 }
-_SEE = "differential-privacy.md"
+_DOCS_PAGE = "differential-privacy.md"
 
 
 @dataclass(frozen=True)
-class AsPublished:
-    """DCMDP: noise as Liu and Li published it, which guarantees nothing.
+class DcmdpOptions:
+    """Options of dcmdp, which adds noise as Liu and Li published it and guarantees nothing.
 
     Raises
     ------
     InvalidParameter : an option is out of range, or ``guarantee`` is not ``as_published``.
     """
 
-    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, see=_SEE)]
+    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, see=_DOCS_PAGE)]
     epsilon: Annotated[
-        float, Option("The source's; no privacy holds for it.", minimum=0, above=True, see=_SEE)
+        float,
+        Option("The source's; no privacy holds for it.", minimum=0, above=True, see=_DOCS_PAGE),
     ]
     guarantee: Annotated[
         str | None,
-        Option("as_published: noise that guarantees nothing.", choices=(AS_PUBLISHED,), see=_SEE),
+        Option(
+            "as_published: noise that guarantees nothing.", choices=(AS_PUBLISHED,), see=_DOCS_PAGE
+        ),
     ] = None
     radius: Annotated[
         float,
@@ -53,7 +56,7 @@ class AsPublished:
             "Which noise: of the source's algorithm, range / (k epsilon), or of its section 4,"
             " n range / (k^2 epsilon).",
             choices=READINGS,
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = ALGORITHM
     seed: Annotated[int, Option("For the noise: the same seed gives the same rows.", minimum=0)] = 0
@@ -69,12 +72,12 @@ class AsPublished:
 
 
 @dataclass(frozen=True)
-class Private:
-    """dp_ranks and dp_marginals: synthetic rows with differential privacy.
+class PrivateOptions:
+    """Options of dp_ranks and dp_marginals: synthetic rows with differential privacy.
 
     Raises
     ------
-    InvalidParameter : an option is out of range, or accounting and delta do not fit.
+    InvalidParameter : an option is out of range, or a delta is set without ``zcdp`` or vice versa.
     """
 
     epsilon: Annotated[
@@ -85,7 +88,7 @@ class Private:
             above=True,
             maximum=100,
             expected="a number above 0, at most 100",
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ]
     bounds: Annotated[
@@ -97,7 +100,7 @@ class Private:
             flag="bounds",
             form="NAME=LOW:HIGH",
             release=True,
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     orders: Annotated[
@@ -107,7 +110,7 @@ class Private:
             " next to each other.",
             flag="order",
             form="NAME=A,B,C",
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     hierarchies: Annotated[
@@ -117,7 +120,7 @@ class Private:
             item="a hierarchy",
             flag="hierarchy",
             form="NAME=HIERARCHY",
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     scale: Annotated[
@@ -129,7 +132,7 @@ class Private:
             flag="scale",
             form="NAME=log",
             release=True,
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     margins: Annotated[
@@ -139,18 +142,17 @@ class Private:
             " its quantiles, which answers ranges better and large values worse.",
             choices=MARGINS,
             release=True,
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = RANKS
     accounting: Annotated[
         str,
         Option(
             "For dp_marginals: account for epsilon, or for the rho of zero-concentrated privacy,"
-            " with"
-            " Gaussian noise and a delta.",
+            " with Gaussian noise and a delta.",
             choices=ACCOUNTINGS,
             release=True,
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = PURE
     delta: Annotated[
@@ -159,7 +161,7 @@ class Private:
             "For zcdp: the delta of (epsilon, delta)-differential privacy. Choose it far"
             " below 1 divided by the number of rows.",
             release=True,
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = None
     null_as: Annotated[
@@ -170,21 +172,21 @@ class Private:
             flag="null-as",
             form="NAME=VALUE",
             release=True,
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     entity: Annotated[
         str | None,
         Option(
             "Column of whole numbers that identifies persons: one person is protected then.",
-            see=_SEE,
+            see=_DOCS_PAGE,
         ),
     ] = None
 
     def __post_init__(self) -> None:
         check(self)
         if set(self.scale.values()) - {LOG}:
-            raise parameter(Private, "scale").refusal()
+            raise parameter(PrivateOptions, "scale").refusal()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
             raise InvalidParameter(
                 "Gaussian noise needs an epsilon and a delta; other noise has no delta.",
@@ -198,31 +200,32 @@ class Private:
         return Cost(self.epsilon, self.delta)
 
     def check_method(self, method: str) -> None:
-        """Check that no option of the other method is set; raises InvalidParameter."""
-        other, foreign_option = (
+        """Check that no option is set that only another method has; raises InvalidParameter."""
+        other_method, its_option = (
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
         )
-        if getattr(self, foreign_option) != parameter(Private, foreign_option).default:
+        if getattr(self, its_option) != parameter(PrivateOptions, its_option).default:
             raise InvalidParameter(
-                f"{foreign_option} is of method {other}.", hint=f"Leave out `{foreign_option}`."
+                f"{its_option} is an option of method {other_method}.",
+                hint=f"Leave out `{its_option}`.",
             )
 
 
 SYNTHESIS_OPTIONS: dict[str, type[Any]] = {
-    DP_RANKS: Private,
-    DP_MARGINALS: Private,
-    "dcmdp": AsPublished,
+    DP_RANKS: PrivateOptions,
+    DP_MARGINALS: PrivateOptions,
+    "dcmdp": DcmdpOptions,
 }
 
 
 def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
-    """Build the options of this method from values by name.
+    """Build the options of this method from ``options``: values by name.
 
     Raises
     ------
     UnknownMethod : no method of this name makes synthetic rows.
     UnknownOption : the method has no option of this name.
-    InvalidParameter : an option is missing or out of range, or two do not fit.
+    InvalidParameter : an option is missing or out of range, or two contradict each other.
     """
     if method not in SYNTHESIS_OPTIONS:
         raise UnknownMethod(
@@ -241,6 +244,6 @@ def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
         if param.default is REQUIRED and param.name not in options:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
     parsed = make(SYNTHESIS_OPTIONS[method], options)
-    if isinstance(parsed, Private):
+    if isinstance(parsed, PrivateOptions):
         parsed.check_method(method)
     return parsed

@@ -40,7 +40,7 @@ class JointRows:
     pairs_below: int
     in_all: int
 
-    def plain(self) -> dict[str, int]:
+    def to_plain(self) -> dict[str, int]:
         """The counts as plain values."""
         return asdict(self)
 

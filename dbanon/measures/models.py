@@ -163,7 +163,7 @@ class Model:
             return not of_persons
         return self.kind != "delta_disclosure"
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """The model as plain values, for the ledger; omits the content of a hierarchy."""
         values: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
         values["level"] = float(self.level)

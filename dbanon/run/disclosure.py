@@ -262,7 +262,7 @@ def few_persons(
     refused = partial(
         TooFewPersons,
         "Classes would hold fewer persons than k; nothing was published.",
-        hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
+        hint="Name the column that identifies persons as `entity`, so that k counts persons,"
         " or leave out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, PersonsBelowK, refused)
@@ -342,4 +342,4 @@ def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
     visible_labels = combinations(microdata, draft.release)[labels[released]]
     return joint_rows(
         microdata.entities[released], visible_labels, int(policy.k), policy.seed
-    ).plain()
+    ).to_plain()

@@ -163,7 +163,7 @@ def definition(planned: Plan) -> Any:
         "models": planned.hierarchies.models,
     }
     if planned.pseudonym_key is not None:
-        read["pseudonym_key"] = planned.pseudonym_key.check
+        read["pseudonym_key"] = planned.pseudonym_key.fingerprint
     return _plain({"relation": str(planned.relation.name), **job_fields, **read})
 
 

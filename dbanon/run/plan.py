@@ -24,7 +24,7 @@ from dbanon.job.requirements import (
     require_kinds,
     require_passthrough_options,
 )
-from dbanon.job.sets import ColumnSet, require_equality
+from dbanon.job.sets import ColumnSet, require_comparable_values
 from dbanon.job.verdict import Verdict
 from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.measures.recount import trees_of_models
@@ -112,7 +112,7 @@ class Plan:
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
-        return self.job.guarantee_under(self.policy)
+        return self.job.guarantee_for_policy(self.policy)
 
     def request(
         self,
@@ -140,7 +140,7 @@ class Plan:
             "models": [
                 {"model": level.model, "counted": level.achieved}
                 | dict(holds.model_ledger_values)
-                | model.plain()
+                | model.to_plain()
                 for level, model in zip(holds.models, policy.models, strict=True)
             ],
             "also_k": [
@@ -180,7 +180,7 @@ class Plan:
         """The sets of columns by the names that a release with these quasi-identifiers has."""
         quasi_identifiers = self.job.quasi_identifiers
         return tuple(
-            column_set.released(quasi_identifiers, released)
+            column_set.with_released_names(quasi_identifiers, released)
             for column_set in self.guarantee.column_sets
         )
 
@@ -246,7 +246,9 @@ def plan(
     if target is not None:
         _require_ranges(job, target, attributes)
     names = list(
-        dict.fromkeys([*job.named_columns, *job.guarantee.counted_columns, *job.expected_columns])
+        dict.fromkeys(
+            [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
+        )
     )
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
@@ -263,7 +265,7 @@ def plan(
     models = with_null_leaves(hierarchies.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
-        require_equality(relation.attribute(name))
+        require_comparable_values(relation.attribute(name))
     for name in (trees := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
@@ -347,7 +349,7 @@ def _key_of(
     for name in job.pseudonyms:
         require_pseudonym_type(relation.attribute(name))
     target.require_pseudonyms(source)
-    return key_of_pseudonyms(str(job.pseudonymized.pseudonym_key))
+    return key_of_pseudonyms(str(job.pseudonym_options.pseudonym_key))
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:

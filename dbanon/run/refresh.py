@@ -17,7 +17,7 @@ from dbanon.errors import (
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
-from dbanon.job.pseudonym import Pseudonymized
+from dbanon.job.pseudonym import PseudonymOptions
 from dbanon.job.request import job_from_request
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.ledger import entries
@@ -197,8 +197,8 @@ def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None)
             hint="Refresh it from a client, and name the file or variable that holds the key:"
             " `pseudonym_key`.",
         )
-    Pseudonymized(pseudonym_key=where)
-    if key_of_pseudonyms(where).check != then["key"]:
+    PseudonymOptions(pseudonym_key=where)
+    if key_of_pseudonyms(where).fingerprint != then["key"]:
         raise PseudonymKeyWrong(
             f"This is not the key that the pseudonyms of {name} were made with.",
             hint="Name the key of the release. If pseudonyms need not match it any more, release"

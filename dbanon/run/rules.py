@@ -244,9 +244,9 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
     of_policy = {
         name: options.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
     }
-    pseudonymized = replace(job.pseudonymized, pseudonyms=options.pop("pseudonyms"))
+    pseudonym_options = replace(job.pseudonym_options, pseudonyms=options.pop("pseudonyms"))
     return replace(
-        job, **options, pseudonymized=pseudonymized, policy=replace(job.policy, **of_policy)
+        job, **options, pseudonym_options=pseudonym_options, policy=replace(job.policy, **of_policy)
     )
 
 

@@ -337,10 +337,10 @@ def report_of(
     if job.where is not None:
         more["where"] = job.where
     if draft.pseudonym_key is not None:
-        more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.check}
+        more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.fingerprint}
     if planned.compared:
         more["expect"] = dict(planned.compared)
-    if job.reading.changed:
+    if job.reading.non_default_options:
         more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
         more["kept_columns"] = CLIENT

@@ -76,7 +76,7 @@ def check_job(job: Job) -> None:
         "spill": job.spill is not None,
         "kept_columns=client": job.kept_columns == CLIENT,
         "exports": bool(job.exports),
-        **{name: name != "foreign_files" for name in job.reading.changed},
+        **{name: name != "foreign_files" for name in job.reading.non_default_options},
     }
     for name, is_requested in unsupported.items():
         if is_requested:

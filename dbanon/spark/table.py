@@ -186,7 +186,7 @@ def _release(
         report = report.requested(source=pinned.name, not_copied=not_copied)
         if job.where is not None:
             report = report.with_arguments(where=job.where)
-        if job.reading.changed:
+        if job.reading.non_default_options:
             report = report.with_arguments(reading=job.reading.to_dict())
         return release_target.publish(rows, report, lambda: time.perf_counter() - started)
     finally:

@@ -99,7 +99,7 @@ def _rows_with_pseudonyms(
             keys,
             [
                 tuple(
-                    value if pseudonym is None else key.of(pseudonym[0], value, pseudonym[1])
+                    value if pseudonym is None else key.pseudonym(pseudonym[0], value, pseudonym[1])
                     for pseudonym, value in zip(hidden, row, strict=True)
                 )
                 for row in read

@@ -127,7 +127,7 @@ class SqlTarget:
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
-                session.stage_key(*draft.pseudonym_key.blocks())
+                session.stage_key(*draft.pseudonym_key.hmac_blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         salt = None if copied else self._person_salt(draft)

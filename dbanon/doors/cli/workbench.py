@@ -60,7 +60,7 @@ def workbench(
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
         written = make(Reading, values(parameters(Reading), reading))
         if url.endswith(ENDINGS):
-            if table or target or key or written.changed:
+            if table or target or key or written.non_default_options:
                 raise click.UsageError(
                     "The job file already says which table to read, and how: leave out --table,"
                     " --target, --key and the options for reading."

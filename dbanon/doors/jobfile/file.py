@@ -28,7 +28,7 @@ from dbanon.doors.jobfile.problems import (
     note_refusals,
 )
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
-from dbanon.job.export import Export, is_table
+from dbanon.job.export import Export, is_iceberg_table
 from dbanon.job.job import Job
 from dbanon.job.private import (
     PrivateJob,
@@ -182,7 +182,7 @@ class _Expansion:
         expanded_path = self.text(text, key)
         if expanded_path is None:
             return expanded_path
-        if is_object(expanded_path) or is_table(expanded_path):
+        if is_object(expanded_path) or is_iceberg_table(expanded_path):
             return expanded_path
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(expanded_path))
 

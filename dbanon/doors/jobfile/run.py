@@ -26,7 +26,7 @@ from dbanon.errors import (
     TablesLeft,
     warn_caller,
 )
-from dbanon.job.expectations import require_accepted
+from dbanon.job.expectations import require_expectation_names
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
@@ -174,7 +174,7 @@ def _with_accepted(
             hint='Name the columns that the error names, as in `accept_types=["age"]`.',
         )
     job = replace(job, accept_types=tuple(accept_types))
-    require_accepted(accept_counts)
+    require_expectation_names(accept_counts)
     if isinstance(job, PrivateJob):
         return job
     return replace(job, accept_counts=tuple(accept_counts))

@@ -337,7 +337,7 @@ def _pseudonyms(values: pd.Series[Any], draft: PreparedRelease) -> pd.Series[Any
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None
     plain = values.astype(object).where(values.notna(), None)
-    pseudonyms = [key.of(attribute, value) for value in plain]
+    pseudonyms = [key.pseudonym(attribute, value) for value in plain]
     series: pd.Series[Any] = pd.Series(pseudonyms, dtype=pd.Series(["text"]).dtype)
     return series
 

@@ -55,12 +55,17 @@ def test_sets_by_the_names_of_the_release() -> None:
     """The bounds of a range replace only the requested quasi-identifier."""
     quasi_identifiers = ("age", "x_low", "x_high")
     released = ("age_low", "age_high", "x_low", "x_high")
-    assert ColumnSet(("age", "ill"), 5).released(quasi_identifiers, released).columns == (
+    assert ColumnSet(("age", "ill"), 5).with_released_names(
+        quasi_identifiers, released
+    ).columns == (
         "age_low",
         "age_high",
         "ill",
     )
-    assert ColumnSet(("x", "x_low")).released(quasi_identifiers, released).columns == ("x", "x_low")
+    assert ColumnSet(("x", "x_low")).with_released_names(quasi_identifiers, released).columns == (
+        "x",
+        "x_low",
+    )
     # The ledger's column sets use released names already.
     recorded_guarantee = guarantee_from_ledger(3, {"also_k": [{"columns": ["x"], "k": 4}]})
     assert recorded_guarantee.count_requests(released).also == (("x",),)
