@@ -40,7 +40,10 @@ class Bounds:
             least = math.ceil(previous_count * (1 - self.change) - _ROUNDING)
             most = math.floor(previous_count * (1 + self.change) + _ROUNDING)
             if not least <= count <= most:
-                return f"the last release had {previous_count}, and {max(least, 0)} to {most} are expected"
+                return (
+                    f"the last release had {previous_count}, and {max(least, 0)} to {most} are"
+                    " expected"
+                )
         if self.least is not None and count < self.least:
             return f"at least {self.least} are expected"
         if self.most is not None and count > self.most:

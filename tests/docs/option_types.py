@@ -87,7 +87,8 @@ def text() -> str:
             _typed_dict(
                 "ClassOptions",
                 "TypedDict",
-                "The options for classes without a release: of policies, and the methods' parameters.",
+                "The options for classes without a release: of policies, and the methods'"
+                " parameters.",
                 [
                     *(parameter for parameter in classes if parameter.name != "method"),
                     *method_options.values(),

@@ -37,18 +37,20 @@ def test_a_policy_says_which_guarantee_it_is() -> None:
 
 
 def test_questions() -> None:
-    rows = POLICY.guarantee_for(["site"]).questions(["age", "height"], ("ill",), frozenset({"ill"}))
+    rows = POLICY.guarantee_for(["site"]).count_requests(
+        ["age", "height"], ("ill",), frozenset({"ill"})
+    )
     assert rows == CountRequests(
         ("age", "height", "site"), sensitive=("ill",), leaves=frozenset({"ill"})
     )
     assert rows.classes == (("age", "height", "site"),)
-    persons = POLICY.guarantee_for(entity="who").questions(["age"])
+    persons = POLICY.guarantee_for(entity="who").count_requests(["age"])
     assert persons == CountRequests(("age",), persons=("who",))
-    each = EACH.guarantee_for(["site"]).questions(["age", "height"])
+    each = EACH.guarantee_for(["site"]).count_requests(["age", "height"])
     assert each.columns == ("age", "height", "site")
     assert each.classes == (("age", "site"), ("height", "site"))
     # A published release tells its strata among its quasi-identifiers.
-    assert EACH.guarantee_for(["site"]).questions(["age", "site", "height"]) == each
+    assert EACH.guarantee_for(["site"]).count_requests(["age", "site", "height"]) == each
 
 
 def test_sets_by_the_names_of_the_release() -> None:
