@@ -121,7 +121,7 @@ def _cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
     counts = np.zeros((len(cells), int(sizes.max())), np.int64)
     offset = np.arange(len(value_counts)) - np.repeat(starts, sizes)
     counts[np.repeat(np.arange(len(cells)), sizes), offset] = value_counts[:, 1]
-    return set(cells[~model.satisfied(counts, np.empty(0))].tolist())
+    return set(cells[~model.is_satisfied(counts, np.empty(0))].tolist())
 
 
 def row_columns(state: CellState, n_retained: int) -> list[str]:

@@ -276,7 +276,7 @@ def _select_satisfying(
                 codes, table = placed[model.attribute]
                 shares = table.shares
             counts = np.bincount(codes[group], minlength=len(shares))
-            if not model.satisfied(counts[None], shares)[0]:
+            if not model.is_satisfied(counts[None], shares)[0]:
                 return False
         return True
 

@@ -104,7 +104,7 @@ def _distances(
         for part in pairs.chunks():
             labels = partition.labels[part]
             records = np.arange(part.start, part.stop)
-            np.add.at(distances, labels, column.apart(records, labels))
+            np.add.at(distances, labels, column.distances_ignoring_nulls(records, labels))
     return np.asarray(distances / _cells(microdata, partition), np.float64)
 
 

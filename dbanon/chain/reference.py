@@ -157,8 +157,8 @@ def find_failing_cells(
         part = cell_ids[start : start + step]
         counts = np.zeros((len(part), len(table_shares)), np.int64)
         np.add.at(counts, (of_rows[selection] - start, places[selection]), sizes[selection])
-        failing += part[~model.satisfied(counts, table_shares)].tolist()
-        level = max(level, model.worst(counts, table_shares))
+        failing += part[~model.is_satisfied(counts, table_shares)].tolist()
+        level = max(level, model.reached_level(counts, table_shares))
     return failing, level
 
 

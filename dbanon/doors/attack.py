@@ -124,7 +124,7 @@ def _farthest(
     rows = exposed.any_rows(rng, min(1000, len(exposed.weights)))
     distances = np.zeros((len(candidates), len(rows)))
     for column in exposed.columns:
-        distances += column.apart(candidates[:, None], rows[None, :])
+        distances += column.distances_ignoring_nulls(candidates[:, None], rows[None, :])
     targets: np.ndarray[Any, Any] = candidates[
         np.argsort(-distances.mean(axis=1), kind="stable")[:n_targets]
     ]

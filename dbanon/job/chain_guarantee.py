@@ -18,7 +18,7 @@ from dbanon.errors import (
 from dbanon.job.guarantee import REPORT_IT, SEVERAL_TABLES_WARNING, Guarantee
 from dbanon.job.verdict import ExpectedRelease, Verdict
 from dbanon.measures.models import CountedModel
-from dbanon.measures.recount import levels_reached
+from dbanon.measures.recount import require_levels
 
 # Appended to the description of a model that compares classes with the chain's first release.
 FIRST_RELEASE_SUFFIX = ", beside the chain's first release"
@@ -189,7 +189,7 @@ class ChainGuarantee(Guarantee):
         recounted_models = [
             model for index, model in enumerate(self.models) if index not in first_release_levels
         ]
-        recounted = iter(levels_reached(recounted_models, expected.sensitive, counts))
+        recounted = iter(require_levels(recounted_models, expected.sensitive, counts))
         return tuple(
             first_release_levels[index] if index in first_release_levels else next(recounted)
             for index in range(len(self.models))

@@ -17,7 +17,7 @@ from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import ExpectedRelease, Verdict
 from dbanon.measures import Model
 from dbanon.measures.models import CountedModel
-from dbanon.measures.recount import levels_reached
+from dbanon.measures.recount import require_levels
 from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 
@@ -228,7 +228,7 @@ class Guarantee:
         return tuple(recount.smallest for recount in counts.also)
 
     def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
-        return levels_reached(self.models, expected.sensitive, counts)
+        return require_levels(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on the counts of rows and persons, with the levels of the models.
@@ -299,7 +299,7 @@ class PersonGuarantee(Guarantee):
 
     def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         persons = counts.persons[self.entity]
-        levels = levels_reached(self.models, expected.sensitive, counts, persons)
+        levels = require_levels(self.models, expected.sensitive, counts, persons)
         return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
 
     def _rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:

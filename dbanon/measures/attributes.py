@@ -2,7 +2,7 @@
 
 The distance is that of EM4ADOM's eq. (12) and (13), 0 to 1 unless a released number lies outside
 the column's range: relative to the range for numbers, by rank among occurring values for ordinal
-ones, 0 or 1 for nominal ones. It is 0 from a label to values it covers, else the height to climb or
+ones, 0 or 1 for nominal ones. It is 0 from a label to values it is_generalized, else the height to climb or
 the gap to the interval. It is 0 if either value is NULL.
 
 Shapes: n records and m released rows, one per class. ``valid`` is False for NULL; its codes, leaves
@@ -49,18 +49,18 @@ class ColumnPair(ABC):
     suppressed: Flags | None = None
 
     @property
-    def missing(self) -> Flags | None:
+    def original_nulls(self) -> Flags | None:
         """bool (n,), True for original NULLs; None for none."""
         return None
 
     @property
-    def withheld(self) -> Flags | None:
+    def released_nulls(self) -> Flags | None:
         """bool (m,), True for released NULLs; None for none."""
         return None
 
     @property
-    def covers(self) -> bool:
-        """True if some released value covers several: an inner label or an interval."""
+    def is_generalized(self) -> bool:
+        """True if some released value is_generalized several: an inner label or an interval."""
         return False
 
     @property
@@ -80,29 +80,31 @@ class ColumnPair(ABC):
         return None
 
     @abstractmethod
-    def of_records(self, records: Index) -> NDArray[Any]:
+    def originals_for_kernel(self, records: Index) -> NDArray[Any]:
         """Originals in the form that kernels compare: nodes, int32 (r,), or intervals, float64
         (r, 2). Arbitrary for NULL."""
 
     @abstractmethod
-    def of_rows(self, rows: Index) -> NDArray[Any]:
-        """Released rows in the form of ``of_records``."""
+    def released_for_kernel(self, rows: Index) -> NDArray[Any]:
+        """Released rows in the form of ``originals_for_kernel``."""
 
     @abstractmethod
-    def gap(self, records: Index, rows: Index) -> Floats:
+    def distances(self, records: Index, rows: Index) -> Floats:
         """The distances of records from released rows, broadcast against each other."""
 
-    def apart(self, records: Index, rows: Index) -> Floats:
-        """``gap`` with 0 for NULL."""
-        distances = self.gap(records, rows)
-        for missing, index in ((self.missing, records), (self.withheld, rows)):
-            if missing is not None:
-                distances = np.where(missing[index], 0.0, distances)
+    def distances_ignoring_nulls(self, records: Index, rows: Index) -> Floats:
+        """``distances`` with 0 for NULL."""
+        distances = self.distances(records, rows)
+        for original_nulls, index in ((self.original_nulls, records), (self.released_nulls, rows)):
+            if original_nulls is not None:
+                distances = np.where(original_nulls[index], 0.0, distances)
         return distances
 
 
-def _value_ids(values: NDArray[Any], missing: Flags | None) -> NDArray[np.int64]:
-    filled = values if missing is None else np.where(missing, values.dtype.type(0), values)
+def _value_ids(values: NDArray[Any], original_nulls: Flags | None) -> NDArray[np.int64]:
+    filled = (
+        values if original_nulls is None else np.where(original_nulls, values.dtype.type(0), values)
+    )
     return np.unique(filled, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
@@ -127,16 +129,16 @@ class _NumericPair(ColumnPair):
     ranks: Floats | None = None
 
     @cached_property
-    def missing(self) -> Flags | None:
+    def original_nulls(self) -> Flags | None:
         return None if self.valid is None else ~self.valid
 
     @cached_property
-    def withheld(self) -> Flags | None:
+    def released_nulls(self) -> Flags | None:
         return None if self.released_valid is None else ~self.released_valid
 
     @cached_property
     def value_ids(self) -> NDArray[np.int64]:
-        return _value_ids(self.original, self.missing)
+        return _value_ids(self.original, self.original_nulls)
 
     @cached_property
     def _occurring_ranks(self) -> Floats:
@@ -157,7 +159,7 @@ class _NumericPair(ColumnPair):
         """float64 (n,), the coordinates of the originals."""
         return self.to_coordinates(self.original)
 
-    def of_records(self, records: Index) -> Floats:
+    def originals_for_kernel(self, records: Index) -> Floats:
         """Where they stand, twice."""
         return np.repeat(self.coordinates[records][:, None], 2, axis=1)
 
@@ -175,18 +177,18 @@ class Numbers(_NumericPair):
 
     @cached_property
     def released_value_ids(self) -> NDArray[np.int64]:
-        return _value_ids(self.released, self.withheld)
+        return _value_ids(self.released, self.released_nulls)
 
     @cached_property
     def released_coordinates(self) -> Floats:
         """float64 (m,), the coordinates of released values."""
         return self.to_coordinates(self.released)
 
-    def of_rows(self, rows: Index) -> Floats:
+    def released_for_kernel(self, rows: Index) -> Floats:
         """Where they stand, twice."""
         return np.repeat(self.released_coordinates[rows][:, None], 2, axis=1)
 
-    def gap(self, records: Index, rows: Index) -> Floats:
+    def distances(self, records: Index, rows: Index) -> Floats:
         """The difference, as a share of the column's range."""
         distances: Floats = np.abs(self.coordinates[records] - self.released_coordinates[rows])
         return distances
@@ -206,23 +208,26 @@ class Intervals(_NumericPair):
 
     @cached_property
     def released_value_ids(self) -> NDArray[np.int64]:
-        ends = (_value_ids(self.low, self.withheld), _value_ids(self.high, self.withheld))
+        ends = (
+            _value_ids(self.low, self.released_nulls),
+            _value_ids(self.high, self.released_nulls),
+        )
         return ends[0] * (int(ends[1].max(initial=0)) + 1) + ends[1]
 
     @property
-    def covers(self) -> bool:
+    def is_generalized(self) -> bool:
         return bool((self.low < self.high).any())
 
     @cached_property
     def _interval_coordinates(self) -> tuple[Floats, Floats]:
         return self.to_coordinates(self.low), self.to_coordinates(self.high)
 
-    def of_rows(self, rows: Index) -> Floats:
+    def released_for_kernel(self, rows: Index) -> Floats:
         """The coordinates of the intervals, float64 (r, 2)."""
         low, high = self._interval_coordinates
         return np.column_stack((low[rows], high[rows]))
 
-    def gap(self, records: Index, rows: Index) -> Floats:
+    def distances(self, records: Index, rows: Index) -> Floats:
         """The distance of the value from the interval, as a share of the column's range."""
         low, high = self._interval_coordinates
         coordinates = self.coordinates[records]
@@ -256,11 +261,11 @@ class _CodedPair(ColumnPair):
     released: NDArray[np.int32]
 
     @cached_property
-    def missing(self) -> Flags | None:
+    def original_nulls(self) -> Flags | None:
         return _none_if_all_false(self.original < 0)
 
     @cached_property
-    def withheld(self) -> Flags | None:
+    def released_nulls(self) -> Flags | None:
         return _none_if_all_false(self.released < 0)
 
     @property
@@ -286,15 +291,15 @@ class Categories(_CodedPair):
         parents[0] = -1
         return parents
 
-    def of_records(self, records: Index) -> NDArray[np.int32]:
+    def originals_for_kernel(self, records: Index) -> NDArray[np.int32]:
         """The nodes behind the root."""
         return np.asarray(self.original[records] + 1, np.int32)
 
-    def of_rows(self, rows: Index) -> NDArray[np.int32]:
+    def released_for_kernel(self, rows: Index) -> NDArray[np.int32]:
         """The nodes behind the root."""
         return np.asarray(self.released[rows] + 1, np.int32)
 
-    def gap(self, records: Index, rows: Index) -> Floats:
+    def distances(self, records: Index, rows: Index) -> Floats:
         """1 if the values differ."""
         distances: Floats = (self.original[records] != self.released[rows]).astype(np.float64)
         return distances
@@ -313,7 +318,7 @@ class Nodes(_CodedPair):
     tree: Hierarchy
 
     @property
-    def covers(self) -> bool:
+    def is_generalized(self) -> bool:
         return bool(self.tree.heights[self.released[self.released >= 0]].any())
 
     @property
@@ -321,11 +326,11 @@ class Nodes(_CodedPair):
         """The parents of the hierarchy's nodes."""
         return self.tree.parents
 
-    def of_records(self, records: Index) -> NDArray[np.int32]:
+    def originals_for_kernel(self, records: Index) -> NDArray[np.int32]:
         """The leaves' nodes."""
         return np.asarray(self.tree.leaves[self.original[records]], np.int32)
 
-    def of_rows(self, rows: Index) -> NDArray[np.int32]:
+    def released_for_kernel(self, rows: Index) -> NDArray[np.int32]:
         """The nodes."""
         return np.asarray(self.released[rows], np.int32)
 
@@ -346,7 +351,7 @@ class Nodes(_CodedPair):
         pairs = (np.broadcast_to(leaves[:, None], shape), np.broadcast_to(nodes, shape))
         return node_of_row.reshape(-1), self._climbed_heights(*pairs)
 
-    def gap(self, records: Index, rows: Index) -> Floats:
+    def distances(self, records: Index, rows: Index) -> Floats:
         """The height of the common ancestor above the label, as a share of the tree's height."""
         leaves = np.maximum(self.original[records], 0)
         if self._cached_distances is not None:

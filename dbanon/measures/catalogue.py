@@ -82,7 +82,7 @@ def evaluate(task: EvaluationTask, names: Iterable[str] | None = None) -> dict[s
             )
     for measure in reversed(MEASURES.values()):
         if measure.name in requested:
-            requested.update(measure.of)
+            requested.update(measure.depends_on)
     figures: dict[str, Figure] = {}
     for measure in MEASURES.values():
         if measure.name in requested:

@@ -31,7 +31,7 @@ def constant_columns(moments: Moments) -> str:
 
 def correlation_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
-    if not task.pairs.numbers:
+    if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     if task.pairs.n < 2:
         return Figure(None, note="there are fewer than two rows")

@@ -14,12 +14,12 @@ from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Fig
 
 def covariance_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
-    if not task.pairs.numbers:
+    if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
-    return of_moments(task.pairs.moments)
+    return figure_from_moments(task.pairs.moments)
 
 
-def of_moments(moments: Moments) -> Figure:
+def figure_from_moments(moments: Moments) -> Figure:
     """The figure from covariances of z-scores."""
     counted = moments.is_defined & np.triu(np.ones_like(moments.is_defined))
     if not counted.any():

@@ -36,7 +36,7 @@ class Moments:
     is_defined: Flags
 
     @property
-    def related(self) -> Flags:
+    def covary(self) -> Flags:
         """bool (p, p), pairs with nonzero covariance before release."""
         return self.is_defined & (np.abs(self.correlations_before) > _ROUNDING)
 

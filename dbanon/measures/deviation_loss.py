@@ -17,13 +17,13 @@ from dbanon.measures.figure import NO_NUMBERS, NO_ROWS, EvaluationTask, Figure, 
 def deviation_loss(task: EvaluationTask) -> Figure:
     """The mean over cells of numeric columns, and by column."""
     pairs = task.pairs
-    if not pairs.numbers:
+    if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     points, released = pairs.points
-    cells = pairs.cells(pairs.numbers)
-    sums = np.zeros(len(pairs.numbers))
+    cells = pairs.cells(pairs.numeric_columns)
+    sums = np.zeros(len(pairs.numeric_columns))
     for part in pairs.chunks():
-        gap = np.abs(points[part] - released[pairs.rows[part]])
+        gap = np.abs(points[part] - released[pairs.labels[part]])
         sums += (gap if cells is None else gap * cells[part]).sum(axis=0)
     sums /= np.sqrt(2.0)
     counts = np.full(len(sums), pairs.n) if cells is None else cells.sum(axis=0)
@@ -31,7 +31,7 @@ def deviation_loss(task: EvaluationTask) -> Figure:
         return Figure(None, note=NO_ROWS)
     columns = {
         column.name: float(total / count)
-        for column, total, count in zip(pairs.numbers, sums, counts, strict=True)
+        for column, total, count in zip(pairs.numeric_columns, sums, counts, strict=True)
         if count
     }
     return Figure(float(sums.sum() / counts.sum()), columns)

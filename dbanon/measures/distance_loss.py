@@ -18,14 +18,14 @@ from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Fig
 def distance_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
     pairs = task.pairs
-    if not pairs.numbers:
+    if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     points, released = pairs.points
-    cells = pairs.cells(pairs.numbers)
+    cells = pairs.cells(pairs.numeric_columns)
     moved = spread = 0.0
     for part in pairs.chunks():
         at = points[part]
-        gap = at - released[pairs.rows[part]]
+        gap = at - released[pairs.labels[part]]
         if cells is not None:
             at, gap = at * cells[part], gap * cells[part]
         moved += float(np.sqrt(np.square(gap).sum(axis=1)).sum())

@@ -39,7 +39,7 @@ def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
         codes = _codes(column)
         if codes is None:
             continue
-        before, after = codes[0], codes[1][pairs.rows]
+        before, after = codes[0], codes[1][pairs.labels]
         present = pairs.cells([column])
         if present is not None:
             before, after = before[present[:, 0]], after[present[:, 0]]

@@ -125,8 +125,8 @@ class Measure:
     cost : complexity.
     needs : ``counts`` (class sizes), ``columns`` (the values of each column in any order, so SQL
         can compute it from source and release) or ``pairs`` (which record became which row).
-    of : measures it depends on, which precede it in the catalogue.
-    lower : True if lower is better.
+    depends_on : measures it depends on, which precede it in the catalogue.
+    lower_is_better : True if lower is better.
     """
 
     name: str
@@ -136,8 +136,8 @@ class Measure:
     symbol: str = ""
     cost: str = "n p"
     needs: str = "pairs"
-    of: tuple[str, ...] = ()
-    lower: bool = True
+    depends_on: tuple[str, ...] = ()
+    lower_is_better: bool = True
 
 
 NO_NUMBERS = "no column of numbers is released as numbers"

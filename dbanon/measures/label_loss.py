@@ -17,7 +17,7 @@ from dbanon.measures.figure import EvaluationTask, Figure, Measure
 def label_loss(task: EvaluationTask) -> Figure:
     """The mean over cells of columns released as labels; NULLs count 0."""
     pairs = task.pairs
-    labels = pairs.rows
+    labels = pairs.labels
     columns = {}
     for column in pairs.columns:
         if isinstance(column, Intervals):

@@ -21,7 +21,7 @@ Sizes: TypeAlias = NDArray[np.int64]
 # Rounding of shares must not fail a class that reaches its level exactly.
 _SLACK = 1e-9
 
-ORDERS = ("equal", "ordered")
+SIMPLE_DISTANCES = ("equal", "ordered")
 HIERARCHICAL = "hierarchical"
 
 
@@ -64,7 +64,7 @@ class Model:
             )
         if self.l < 1:
             raise InvalidParameter("The l of recursive_cl must be a whole number, 1 or more.")
-        if self.distance not in ORDERS:
+        if self.distance not in SIMPLE_DISTANCES:
             object.__setattr__(self, "distance", parse(self.distance, files=True))
 
     @classmethod
@@ -96,11 +96,11 @@ class Model:
             types, expected = _KEYS[key]
             if not isinstance(value, types) or isinstance(value, bool):
                 raise InvalidParameter(f'"{key}" of a privacy model must be {expected}.')
-        if plain.get("distance", "equal") not in ORDERS:
+        if plain.get("distance", "equal") not in SIMPLE_DISTANCES:
             plain["distance"] = parse(plain["distance"], files=files)
         return cls(**plain)
 
-    def satisfied(
+    def is_satisfied(
         self, counts: Counts, table: Values, persons: Sizes | None = None
     ) -> NDArray[np.bool_]:
         """Whether each class satisfies the model, bool (m,).
@@ -111,25 +111,25 @@ class Model:
         table : float64 (s,), the distribution in the whole table.
         persons : int64 (m,), persons per class if ``counts`` and ``table`` count persons.
         """
-        values, at_least = self._levels(counts, table, persons)
+        values, is_higher_stricter = self._levels(counts, table, persons)
         level = self.level
         if self.kind == "recursive_cl":
             return values < level
-        return values >= level - _SLACK if at_least else values <= level + _SLACK
+        return values >= level - _SLACK if is_higher_stricter else values <= level + _SLACK
 
-    def worst(self, counts: Counts, table: Values, persons: Sizes | None = None) -> float:
-        """The level that all of these classes reach, at least one class; see ``satisfied``."""
-        values, at_least = self._levels(counts, table, persons)
-        return float(values.min() if at_least else values.max())
+    def reached_level(self, counts: Counts, table: Values, persons: Sizes | None = None) -> float:
+        """The level that all of these classes reach, at least one class; see ``is_satisfied``."""
+        values, is_higher_stricter = self._levels(counts, table, persons)
+        return float(values.min() if is_higher_stricter else values.max())
 
     def _levels(self, counts: Counts, table: Values, persons: Sizes | None) -> tuple[Values, bool]:
         """The level of each class, float64 (m,), and whether higher is better."""
         if persons is not None and not self.compares_with_table:
-            counts = sensitive.least_diverse(counts, persons)
+            counts = sensitive.least_diverse_counts(counts, persons)
         return _KINDS[self.kind](self, counts, table, persons)
 
     @property
-    def order(self) -> str | Hierarchy:
+    def resolved_distance(self) -> str | Hierarchy:
         """The distance, with its hierarchy available.
 
         Raises
@@ -144,7 +144,7 @@ class Model:
         )
 
     @property
-    def at_least(self) -> bool:
+    def is_higher_stricter(self) -> bool:
         """True if a higher level is stricter."""
         return self.kind in ("distinct_l", "entropy_l")
 
@@ -170,7 +170,9 @@ class Model:
         if self.kind == "recursive_cl":
             values["l"] = int(self.l)
         if self.kind == "t_closeness":
-            values["distance"] = self.distance if self.distance in ORDERS else HIERARCHICAL
+            values["distance"] = (
+                self.distance if self.distance in SIMPLE_DISTANCES else HIERARCHICAL
+            )
         return values
 
     def describe(self) -> str:
@@ -179,7 +181,7 @@ class Model:
         if self.kind == "recursive_cl":
             text += f" with l = {self.l}"
         if self.kind == "t_closeness":
-            text += f", {self.distance if self.distance in ORDERS else HIERARCHICAL}"
+            text += f", {self.distance if self.distance in SIMPLE_DISTANCES else HIERARCHICAL}"
         return text
 
 
@@ -213,7 +215,7 @@ _KINDS: dict[str, _LevelFunction] = {
         False,
     ),
     "t_closeness": lambda model, counts, overall, persons: (
-        sensitive.class_distances(counts, model.order, overall, persons),
+        sensitive.class_distances(counts, model.resolved_distance, overall, persons),
         False,
     ),
     "alpha_k": lambda model, counts, overall, persons: (

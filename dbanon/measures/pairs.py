@@ -32,7 +32,7 @@ class Pairs:
     columns : the quasi-identifiers, original and released.
     partition : classes of the n records, none suppressed; n classes for a perturbation that gives
         every record separate values.
-    suppressed : number of suppressed records.
+    n_suppressed : number of suppressed records.
     strata : int32 (n,), the stratum of each record; None for a single one.
     entities : int32 (n,), the person of each record; None if every record is a person.
     suppressed_cells : number of cells that are NULL only in the release.
@@ -41,7 +41,7 @@ class Pairs:
 
     columns: tuple[ColumnPair, ...]
     partition: Partition
-    suppressed: int = 0
+    n_suppressed: int = 0
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
     suppressed_cells: int = 0
@@ -62,26 +62,26 @@ class Pairs:
         return self.partition.n_classes
 
     @cached_property
-    def rows(self) -> NDArray[np.intp]:
+    def labels(self) -> NDArray[np.intp]:
         """The class of each record, (n,), in numpy's index type, which avoids copies."""
         return self.partition.labels.astype(np.intp)
 
     # --- numbers ---------------------------------------------------------------------------------
 
     @cached_property
-    def ranked(self) -> tuple[Numbers, ...]:
+    def ordered_columns(self) -> tuple[Numbers, ...]:
         """The columns of numbers and ranks."""
         return tuple(column for column in self.columns if isinstance(column, Numbers))
 
     @cached_property
-    def numbers(self) -> tuple[Numbers, ...]:
+    def numeric_columns(self) -> tuple[Numbers, ...]:
         """The columns of numbers."""
-        return tuple(column for column in self.ranked if not column.ordinal)
+        return tuple(column for column in self.ordered_columns if not column.ordinal)
 
     @property
-    def all_numbers(self) -> bool:
+    def is_all_numeric(self) -> bool:
         """True if all columns are numeric."""
-        return bool(self.columns) and len(self.numbers) == len(self.columns)
+        return bool(self.columns) and len(self.numeric_columns) == len(self.columns)
 
     def scores(self, columns: tuple[Numbers, ...]) -> tuple[Floats, Floats]:
         """z-scores, float64 (n, p) and (m, p), with the originals' mean and sample deviation.
@@ -91,8 +91,8 @@ class Pairs:
         transform = Standardization.of([column.scale for column in columns])
         scores = []
         for values, missing in (
-            ([c.original for c in columns], [c.missing for c in columns]),
-            ([c.released for c in columns], [c.withheld for c in columns]),
+            ([c.original for c in columns], [c.original_nulls for c in columns]),
+            ([c.released for c in columns], [c.released_nulls for c in columns]),
         ):
             points = np.empty((len(values[0]) if values else 0, len(columns)))
             for column, (numbers, is_null) in enumerate(zip(values, missing, strict=True)):
@@ -107,25 +107,25 @@ class Pairs:
     @cached_property
     def points(self) -> tuple[Floats, Floats]:
         """The z-scores of the columns of numbers, C order."""
-        return self.scores(self.numbers)
+        return self.scores(self.numeric_columns)
 
     @cached_property
     def moments(self) -> Moments:
         """The covariances of numeric columns, before and after release."""
-        return moments(*self.points, self.rows, self.cells(self.numbers))
+        return moments(*self.points, self.labels, self.cells(self.numeric_columns))
 
     def cells(self, columns: Iterable[ColumnPair]) -> Flags | None:
         """bool (n, p), True for cells without NULL before and after release; None for all True."""
         columns = tuple(columns)
-        labels = self.rows
-        if all(c.missing is None and c.withheld is None for c in columns):
+        labels = self.labels
+        if all(c.original_nulls is None and c.released_nulls is None for c in columns):
             return None
         cells = np.ones((self.n, len(columns)), bool)
         for index, column in enumerate(columns):
-            if column.missing is not None:
-                cells[:, index] &= ~column.missing
-            if column.withheld is not None:
-                cells[:, index] &= ~column.withheld[labels]
+            if column.original_nulls is not None:
+                cells[:, index] &= ~column.original_nulls
+            if column.released_nulls is not None:
+                cells[:, index] &= ~column.released_nulls[labels]
         return cells
 
     def chunks(self) -> Iterator[slice]:
@@ -145,10 +145,14 @@ class Pairs:
         codes: list[NDArray[Any]] = []
         firsts = self._first_records()
         for column in self.columns:
-            if column.missing is None and column.withheld is None:
+            if column.original_nulls is None and column.released_nulls is None:
                 continue
-            before = np.zeros(self.n, bool) if column.missing is None else column.missing
-            after = np.zeros(self.m, bool) if column.withheld is None else column.withheld
+            before = (
+                np.zeros(self.n, bool) if column.original_nulls is None else column.original_nulls
+            )
+            after = (
+                np.zeros(self.m, bool) if column.released_nulls is None else column.released_nulls
+            )
             if column.suppressed is not None:
                 after = before[firsts]
             codes.append(np.concatenate((before, after)))
@@ -168,7 +172,9 @@ class Pairs:
         if not self.suppressed_cells:
             return firsts
         codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
-        codes += [column.withheld for column in self.columns if column.withheld is not None]
+        codes += [
+            column.released_nulls for column in self.columns if column.released_nulls is not None
+        ]
         if self.strata is not None:
             codes.append(self.strata[firsts])
         groups = combine_codes(codes, self.m)
@@ -188,11 +194,11 @@ class Pairs:
         for column in self.columns:
             if column.suppressed is None:
                 continue
-            others = self.rows[order]
+            others = self.labels[order]
             compared = ~column.suppressed[others]
-            if column.missing is not None:
-                compared &= ~column.missing
-            apart = column.gap(np.flatnonzero(compared), others[compared])
+            if column.original_nulls is not None:
+                compared &= ~column.original_nulls
+            apart = column.distances(np.flatnonzero(compared), others[compared])
             distance[column.suppressed] += float(apart.mean()) if len(apart) else 1.0
         return distance * self.suppressed_weight
 

@@ -58,7 +58,7 @@ def positions_of_codes(
     return positions
 
 
-def levels_reached(
+def require_levels(
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
     counts: Counts,
@@ -88,7 +88,7 @@ def levels_reached(
     return require_models(models, counts_by_column, sizes)
 
 
-def levels_in_rows(
+def row_levels(
     models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
 ) -> tuple[float, ...]:
     """The levels that all classes reach when counting rows, even if models count persons."""
@@ -96,7 +96,7 @@ def levels_in_rows(
         name: _row_counts(cells, attributes[name], models) for name, cells in counts.cells.items()
     }
     return tuple(
-        model.worst(
+        model.reached_level(
             counts_by_column[model.attribute],
             _table_shares(counts_by_column[model.attribute], None),
         )
@@ -136,7 +136,7 @@ def _row_counts(
 ) -> NDArray[np.int64]:
     """Rows by class and value, int64 (n_classes, s)."""
     positions = value_positions(cells.column, attribute, models)
-    width = width_of(models, attribute.name, positions)
+    width = count_values(models, attribute.name, positions)
     counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, width), np.int64)
     np.add.at(counts, (cells.classes, positions), cells.sizes)
     return counts
@@ -159,7 +159,7 @@ def require_models(
     for model in models:
         class_counts = counts[model.attribute]
         table = _table_shares(class_counts, persons)
-        failing = int((~model.satisfied(class_counts, table, persons)).sum())
+        failing = int((~model.is_satisfied(class_counts, table, persons)).sum())
         if failing:
             raise RecountFailed(
                 f"{failing} of {len(class_counts)} classes counted do not keep to"
@@ -171,7 +171,7 @@ def require_models(
     return tuple(
         CountedModel(
             model.describe(),
-            model.worst(class_counts, _table_shares(class_counts, persons), persons),
+            model.reached_level(class_counts, _table_shares(class_counts, persons), persons),
         )
         for model, class_counts in ((model, counts[model.attribute]) for model in models)
     )
@@ -185,7 +185,7 @@ def _table_shares(
     return ValueFrequencies(counts.sum(axis=0), size=size).shares
 
 
-def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
+def count_values(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
     """The number of values, or of leaves if there is a hierarchy."""
     leaves = [
         model.distance.n_leaves

@@ -13,13 +13,17 @@ from dbanon.measures.information_loss import released_loss
 def sse_loss(task: EvaluationTask) -> Figure:
     """The loss over columns of numbers and ranks."""
     pairs = task.pairs
-    if not pairs.ranked:
+    if not pairs.ordered_columns:
         return Figure(None, note=NO_NUMBERS)
-    if all(column.scale.constant for column in pairs.ranked):
+    if all(column.scale.constant for column in pairs.ordered_columns):
         return Figure(None, note=NO_VARIATION)
-    points, released = pairs.points if pairs.numbers == pairs.ranked else pairs.scores(pairs.ranked)
-    loss = released_loss(points, pairs.partition, released, pairs.cells(pairs.ranked))
-    names = [column.name for column in pairs.ranked]
+    points, released = (
+        pairs.points
+        if pairs.numeric_columns == pairs.ordered_columns
+        else pairs.scores(pairs.ordered_columns)
+    )
+    loss = released_loss(points, pairs.partition, released, pairs.cells(pairs.ordered_columns))
+    names = [column.name for column in pairs.ordered_columns]
     return Figure(loss.total, dict(zip(names, loss.columns.tolist(), strict=True)))
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
-OF = ("deviation_loss", "moment_loss", "structure_loss")
+TERMS = ("deviation_loss", "moment_loss", "structure_loss")
 
 
 def statistics_loss(task: EvaluationTask) -> Figure:
     """The weighted sum."""
-    return task.weighted(OF, task.parameters.lambdas)
+    return task.weighted(TERMS, task.parameters.lambdas)
 
 
 MEASURE = Measure(
@@ -24,5 +24,5 @@ MEASURE = Measure(
     summary="Change of values, means, variances and correlations (IL_1 to IL_3), weighted",
     range="0 up, without limit",
     cost="none of its own",
-    of=OF,
+    depends_on=TERMS,
 )

@@ -22,15 +22,15 @@ _NEAR_ZERO = 0.01
 
 def structure_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
-    if not task.pairs.numbers:
+    if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
-    return of_moments(task.pairs.moments)
+    return figure_from_moments(task.pairs.moments)
 
 
-def of_moments(moments: Moments) -> Figure:
+def figure_from_moments(moments: Moments) -> Figure:
     """The figure from covariances."""
     upper = np.triu(np.ones_like(moments.is_defined))
-    counted = moments.related & upper
+    counted = moments.covary & upper
     if not counted.any():
         return Figure(None, note=NO_VARIATION)
     before, after = moments.before[counted], moments.after[counted]

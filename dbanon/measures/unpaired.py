@@ -73,8 +73,8 @@ def unpaired_figures(
             note="" if varied.any() else NO_VARIATION,
         ),
         "moment_loss": _moment_loss(before, after, np.abs(losses[varied])),
-        "structure_loss": structure_loss.of_moments(moments),
-        "covariance_loss": covariance_loss.of_moments(moments),
+        "structure_loss": structure_loss.figure_from_moments(moments),
+        "covariance_loss": covariance_loss.figure_from_moments(moments),
         "correlation_loss": Figure(
             change, note="" if change is not None else "there is one column of numbers"
         ),

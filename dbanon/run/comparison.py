@@ -16,7 +16,7 @@ from dbanon.job.guarantee import PERSONS
 from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
-from dbanon.measures.recount import levels_reached, trees_of_models
+from dbanon.measures.recount import require_levels, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -207,7 +207,7 @@ def recount_models(
     )
     try:
         cells = cells_of(session, relation_read, relation, questions)
-        levels = levels_reached(counted_models, attributes, Counts(recount, cells=cells))
+        levels = require_levels(counted_models, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
         error.hint = AGAIN
         raise

@@ -22,7 +22,7 @@ from dbanon.hierarchy.spec import KINDS, parse
 from dbanon.job.columns import VALUE_KINDS
 from dbanon.job.job import Job
 from dbanon.measures import Model
-from dbanon.measures.models import ORDERS, model_kinds
+from dbanon.measures.models import SIMPLE_DISTANCES, model_kinds
 
 
 def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _option_number(name: str) -> Any:
 
 
 def _distance(value: Any) -> Any:
-    if value not in ORDERS:
+    if value not in SIMPLE_DISTANCES:
         if not isinstance(value, dict):
             raise refused("must be equal, ordered or a hierarchy")
         _hierarchy(value)
@@ -99,7 +99,7 @@ class ModelSpec(StrictModel):
     distance: Annotated[
         Any,
         AfterValidator(_distance),
-        WithJsonSchema({"anyOf": [{"enum": list(ORDERS)}, {"type": "object"}]}),
+        WithJsonSchema({"anyOf": [{"enum": list(SIMPLE_DISTANCES)}, {"type": "object"}]}),
     ] = None
 
     @model_validator(mode="after")

@@ -73,8 +73,8 @@ def _near(exposed: AttackData, secret: int) -> float:
     if not isinstance(column, Numbers) or column.ordinal:
         return TIE
     coordinates = column.coordinates[: exposed.members]
-    if column.missing is not None:
-        coordinates = coordinates[~column.missing[: exposed.members]]
+    if column.original_nulls is not None:
+        coordinates = coordinates[~column.original_nulls[: exposed.members]]
     low, high = np.quantile(coordinates, [0.05, 0.95]) if len(coordinates) else (0.0, 0.0)
     return float(exposed.tolerance * (high - low)) + TIE
 

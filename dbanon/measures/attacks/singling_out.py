@@ -70,7 +70,9 @@ def _released_median(column: ColumnPair, weights: Ints) -> float:
     """The weighted median of released coordinates; 0 for columns that are not numbers."""
     if not isinstance(column, Numbers):
         return 0.0
-    present = np.ones(len(weights), bool) if column.withheld is None else ~column.withheld
+    present = (
+        np.ones(len(weights), bool) if column.released_nulls is None else ~column.released_nulls
+    )
     if not present.any():
         return 0.0
     order = np.argsort(column.released_coordinates[present])
@@ -86,14 +88,18 @@ def _satisfying_records(
     if not isinstance(column, Numbers):
         satisfied: NDArray[np.bool_] = distance(column, records, np.array(row)) == 0
         return satisfied
-    is_null = np.zeros(len(records), bool) if column.missing is None else column.missing[records]
+    is_null = (
+        np.zeros(len(records), bool)
+        if column.original_nulls is None
+        else column.original_nulls[records]
+    )
     return _on_side_of_median(column, row, column.coordinates[records], is_null, median)
 
 
 def _on_side_of_median(
     column: Numbers, row: int, coordinates: Floats, is_null: NDArray[np.bool_], median: float
 ) -> NDArray[np.bool_]:
-    if column.withheld is not None and column.withheld[row]:
+    if column.released_nulls is not None and column.released_nulls[row]:
         return is_null
     value = column.released_coordinates[row]
     on_side: NDArray[np.bool_] = coordinates >= value if value >= median else coordinates <= value
@@ -105,7 +111,9 @@ def _satisfying_rows(column: ColumnPair, row: int, median: float) -> NDArray[np.
     if not isinstance(column, Numbers):
         return np.asarray(column.released_value_ids == column.released_value_ids[row])
     coordinates = column.released_coordinates
-    is_null = np.zeros(len(coordinates), bool) if column.withheld is None else column.withheld
+    is_null = (
+        np.zeros(len(coordinates), bool) if column.released_nulls is None else column.released_nulls
+    )
     return _on_side_of_median(column, row, coordinates, is_null, median)
 
 

@@ -103,11 +103,14 @@ def _flags(flags: Flags | None, index: Ints) -> NDArray[np.bool_]:
 
 
 def distance(column: ColumnPair, records: Ints, rows: Ints) -> Floats:
-    """``ColumnPair.gap``, with distance 0 between NULLs and 1 from NULL to other values."""
-    gaps = column.gap(records, rows)
-    if column.missing is None and column.withheld is None:
+    """``ColumnPair.distances``, with distance 0 between NULLs and 1 from NULL to other values."""
+    gaps = column.distances(records, rows)
+    if column.original_nulls is None and column.released_nulls is None:
         return gaps
-    original_null, released_null = _flags(column.missing, records), _flags(column.withheld, rows)
+    original_null, released_null = (
+        _flags(column.original_nulls, records),
+        _flags(column.released_nulls, rows),
+    )
     return np.where(
         original_null | released_null, (original_null != released_null).astype(np.float64), gaps
     )

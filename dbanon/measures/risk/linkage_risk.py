@@ -52,7 +52,7 @@ def linkage_risk(task: EvaluationTask) -> Figure:
 
 def _linked(task: EvaluationTask) -> Figure:
     pairs = task.pairs
-    chosen = choose_sample(task, auto=not pairs.all_numbers)
+    chosen = choose_sample(task, auto=not pairs.is_all_numeric)
     shares, class_hits = np.zeros(pairs.n), np.zeros(pairs.n, bool)
     done = 0
     for group in comparison_groups(pairs):
@@ -63,7 +63,7 @@ def _linked(task: EvaluationTask) -> Figure:
         if not len(group.records) or not len(group.rows):
             continue
         weights = pairs.sizes[pairs.row_ids[group.rows]]
-        own_distances, nearest = (_by_scores if pairs.all_numbers else _by_sum)(
+        own_distances, nearest = (_by_scores if pairs.is_all_numeric else _by_sum)(
             task, group, weights
         )
         is_right = (group.own_row >= 0) & (own_distances <= nearest.distances * TIE)

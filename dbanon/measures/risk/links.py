@@ -2,7 +2,7 @@
 
 Attackers see strata and NULLs, so they only compare records and classes with equal ones. Numeric
 tables use Euclidean distances of z-scores, others the sum of eq. (11), which adds the distances of
-all columns (``ColumnPair.apart``), on a sample if there are many records. Search trees give the
+all columns (``ColumnPair.distances_ignoring_nulls``), on a sample if there are many records. Search trees give the
 same results as comparing all pairs.
 
 Distances count as equal if their squares (for eq. (11): the distances) differ by a factor of at
@@ -138,13 +138,13 @@ def nearest_by_sum(
     """
     # NULLs are the same in the whole group, so they do not distinguish records.
     first = (queries if released else points)[0]
-    columns = [c for c in pairs.columns if c.missing is None or not c.missing[first]]
+    columns = [c for c in pairs.columns if c.original_nulls is None or not c.original_nulls[first]]
     if not columns:
         return _all_nearest(len(queries), len(points), weights)
     records, rows = (queries, points) if released else (points, queries)
     values = [
-        [column.of_records(records) for column in columns],
-        [column.of_rows(rows) for column in columns],
+        [column.originals_for_kernel(records) for column in columns],
+        [column.released_for_kernel(rows) for column in columns],
     ]
     parents = [column.parents for column in columns]
     if pairs.suppressed_cells:
@@ -190,7 +190,7 @@ def paired_distances(pairs: Pairs, records: NDArray[np.int64], rows: NDArray[np.
     """
     distances = np.zeros(len(records))
     for column in pairs.columns:
-        distances += column.apart(records, rows)
+        distances += column.distances_ignoring_nulls(records, rows)
     return distances + pairs.suppressed_distance[rows] if pairs.suppressed_cells else distances
 
 

@@ -44,7 +44,7 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
     pairs = task.pairs
     if not pairs.n:
         return Figure(None, note=NO_ROWS)
-    chosen = choose_sample(task, auto=not pairs.all_numbers)
+    chosen = choose_sample(task, auto=not pairs.is_all_numeric)
     in_two_nearest, in_nearest = np.zeros(pairs.n, bool), np.zeros(pairs.n, bool)
     done = 0
     for group in comparison_groups(pairs):
@@ -55,7 +55,7 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
         if not mine.any():
             continue
         records, rows = group.records[mine], group.own_row[mine]
-        links = (_by_scores if pairs.all_numbers else _by_sum)(task, group, records, rows)
+        links = (_by_scores if pairs.is_all_numeric else _by_sum)(task, group, records, rows)
         nearest, row_index = links.nearest, links.row_index
         in_nearest[records] = links.own_distances <= nearest.distances[row_index] * TIE
         in_two_nearest[records] = links.own_distances <= nearest.seconds[row_index] * TIE
@@ -155,5 +155,5 @@ MEASURE = Measure(
     summary="Share of released records whose original is nearest or second nearest",
     range="0 to 1; about 2/k for means",
     cost="n log n, more with many columns",
-    of=("direct_loss",),
+    depends_on=("direct_loss",),
 )

@@ -21,11 +21,11 @@ _ROUNDING = 1e-15
 
 def security_ratio(task: EvaluationTask) -> Figure:
     """The minimum over classes and numeric columns; ``below half``: the share of classes < 1/2."""
-    pairs, labels = task.pairs, task.pairs.rows
-    if not pairs.numbers:
+    pairs, labels = task.pairs, task.pairs.labels
+    if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     columns, low, classes = {}, 0, 0
-    for column in pairs.numbers:
+    for column in pairs.numeric_columns:
         if column.scale.constant:
             continue
         present = pairs.cells([column])
@@ -56,5 +56,5 @@ MEASURE = Measure(
     run=security_ratio,
     summary="Least share of a class at epsilon or more from its released value",
     range="0 to 1, higher is safer",
-    lower=False,
+    lower_is_better=False,
 )

@@ -64,7 +64,7 @@ def test_recursive_diversity_fails_at_equality() -> None:
     exactly, slightly_above = 3.0, np.nextafter(3.0, 4.0)
     for level, expected in ((exactly, [False, False, True]), (slightly_above, [True] * 3)):
         model = Model("recursive_cl", "ill", level, l=2)
-        assert model.satisfied(counts, table).tolist() == expected
-        assert model.satisfied(counts, table, counts.sum(axis=1)).tolist() == expected
+        assert model.is_satisfied(counts, table).tolist() == expected
+        assert model.is_satisfied(counts, table, counts.sum(axis=1)).tolist() == expected
     with pytest.raises(RecountFailed, match=r"^2 of 3 classes"):
         require_models([Model("recursive_cl", "ill", exactly, l=2)], {"ill": counts})
