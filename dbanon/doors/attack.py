@@ -18,7 +18,7 @@ from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
-from dbanon.measures.attacks.task import GUESSES, AttackData
+from dbanon.measures.attacks.task import DEFAULT_MAX_GUESSES, AttackData
 from dbanon.measures.pairs import combine_codes
 from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 
@@ -39,7 +39,7 @@ def attack(
     linked: Sequence[Sequence[str]] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
     hierarchies: Mapping[str, HierarchySource] | None = None,
-    guesses: int = GUESSES,
+    guesses: int = DEFAULT_MAX_GUESSES,
     targets: int = _TARGETS,
     releases: int = _RELEASES,
     seed: int = 0,
@@ -87,7 +87,7 @@ def attack(
     table.orders = parameter(Policy, "orders").check(orders)
     table.trees = parse_all(hierarchies, files=True)
     table.linked = _two_parts(linked, table.names)
-    exposed = replace(table.exposed(table.released), guesses=guesses, seed=seed)
+    exposed = replace(table.exposed(table.released), max_guesses=guesses, seed=seed)
     attacks = attacks_of(exposed)
     if make is None:
         return attacks
@@ -120,8 +120,8 @@ def _farthest(
     exposed: AttackData, n_targets: int, rng: np.random.Generator
 ) -> np.ndarray[Any, Any]:
     """Select outliers: of a thousand originals, those farthest from the released rows."""
-    candidates = rng.choice(exposed.members, min(1000, exposed.members), replace=False)
-    rows = exposed.any_rows(rng, min(1000, len(exposed.weights)))
+    candidates = rng.choice(exposed.n_members, min(1000, exposed.n_members), replace=False)
+    rows = exposed.random_rows(rng, min(1000, len(exposed.weights)))
     distances = np.zeros((len(candidates), len(rows)))
     for column in exposed.columns:
         distances += column.distances_ignoring_nulls(candidates[:, None], rows[None, :])
@@ -139,7 +139,7 @@ class _Table:
     linked: Sequence[Sequence[str]] | None
 
     def __init__(self, frame: pd.DataFrame, members: int, released: Any, names: list[str]) -> None:
-        self.frame, self.members, self.released, self.names = frame, members, released, names
+        self.frame, self.n_members, self.released, self.names = frame, members, released, names
 
     @classmethod
     def of(cls, original: Any, released: Any, control: Any, quasi_identifiers: Any) -> _Table:
@@ -181,7 +181,7 @@ class _Table:
         released_columns = [column.at(firsts) for column in columns]
         return attack_data_of(
             microdata,
-            self.members,
+            self.n_members,
             released_columns,
             weights.astype(np.int64),
             trees,

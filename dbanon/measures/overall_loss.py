@@ -1,4 +1,4 @@
-"""overall_loss, IL: the mean of IL_h and IL_s.
+"""overall_loss, IL: the mean of IL_h (``distance_loss``) and IL_s (``statistics_loss``).
 
 Source: Chen and Han 2010, eq. (10).
 """
@@ -11,7 +11,7 @@ TERMS = ("distance_loss", "statistics_loss")
 
 
 def overall_loss(task: EvaluationTask) -> Figure:
-    """The mean of both."""
+    """The mean of the two losses."""
     return task.weighted(TERMS, (0.5, 0.5))
 
 

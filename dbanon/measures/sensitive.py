@@ -58,8 +58,8 @@ def least_diverse_counts(counts: Counts, persons: NDArray[np.int64]) -> Counts:
 def class_distinct_counts(counts: Counts) -> Values:
     """The number of distinct values in each class; the minimum is the l of distinct l-diversity.
 
-    It is also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer and M.
-    Venkitasubramaniam, "l-diversity", ACM TKDD 1 (2007); T. Truta and B. Vinay, "Privacy
+    It is also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer
+    and M. Venkitasubramaniam, "l-diversity", ACM TKDD 1 (2007); T. Truta and B. Vinay, "Privacy
     protection: p-sensitive k-anonymity property", ICDE workshops 2006.
     """
     values: Values = (counts > 0).sum(axis=1).astype(np.float64)
@@ -168,8 +168,9 @@ def class_gains(
 ) -> Values:
     """The largest relative gain (q - p) / p over the values of each class, for beta-likeness.
 
-    Here p is a value's share in the table, and q that in the class. Infinite if a class has a value that the table lacks. Source: J. Cao and P. Karras,
-    "Publishing microdata with a robust privacy guarantee", PVLDB 5 (2012).
+    Here p is a value's share in the table, and q that in the class. Infinite if a class has a value
+    that the table lacks. Source: J. Cao and P. Karras, "Publishing microdata with a robust privacy
+    guarantee", PVLDB 5 (2012).
     """
     p = _table_shares(counts, table)
     values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)

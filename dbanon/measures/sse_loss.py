@@ -1,7 +1,7 @@
-"""sse_loss: SSE/SST on z-scores, the share of variation lost. The main loss measure.
+"""sse_loss: SSE/SST on z-scores, the share of variation lost. It is the main loss measure.
 
-See ``information_loss.py``. ``distance_loss`` does not square distances, although its source calls
-both SSE.
+See ``information_loss.py``. ``distance_loss`` is not the same: it does not square distances,
+although its source calls both SSE.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ def sse_loss(task: EvaluationTask) -> Figure:
         return Figure(None, note=NO_NUMBERS)
     if all(column.scale.constant for column in pairs.ordered_columns):
         return Figure(None, note=NO_VARIATION)
-    points, released = (
-        pairs.points
-        if pairs.numeric_columns == pairs.ordered_columns
-        else pairs.scores(pairs.ordered_columns)
-    )
+    has_ranks = pairs.numeric_columns != pairs.ordered_columns
+    points, released = pairs.scores(pairs.ordered_columns) if has_ranks else pairs.points
     loss = released_loss(points, pairs.partition, released, pairs.cells(pairs.ordered_columns))
     names = [column.name for column in pairs.ordered_columns]
     return Figure(loss.total, dict(zip(names, loss.columns.tolist(), strict=True)))

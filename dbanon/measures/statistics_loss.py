@@ -1,6 +1,6 @@
 """statistics_loss, IL_s: the weighted sum of IL_1, IL_2 and IL_3.
 
-The text of the source uses weights of 1/3, its experiment 1/2, 0 and 1/2, which are the default.
+The text of the source uses weights of 1/3. Its experiment uses 1/2, 0 and 1/2, the default here.
 
 Source: Chen and Han 2010, eq. (9).
 """
@@ -13,7 +13,7 @@ TERMS = ("deviation_loss", "moment_loss", "structure_loss")
 
 
 def statistics_loss(task: EvaluationTask) -> Figure:
-    """The weighted sum."""
+    """The weighted sum of the three losses."""
     return task.weighted(TERMS, task.parameters.lambdas)
 
 

@@ -311,8 +311,8 @@ def test_a_sample_is_near_the_whole_and_says_how_near(kinds):
 
 
 def test_too_much_to_compare_makes_a_sample(monkeypatch):
-    monkeypatch.setattr("dbanon.measures.risk.links.MOST_CELLS", 1000)
-    monkeypatch.setattr("dbanon.measures.risk.links.SAMPLE", 50)
+    monkeypatch.setattr("dbanon.measures.risk.links.MAX_ATTRIBUTE_COMPARISONS", 1000)
+    monkeypatch.setattr("dbanon.measures.risk.links.SAMPLE_SIZE", 50)
     # Only records an attacker compares count: with 200 strata no record has another to compare.
     case = make(np.random.default_rng(11), 200, ("number", "nominal"))
     case.labels, case.strata = list(range(200)), list(range(200))

@@ -169,7 +169,7 @@ def test_models_are_part_of_the_verdict() -> None:
 
     [level] = check([0, 1, 1, 0, 0, 1]).models
     assert level.achieved == 2
-    with pytest.raises(RecountFailed, match="1 of 2 classes counted do not keep to distinct_l 2"):
+    with pytest.raises(RecountFailed, match="1 of 2 counted classes violate distinct_l 2"):
         check([0, 1, 1, 0, 0, 0])
 
 

@@ -114,8 +114,8 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
 @settings(max_examples=40)
 def test_pieces_change_nothing(case, chunk):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbanon.measures.pairs.CHUNK", chunk)
-        patch.setattr("dbanon.measures.covariances._CHUNK", chunk)
+        patch.setattr("dbanon.measures.pairs.CHUNK_RECORDS", chunk)
+        patch.setattr("dbanon.measures.covariances._CHUNK_RECORDS", chunk)
         check(case)
 
 
