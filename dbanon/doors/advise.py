@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from dbanon.advice.request import KS, AdviceRequest
-from dbanon.advice.request import SECONDS as SLOWEST
+from dbanon.advice.request import DEFAULT_KS, AdviceRequest
+from dbanon.advice.request import DEFAULT_MAX_SECONDS as SLOWEST
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
@@ -43,7 +43,7 @@ def advise(
     *,
     quasi_identifiers: Sequence[str] = (),
     sensitive: Sequence[str] = (),
-    k: Sequence[int] = KS,
+    k: Sequence[int] = DEFAULT_KS,
     methods: Sequence[str] = (),
     max_risk: float | None = None,
     max_loss: float | None = None,
@@ -142,7 +142,7 @@ if TYPE_CHECKING:
     from dbanon.job.options import ReadingOptions
     from dbanon.sessions.base import OnSql
 
-SECONDS = 60.0
+DEFAULT_MAX_SECONDS = 60.0
 
 
 def lower_bound(
@@ -150,7 +150,7 @@ def lower_bound(
     k: int,
     *,
     orders: Mapping[str, Sequence[str]] | None = None,
-    seconds: float = SECONDS,
+    seconds: float = DEFAULT_MAX_SECONDS,
 ) -> float:
     """The least that any partition into classes of k or more loses: SSE/SST on z-scores, a bound.
 
@@ -183,7 +183,7 @@ def certificate(
     key: Sequence[str] = (),
     orders: Mapping[str, Sequence[str]] | None = None,
     memory_limit: int | None = None,
-    seconds: float = SECONDS,
+    seconds: float = DEFAULT_MAX_SECONDS,
     progress: Callable[[float], None] | None = None,
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],

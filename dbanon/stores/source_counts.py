@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.persons import (
-    HEAD,
-    LOOKED_UP,
-    PROBED,
+    HEAD_ROWS,
+    PROBED_ROWS,
+    SEARCHED_ROWS,
     candidate_identifiers,
-    constant_within,
+    find_constant_attributes,
     find_person_identifiers,
 )
 from dbanon.advice.profile import ColumnProfile
-from dbanon.advice.roles import identifying
+from dbanon.advice.roles import find_identifiers
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
 from dbanon.data.partition import Partition
@@ -111,11 +111,11 @@ def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> d
     read = [a for a in attributes if a.kind is not Kind.OTHER]
     if read:
         name, columns = relation.name, tuple(a.name for a in read)
-        head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
+        head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, relation.relation.quoted)
         forms = forms_of(session, relation.relation, read)
         for column in profile_columns(session, head, read, (), session.different_of_few)[1]:
             counted[column.name] = replace(column, form=forms[column.name])
-    return identifying(counted.values())
+    return find_identifiers(counted.values())
 
 
 def spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
@@ -147,7 +147,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     Columns that this role may not read are skipped.
     """
     attributes = relation.schema.attributes
-    suspected, determined = candidate_identifiers(attributes), constant_within(attributes)
+    suspected, determined = candidate_identifiers(attributes), find_constant_attributes(attributes)
     if not suspected:
         return {}
     readable = session.readable(relation, [*suspected, *determined])
@@ -156,7 +156,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     if not candidates:
         return {}
     name, columns = relation.name, tuple(a.name for a in (*candidates, *constant))
-    head = _LeadingRows(name.schema, name.name, columns, HEAD, staged=name.staged)
+    head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, staged=name.staged)
 
     def shared(column: ColumnProfile) -> Iterator[list[int]]:
         for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
@@ -190,9 +190,11 @@ def _dependency_query(
     """
     value = session.compared(number)
     columns = (number.name, *(a.name for a in constant))
-    rows = _LeadingRows(relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged)
+    rows = _LeadingRows(
+        relation.schema, relation.name, columns, SEARCHED_ROWS, staged=relation.staged
+    )
     some = _LeadingRows(
-        relation.schema, relation.name, (number.name,), PROBED, staged=relation.staged
+        relation.schema, relation.name, (number.name,), PROBED_ROWS, staged=relation.staged
     )
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbanon.advice.request import KS, AdviceRequest
+from dbanon.advice.request import DEFAULT_KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import make, parameters
 from dbanon.data.words import printable
@@ -66,7 +66,9 @@ def _with_options(command: Any) -> Any:
         if parameter.name in short_forms:
             command = short_names(*short_forms[parameter.name])(command)
         if parameter.name == "k":
-            option = click.option("--k", type=Sizes(), default=KS, help=_k_help(parameter.help))
+            option = click.option(
+                "--k", type=Sizes(), default=DEFAULT_KS, help=_k_help(parameter.help)
+            )
         else:
             option = click_option(parameter, OPTIONS)
         command = option(command)

@@ -13,9 +13,9 @@ from dbanon.advice.answer import describe_entity
 from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import person_column
 from dbanon.advice.request import (
-    OF_CATEGORIES,
-    OF_NUMBERS,
-    SECONDS,
+    CATEGORY_METHODS,
+    DEFAULT_MAX_SECONDS,
+    NUMBER_METHODS,
     AdviceRequest,
     default_methods,
 )
@@ -70,7 +70,7 @@ def proposal(attribute: Attribute, role: RoleProposal | None) -> Proposal:
     kind = attribute.sql_type or attribute.kind.value
     if role is None:
         return Proposal(attribute, _DROP, kind)
-    also = f" or {role.also}" if role.also else ""
+    also = f" or {role.alternative}" if role.alternative else ""
     proposed = role.role if role.role in _ROLES else _DROP
     return Proposal(attribute, proposed, f"{kind}{also}: {REASONS[role.reason]}")
 
@@ -161,7 +161,7 @@ jobs:
 {key}{reading}    columns:
 """
 _METHOD = f"""\
-  # {OF_NUMBERS[0]}, or {OF_CATEGORIES[0]} if not all quasi-identifiers are numbers or dates
+  # {NUMBER_METHODS[0]}, or {CATEGORY_METHODS[0]} if not all quasi-identifiers are numbers or dates
 {{}}  method: {{}}
 """
 _TARGET = """\
@@ -413,7 +413,9 @@ def _options(decided: RoleDecisions, chosen: Sequence[Attribute], rows: int, k: 
 def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The method to begin with, and about what it takes: a usual one unless it would take long."""
     shape = Shape.of(chosen)
-    method = fastest_method(default_methods(not shape.is_mixed)[:1], rows, shape, SECONDS)
+    method = fastest_method(
+        default_methods(not shape.is_mixed)[:1], rows, shape, DEFAULT_MAX_SECONDS
+    )
     duration = forecast(Policy(k=k, method=method), rows, shape) if rows else None
     comment = ""
     if duration:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.advice.request import KS, SECONDS
+from dbanon.advice.request import DEFAULT_KS, DEFAULT_MAX_SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.tasks import BackgroundTasks
@@ -169,12 +169,12 @@ class ColumnTree:
 class SweepChoice:
     """Which releases are tried."""
 
-    k: tuple[int, ...] = tuple(k for k in KS if k <= 10)
+    k: tuple[int, ...] = tuple(k for k in DEFAULT_KS if k <= 10)
     methods: tuple[str, ...] = ()
     sample: int = 2_000
     seed: int = 0
     time_limit: float = 60.0
-    max_seconds: float = SECONDS
+    max_seconds: float = DEFAULT_MAX_SECONDS
     nulls: str | None = None
 
 

@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.advice.forms import LOOKED_AT, form_of_texts, may_have
+from dbanon.advice.forms import MAX_EXAMINED_VALUES, can_hold_identifiers, form_of_texts
 from dbanon.advice.persons import (
-    HEAD,
-    LOOKED_UP,
-    PROBED,
+    HEAD_ROWS,
+    PROBED_ROWS,
+    SEARCHED_ROWS,
     candidate_identifiers,
-    constant_within,
+    find_constant_attributes,
     find_person_identifiers,
 )
 from dbanon.advice.profile import ColumnProfile, Profile
-from dbanon.advice.roles import identifying
+from dbanon.advice.roles import find_identifiers
 from dbanon.data.chunks import encode
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
@@ -157,7 +157,7 @@ class FrameSource:
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """The columns that look like person identifiers, and why, judged by the first rows."""
-        head = self.frame.iloc[:HEAD]
+        head = self.frame.iloc[:HEAD_ROWS]
         names: list[Any] = list(self.frame.columns)
         attributes = []
         for name in names:
@@ -166,21 +166,22 @@ class FrameSource:
                 if isinstance(name, str) and names.count(name) == 1:
                     attributes.append(_attribute_of(name, head[name]))
         codes_by_name = {
-            name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in constant_within(attributes)
+            name: _codes(self.frame[name].iloc[:SEARCHED_ROWS])
+            for name in find_constant_attributes(attributes)
         }
         return find_person_identifiers(
             attributes,
             [_profile_column(name, head[name]) for name in candidate_identifiers(attributes)],
-            lambda name: _agreement(codes_by_name[name][:HEAD]),
+            lambda name: _agreement(codes_by_name[name][:HEAD_ROWS]),
             lambda column: _dependency_counts(
-                _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(codes_by_name.values())
+                _codes(self.frame[column.name].iloc[:SEARCHED_ROWS]), list(codes_by_name.values())
             ),
         )
 
     def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Which of these columns look like identifiers, and why, judged by the first rows."""
-        profiles = [_profile_column(name, self.frame[name].iloc[:HEAD]) for name in names]
-        return identifying(
+        profiles = [_profile_column(name, self.frame[name].iloc[:HEAD_ROWS]) for name in names]
+        return find_identifiers(
             replace(column, form=_form(column, self.frame[column.name])) for column in profiles
         )
 
@@ -320,9 +321,9 @@ def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
 
 def _form(column: ColumnProfile, series: pd.Series[Any]) -> str:
     """Detect the form of the first values."""
-    if not may_have(column.attribute):
+    if not can_hold_identifiers(column.attribute):
         return ""
-    return form_of_texts(map(str, series.dropna().iloc[:LOOKED_AT].unique()))
+    return form_of_texts(map(str, series.dropna().iloc[:MAX_EXAMINED_VALUES].unique()))
 
 
 def _agreement(codes: NDArray[np.int64]) -> float:
@@ -337,11 +338,11 @@ def _dependency_counts(
 ) -> list[list[int]]:
     """Count, for some repeated values of a number, non-NULL and distinct values of other columns.
 
-    The result is the input of ``constancy_within``.
+    The result is the input of ``measure_constancy``.
     """
     if not others:
         return []
-    head = number[:PROBED]
+    head = number[:PROBED_ROWS]
     probed = np.flatnonzero(np.isin(number, head[head >= 0]))
     _, group = np.unique(number[probed], return_inverse=True)
     sizes = np.bincount(group)

@@ -93,7 +93,12 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
         if not len(questions) or not len(points):
             continue
         answer = links.nearest_by_sum(
-            case_pairs, questions, points, ignore_progress, released=released, second=True
+            case_pairs,
+            questions,
+            points,
+            ignore_progress,
+            points_are_released=released,
+            needs_second=True,
         )
         for position, question in enumerate(questions):
             each = np.full(len(points), question)
@@ -106,7 +111,7 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
             ties = distances <= first * links.TIE
             second = distances[~ties].min(initial=np.inf)
             assert answer.distances[position] == first
-            assert answer.seconds[position] == (second if np.isfinite(second) else first)
+            assert answer.second_distances[position] == (second if np.isfinite(second) else first)
             assert answer.weights[position] == ties.sum()
 
 
