@@ -127,7 +127,7 @@ def column_sums(
     *,
     is_partial: bool = False,
 ) -> tuple[float, float]:
-    """SSE and SST of a column; arguments as in ``released_loss``, but for a single column."""
+    """SSE and SST of a column; arguments as in ``released_loss``, for a single column."""
     sse, _, sst = kernels.column_squares(
         points,
         partition.labels,
