@@ -57,7 +57,7 @@ class Expectations:
 
     Parameters
     ----------
-    counts : limits by what is counted: ``rows`` or ``persons``.
+    counts : limits by unit: ``rows`` or ``persons``.
     share_null : the largest fraction of NULLs by column, 0 to 1.
     """
 
