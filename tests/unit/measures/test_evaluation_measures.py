@@ -108,7 +108,7 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
                 np.zeros(len(points)),
             )
             first = distances.min()
-            ties = distances <= first * links.TIE
+            ties = distances <= first * links.TIE_FACTOR
             second = distances[~ties].min(initial=np.inf)
             assert answer.distances[position] == first
             assert answer.second_distances[position] == (second if np.isfinite(second) else first)

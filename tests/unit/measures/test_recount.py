@@ -66,5 +66,5 @@ def test_recursive_diversity_fails_at_equality() -> None:
         model = Model("recursive_cl", "ill", level, l=2)
         assert model.is_satisfied(counts, table).tolist() == expected
         assert model.is_satisfied(counts, table, counts.sum(axis=1)).tolist() == expected
-    with pytest.raises(RecountFailed, match=r"^2 of 3 classes"):
+    with pytest.raises(RecountFailed, match=r"^2 of 3 counted classes"):
         require_models([Model("recursive_cl", "ill", exactly, l=2)], {"ill": counts})
