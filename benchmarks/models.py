@@ -73,7 +73,7 @@ def run(quick: bool = False) -> str:
             counts = sensitive_counts(classes, codes, int(codes.max()) + 1)
             shares = counts.sum(axis=0) / counts.sum()
             assert counts.sum(axis=1).min() >= K
-            assert model is None or model.satisfied(counts, shares).all()
+            assert model is None or model.is_satisfied(counts, shares).all()
             loss = table_of.iloss(classes.labels)
             cells.append(f"{loss:,.0f}, {classes.n_classes:,} ({seconds:.1f} s)")
         rows.append(["none" if model is None else model.describe(), *cells])

@@ -1,4 +1,4 @@
-"""The results of advice: counts, shares, losses and risks, without values of columns."""
+"""The results of advice: counts, shares, losses and risks, never values of columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbanon.advice.roles import (
     UNDECIDED,
     RoleProposal,
 )
-from dbanon.advice.singling import SetOfColumns, UniqueColumnSets
+from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
 from dbanon.data.words import LabelledTextWithCard, json_text
 from dbanon.errors import counted
@@ -26,16 +26,22 @@ from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import in_words
 
 # Part of the advice, subject, finding as text, and finding as plain values.
-Row = tuple[str, str, str, dict[str, Any]]
+AdviceRow = tuple[str, str, str, dict[str, Any]]
 
-_SETS_SHOWN = 10
-# Mention the share of withheld rows of a release if it is above this.
-_MUCH_WITHHELD = 0.05
+_N_SETS_SHOWN = 10
+# Mention the share of rows that a release withholds if it is above this.
+_MAX_UNMENTIONED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class SkippedMethod:
-    """A method that the sweep skipped, with the error that explains it."""
+    """A method that the sweep left out, and the error that explains it.
+
+    Parameters
+    ----------
+    curve : ``method`` or ``method+refinement``.
+    code, message : those of the error.
+    """
 
     curve: str
     code: str
@@ -49,11 +55,12 @@ class Sweep(NotebookPlot, LabelledTextWithCard):
     Parameters
     ----------
     measure : the measure of loss: ``sse_loss`` or ``iloss``.
-    rows : number of records in the trials, out of ``of``.
-    linked : number of records in the test of linkage; None for all.
-    untried : number of releases that exceeded the time limit.
+    rows : number of records in the trials.
+    of : number of all records.
+    linked : number of records for which linkage risk was measured; None for all.
+    untried : number of releases not tried because of the time limit.
     passed_over : number of releases skipped because earlier trials predict no improvement.
-    left_out : methods that do not support these columns, with the errors.
+    left_out : methods that do not support these columns.
     """
 
     measure: str
@@ -115,7 +122,14 @@ class Sweep(NotebookPlot, LabelledTextWithCard):
 
 @dataclass(frozen=True)
 class ColumnAdvice:
-    """A column with its counts and its proposed role."""
+    """A column with its counts and its proposed role.
+
+    Parameters
+    ----------
+    column : the counts.
+    rows : number of rows of the table.
+    small : the smallest count that is disclosed exactly.
+    """
 
     column: ColumnProfile
     role: RoleProposal
@@ -124,12 +138,15 @@ class ColumnAdvice:
 
     @property
     def nulls(self) -> Count:
-        """Rows without a value."""
+        """The number of rows with NULL."""
         return Count(self.rows - self.column.present, self.rows, self.small)
 
     @property
     def distinct(self) -> Count:
-        """Distinct values out of all rows; a share of rows with a value could reveal few NULLs."""
+        """The number of distinct values, relative to all rows.
+
+        Relative to the rows that are not NULL, it could disclose a small number of NULLs.
+        """
         return Count(self.column.distinct, self.rows, self.small)
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +157,7 @@ class ColumnAdvice:
             "nulls": self.nulls.to_dict(),
             "distinct": self.distinct.to_dict(),
             "role": self.role.role,
-            "or": self.role.also or None,
+            "or": self.role.alternative or None,
             "reason": self.role.reason,
             "because": REASONS[self.role.reason],
         }
@@ -152,16 +169,19 @@ class Advice(NotebookPlot, LabelledTextWithCard):
 
     Parameters
     ----------
-    columns : with proposed roles, which are never decisions.
-    quasi_identifiers : the columns of the analysis; ``proposed`` is True if the user named none.
+    columns : all columns, with proposed roles. The user decides.
+    quasi_identifiers : the columns of the analysis.
+    proposed : True if the quasi-identifiers were proposed because the user named none.
+    singling : the sets of quasi-identifiers that make rows unique.
+    sweep : the trial releases.
     recommendation : None if only one release was tried, which allows no comparison.
-    start : arguments of ``dbanon.anonymize`` for the recommended release; empty without one.
+    start : arguments of ``dbanon.anonymize`` for the recommended release; empty if there is none.
     seconds : CPU seconds by part.
     entity : the column that identifies the person of a row, so that k counts persons; None if no
         two rows seem to belong to one person.
     chain : the command that creates a chain of releases; None if no column reliably identifies
         persons, or the source does not support chains.
-    nulls : the treatment of NULLs in quasi-identifiers; None without NULLs.
+    nulls : the treatment of NULLs in quasi-identifiers; None if there are no NULLs.
     kinds : kinds of quasi-identifiers that their types do not imply: ``nominal`` for codes.
     parted_loss : the loss of the recommended release with ``persons="rows"``; None if persons have
         few rows.
@@ -226,12 +246,12 @@ class Advice(NotebookPlot, LabelledTextWithCard):
             **({} if self.parted_loss is None else {"parted_loss": self.parted_loss}),
         }
 
-    def table_rows(self) -> Iterator[Row]:
+    def table_rows(self) -> Iterator[AdviceRow]:
         """The advice as rows: part, subject, finding as text, finding as plain values."""
         yield "table", self.source, counted(self.rows, "row"), {"rows": self.rows}
         for column in self.columns:
             yield "role", column.column.name, str(column.role), column.to_dict()
-        for column_set in (self.singling.chosen, *self.singling.sets[:_SETS_SHOWN]):
+        for column_set in (self.singling.chosen, *self.singling.sets[:_N_SETS_SHOWN]):
             yield (
                 "singles out",
                 ", ".join(column_set.columns),
@@ -242,12 +262,12 @@ class Advice(NotebookPlot, LabelledTextWithCard):
             yield "tried", f"{point.curve}, k = {point.k}", _describe_trial(point), point.to_dict()
         for note in self.sweep.notes():
             yield "tried", "note", note, {}
-        for label, words in self.recommended():
-            yield "recommended", label, words, {}
+        for label, text in self.recommended():
+            yield "recommended", label, text, {}
 
     def pairs(self) -> list[tuple[str, str]]:
         """The rows of ``table_rows`` as pairs of label and text."""
-        return [(f"{part}: {about}", words) for part, about, words, _ in self.table_rows()]
+        return [(f"{part}: {subject}", text) for part, subject, text, _ in self.table_rows()]
 
     def recommended(self) -> list[tuple[str, str]]:
         """The recommendation as pairs of label and text."""
@@ -267,8 +287,8 @@ class Advice(NotebookPlot, LabelledTextWithCard):
             ]
         pairs += [("release", _with_withheld(recommendation.point)), ("rule", recommendation.rule)]
         if recommendation.point.forecast is not None:
-            words = in_words(recommendation.point.forecast)
-            pairs.append(("forecast", f"{words} to find the classes of all rows"))
+            duration = in_words(recommendation.point.forecast)
+            pairs.append(("forecast", f"{duration} to find the classes of all rows"))
         if recommendation.runner_up is not None:
             pairs.append(("runner-up", _with_withheld(recommendation.runner_up)))
         if recommendation.note:
@@ -284,7 +304,7 @@ class Advice(NotebookPlot, LabelledTextWithCard):
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
 
     def _private_method(self) -> str:
-        """Suggest a method of synthesis by the types of the quasi-identifiers."""
+        """Suggest a differentially private method by the types of the quasi-identifiers."""
         kinds = {column.column.name: column.column.attribute.kind for column in self.columns}
         n_columns = len(self.quasi_identifiers)
         n_categories = sum(
@@ -302,8 +322,8 @@ def _describe_trial(point: Point) -> str:
 
 
 def _with_withheld(point: Point) -> str:
-    """Describe a release; if it withholds many rows, mention that first."""
-    if (point.suppressed.share or 0.0) <= _MUCH_WITHHELD:
+    """Describe a trial release; if it withholds many rows, mention that first."""
+    if (point.suppressed.share or 0.0) <= _MAX_UNMENTIONED_SHARE:
         return str(point)
     return f"withholds {point.suppressed.percent()} of the rows; of the others {point}"
 
@@ -334,9 +354,9 @@ def _rule_of_liu_and_li(rows: int) -> str:
     )
 
 
-def describe_set(column_set: SetOfColumns) -> str:
-    """Describe the unique and rare rows of a set of columns."""
+def describe_set(column_set: SetUniqueness) -> str:
+    """Describe how many rows are unique or rare in a set of columns."""
     return (
         f"{column_set.unique.percent()} unique, {column_set.few.percent()} in groups of fewer than"
-        + (f" {column_set.few.small}")
+        f" {column_set.few.small}"
     )

@@ -1,8 +1,9 @@
 """Forecasts for chains, simulated class by class at the rates of past releases.
 
-The simulation draws classes at random: persons leave, rows change, and each class is live, held,
-withdrawn or dropped by the rules of the chain. Results are averages over many classes, so they are
-expectations, not predictions.
+In the simulation, persons leave and values change at random. A class is live while all of its
+persons are present. Once some have left, it is held (still released, with its old values) or
+withdrawn (no longer released), as the rules of the chain say; it is dropped once all have left.
+Results are averages over many classes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, ChainRules
 
 # Number of further releases to forecast, and of classes to simulate.
 _DEFAULT_HORIZON = 12
-_CLASSES = 4000
+_N_CLASSES = 4000
 # Larger classes lose more information, so suggest them only above this share of held rows.
-_MUCH_HELD = 0.25
-# Below this share of new persons per release, suggest to admit them less often.
-_FEW_JOIN = 0.02
+_MIN_HELD_SHARE = 0.25
+# Below this share of new persons per release, suggest admitting them less often.
+_MIN_JOIN_RATE = 0.02
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Rates:
 
     Parameters
     ----------
-    leave, join, change : persons who leave the source, who join it, and whose kept values change.
+    leave, join, change : persons who leave the source, who join it, and whose values in released
+        columns change.
     """
 
     leave: float
@@ -45,15 +47,17 @@ class Rates:
 
         Parameters
         ----------
-        releases : the counts of each release.
+        releases : the counts of each release: ``members`` were released in the previous one, and
+            ``persons`` in this one; ``absent`` of these are no longer in the source; ``joined`` are
+            released for the first time, and ``changed`` have other values than before.
         """
         n_leaving = n_joined = n_changed = n_released = n_present = 0.0
         for before, now in pairwise(releases):
             n_released += now["members"]
             n_present += max(now["members"] - now["absent"], 1)
             # Leavers are released persons who are absent, and persons who are no longer released.
-            n_left = before["persons"] + now["joined"] - now["persons"]
-            n_leaving += max(now["absent"] + n_left - before["absent"], 0)
+            n_no_longer_released = before["persons"] + now["joined"] - now["persons"]
+            n_leaving += max(now["absent"] + n_no_longer_released - before["absent"], 0)
             n_joined += now["joined"]
             n_changed += now.get("changed", 0)
         if not n_released:
@@ -67,9 +71,10 @@ class ChainForecast:
 
     Parameters
     ----------
-    held, absent, drifted : shares of released rows: in held classes, of persons who left, of
-        persons whose values have changed.
-    missing : share of persons in the source who are not released.
+    releases : number of further releases.
+    held, absent, drifted : shares of released rows: in held classes, of persons who have left, and
+        with values that have changed since.
+    missing : share of the persons in the source who are not released.
     advice : suggestions, as texts.
     """
 
@@ -95,44 +100,61 @@ def forecast(
     Parameters
     ----------
     releases : the counts of each release so far.
-    models : True if the chain has privacy models, which prevents groups from leaving a class.
+    horizon : number of further releases.
+    models : True if the chain has privacy models. Then leavers cannot be removed from a class in
+        groups of k.
     """
-    groups_leave = rules.changes == SHOW and not models
+    can_remove_groups = rules.changes == SHOW and not models
     rates = Rates.of(releases)
     if rates is None or not releases[-1]["persons"]:
         return None
     last = releases[-1]
-    size = max(rules.size(k), 2)
     n_classes = max(last.get("live", 0) + last.get("held", 0), 1)
-    size = max(size, round(last["persons"] / n_classes))
+    class_size = max(rules.target_class_size(k), 2, round(last["persons"] / n_classes))
     n_releases = len(releases) - 1 + horizon
     held_share, absent_share, stale_share, missing_share = _simulate(
-        rules, k, size, rates, n_releases, groups_leave
+        rules, k, class_size, rates, n_releases, can_remove_groups
     )
-    advice = _advice(rules, k, size, rates, held_share, n_releases, groups_leave)
     return ChainForecast(
-        horizon, rates, held_share, absent_share, stale_share, missing_share, advice
+        releases=horizon,
+        rates=rates,
+        held=held_share,
+        absent=absent_share,
+        drifted=stale_share,
+        missing=missing_share,
+        advice=_suggest_rules(
+            rules, k, class_size, rates, held_share, n_releases, can_remove_groups
+        ),
     )
 
 
 def _simulate(
-    rules: ChainRules, k: int, size: int, rates: Rates, n_releases: int, groups_leave: bool
+    rules: ChainRules,
+    k: int,
+    class_size: int,
+    rates: Rates,
+    n_releases: int,
+    can_remove_groups: bool,
 ) -> tuple[float, float, float, float]:
-    """Simulate classes over some releases; returns the shares held, absent, stale and missing."""
+    """Simulate classes over some releases; return the shares held, absent, stale and missing.
+
+    The shares are those of ``ChainForecast``; stale rows have values that have changed since.
+    """
     rng = np.random.default_rng(1)
-    class_sizes = size + rng.integers(0, max(size // 4, 1), _CLASSES)
+    class_sizes = class_size + rng.integers(0, max(class_size // 4, 1), _N_CLASSES)
+    # Arrays of persons, bool (n_classes, largest class size).
     is_released = np.arange(int(class_sizes.max())) < class_sizes[:, None]
     is_present, is_stale, n_withdrawn = is_released.copy(), np.zeros_like(is_released), 0.0
-    counts = [_counted(is_released, is_present, is_stale, n_withdrawn)]
+    counts = [_count_rows(is_released, is_present, is_stale, n_withdrawn)]
     for _ in range(n_releases):
         is_present &= rng.random(is_present.shape) >= rates.leave
         is_stale |= is_present & (rng.random(is_present.shape) < rates.change)
         n_absent, n_staying = (is_released & ~is_present).sum(axis=1), is_present.sum(axis=1)
         is_live, is_dropped = (n_absent == 0) & (n_staying > 0), n_staying == 0
-        if groups_leave:
-            leaves_as_group = (n_absent >= k) & (n_staying >= k)
-            is_released[leaves_as_group] = is_present[leaves_as_group]
-            is_live |= leaves_as_group
+        if can_remove_groups:
+            loses_group = (n_absent >= k) & (n_staying >= k)
+            is_released[loses_group] = is_present[loses_group]
+            is_live |= loses_group
         if rules.departures == WITHDRAW:
             is_dropped |= (n_absent > 0) & ~is_live
         elif rules.withdraw_above is not None:
@@ -140,8 +162,8 @@ def _simulate(
         n_withdrawn += float(is_present[is_dropped].sum())
         is_present[is_dropped] = is_released[is_dropped] = False
         _renew(rules, k, is_live & ~is_dropped, is_stale, is_present)
-        counts.append(_counted(is_released, is_present, is_stale, n_withdrawn))
-    # Persons who joined later form classes like the first ones, only younger.
+        counts.append(_count_rows(is_released, is_present, is_stale, n_withdrawn))
+    # Persons who join later form classes that develop like the first ones, but start later.
     counts_by_age = np.array(counts) / float(class_sizes.sum())
     totals = counts_by_age[-1] + rates.join * counts_by_age[:-1].sum(axis=0)
     rows, held_rows, absent_rows, stale_rows, present_rows, missing_rows = totals
@@ -153,13 +175,13 @@ def _simulate(
     )
 
 
-def _counted(
+def _count_rows(
     is_released: NDArray[np.bool_],
     is_present: NDArray[np.bool_],
     is_stale: NDArray[np.bool_],
     n_withdrawn: float,
 ) -> tuple[float, ...]:
-    """Rows: released, in held classes, of absent persons, stale, present, and withdrawn."""
+    """Count rows: released, in held classes, of absent persons, stale, present, and withdrawn."""
     is_held = (is_released & ~is_present).any(axis=1)
     return (
         float(is_released.sum()),
@@ -188,27 +210,33 @@ def _renew(
     is_stale[is_updated] = False
 
 
-def _advice(
+def _suggest_rules(
     rules: ChainRules,
     k: int,
-    size: int,
+    class_size: int,
     rates: Rates,
     held_share: float,
     n_releases: int,
-    groups_leave: bool,
+    can_remove_groups: bool,
 ) -> tuple[str, ...]:
+    """Suggest other rules where they would improve the forecast, as texts."""
     texts = []
-    if held_share > _MUCH_HELD and groups_leave and size < 10 * k:
-        wider_rules = ChainRules(**{**rules.to_plain(), "class_size": 10 * k})
-        forecast_share = _simulate(wider_rules, k, 10 * k, rates, n_releases, groups_leave)[0]
-        if forecast_share < held_share - 0.05:
+    large_size = 10 * k
+    if held_share > _MIN_HELD_SHARE and can_remove_groups and class_size < large_size:
+        large_rules = ChainRules(**{**rules.to_plain(), "class_size": large_size})
+        large_held_share, *_ = _simulate(
+            large_rules, k, large_size, rates, n_releases, can_remove_groups
+        )
+        if large_held_share < held_share - 0.05:
             texts.append(
-                f"class_size {10 * k} lets leavers go in groups of k: {forecast_share:.0%} of rows"
-                " held then, at several times the loss; it is chosen when a chain is made"
+                f"with class_size {large_size}, leavers can be removed in groups of k: about"
+                f" {large_held_share:.0%} of rows would be held, but the loss is several times"
+                " larger. class_size is fixed when a chain is created"
             )
-    if rates.join < _FEW_JOIN and rules.admit_every == 1 and rates.join > 0:
+    if rates.join < _MIN_JOIN_RATE and rules.admit_every == 1 and rates.join > 0:
         texts.append(
-            "few persons join, so their classes lose more: admit_every 3 admits more at a time"
+            "few persons join, so their classes lose more information: admit_every 3 would admit"
+            " more of them at once"
         )
     return tuple(texts)
 
@@ -224,8 +252,8 @@ def describe_forecast(result: ChainForecast) -> list[tuple[str, str]]:
         (
             f"after {result.releases} more releases, about",
             f"{result.held:.0%} of rows in held"
-            f" classes, {result.absent:.0%} of persons who left, {result.drifted:.0%} with older"
-            f" values; {result.missing:.0%} of persons missing",
+            f" classes, {result.absent:.0%} of rows of persons who left, {result.drifted:.0%} of"
+            f" rows with older values; {result.missing:.0%} of persons missing",
         ),
         *(("advice", text) for text in result.advice),
     ]

@@ -1,10 +1,10 @@
-"""Forms of identifiers, recognized by values alone, whatever the name of the column.
+"""Forms of identifiers, such as IBANs or phone numbers, which are recognized by values alone.
 
 A form is a pattern, with check digits if the identifier has them. One table serves all interfaces:
-databases count matching values in SQL, and frames in Python.
+databases count matching values in SQL, and data frames in Python.
 
-A check digit is a weighted sum of the characters' values, modulo a number, so it is specified by a
-value for each character at each position. Sources: ISO 7064 and ISO 13616 (IBAN), ISO/IEC 7812
+A check is a weighted sum of the characters' values, modulo a number, so it is specified by a value
+for each character at each position. Sources: ISO 7064 and ISO 13616 (IBAN), ISO/IEC 7812
 (Luhn), GB 11643 (China), and the national registers' published rules.
 """
 
@@ -17,23 +17,26 @@ from functools import cache
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
-# Number of distinct values to examine, from the first rows with a value.
-LOOKED_AT = 2_000
+# The number of rows with a value whose distinct values are examined.
+MAX_EXAMINED_VALUES = 2_000
 # Smallest share of values that must match a form.
-_SHARE = 0.9
-# Largest probability that values match a form by chance.
-_BY_CHANCE = 2e-5
+_MIN_MATCHING_SHARE = 0.9
+# Largest probability that all values match a form by chance.
+_MAX_CHANCE = 2e-5
+# Assumed probability that other values match the pattern of a form without check digits.
+_PATTERN_CHANCE = 0.001
 
-# Forms of yes/no columns and of codes, which do not make an identifier.
+# Forms that do not identify anybody: those of yes/no columns, and of codes.
 FLAG, CODE = "flag", "code"
 
 _DIGITS = "0123456789"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_VALUES = {character: value for value, character in enumerate(_DIGITS)}
-_ALPHANUMERIC = _VALUES | {letter: 10 + index for index, letter in enumerate(_LETTERS)}
-_DNI = "TRWAGMYFPDXBNJZSQVHLCKE"
-# Values in an Italian tax code at positions 1, 3, 5 …, for letters and their corresponding digits.
-_ITALIAN = (
+_DIGIT_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
+_ALPHANUMERIC_VALUES = _DIGIT_VALUES | {letter: 10 + index for index, letter in enumerate(_LETTERS)}
+# The check letter of a Spanish identity number (DNI), by its remainder modulo 23.
+_DNI_CHECK_LETTERS = "TRWAGMYFPDXBNJZSQVHLCKE"
+# Values of A to Z at odd positions of an Italian tax code; digit d has the value of letter d.
+_ITALIAN_ODD_VALUES = (
     *(1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18),
     *(20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23),
 )
@@ -44,9 +47,16 @@ PositionValues = tuple[Mapping[str, int], ...]
 
 @dataclass(frozen=True)
 class Check:
-    """Check digits: the sum over all positions, modulo ``modulus``, is one of ``remainders``."""
+    """A check of a text: the sum of its characters' values has an expected remainder.
 
-    places: PositionValues
+    Parameters
+    ----------
+    position_values : the value of each character, by position.
+    modulus : the divisor of the sum.
+    remainders : the remainders of valid texts.
+    """
+
+    position_values: PositionValues
     modulus: int
     remainders: tuple[int, ...] = (0,)
 
@@ -57,28 +67,38 @@ class Check:
         modulus: int,
         remainders: tuple[int, ...] = (0,),
         *,
-        last: Mapping[str, int] = _VALUES,
+        last: Mapping[str, int] = _DIGIT_VALUES,
     ) -> Check:
-        """Build a check with a weight per position; ``last`` has values for the last position."""
-        factors = list(weights)
-        values = [*[_VALUES] * (len(factors) - 1), last]
-        places = (
-            {character: value * weight % modulus for character, value in character_values.items()}
-            for weight, character_values in zip(factors, values, strict=True)
+        """Build a check that multiplies values by a weight per position.
+
+        Parameters
+        ----------
+        last : the values of characters at the last position; elsewhere they are digits.
+        """
+        weight_list = list(weights)
+        character_values = [*[_DIGIT_VALUES] * (len(weight_list) - 1), last]
+        position_values = (
+            {character: value * weight % modulus for character, value in values.items()}
+            for weight, values in zip(weight_list, character_values, strict=True)
         )
-        return cls(tuple(places), modulus, remainders)
+        return cls(tuple(position_values), modulus, remainders)
 
     @classmethod
     def luhn(cls, length: int) -> Check:
-        """Luhn's check: from the right, double every second digit and add its digits."""
-        doubled = {c: 2 * v - (9 if v > 4 else 0) for c, v in _VALUES.items()}
-        places = (doubled if (length - at) % 2 == 0 else _VALUES for at in range(length))
-        return cls(tuple(places), 10)
+        """Build Luhn's check: from the right, double every second digit and add its digits."""
+        doubled = {
+            digit: 2 * value - (9 if value > 4 else 0) for digit, value in _DIGIT_VALUES.items()
+        }
+        position_values = (
+            doubled if (length - index) % 2 == 0 else _DIGIT_VALUES for index in range(length)
+        )
+        return cls(tuple(position_values), 10)
 
     def holds(self, text: str) -> bool:
         """True if a text of the right length passes the check."""
         total = sum(
-            position_values.get(c, 0) for position_values, c in zip(self.places, text, strict=True)
+            values.get(character, 0)
+            for values, character in zip(self.position_values, text, strict=True)
         )
         return total % self.modulus in self.remainders
 
@@ -92,83 +112,96 @@ class IdentifierForm:
     name : the name of the identifier, also shown to users.
     pattern : a regular expression for the full text, in the syntax common to all databases.
     checks : checks that must all pass.
-    compact : True to match after converting to capitals and removing separators.
-    moved : True if checks apply with the first four characters at the end and letters as two
-        digits, as for an IBAN.
+    compact : True to match texts in upper case without separators.
+    moves_country_code : True if checks apply to a text whose first four characters are moved to
+        the end, with letters as two digits, as for an IBAN.
     """
 
     name: str
     pattern: str
     checks: tuple[Check, ...] = ()
     compact: bool = False
-    moved: bool = False
+    moves_country_code: bool = False
 
     @property
-    def by_chance(self) -> float:
-        """An upper bound of the probability that a match of the pattern passes all checks."""
-        share = 1.0 if self.checks else 0.001
+    def chance(self) -> float:
+        """An upper bound on the probability that another value has this form.
+
+        It is the probability that a match of the pattern passes all checks, or an assumed one
+        without checks.
+        """
+        chance = 1.0 if self.checks else _PATTERN_CHANCE
         for check in self.checks:
-            share *= len(check.remainders) / check.modulus
-        return share
+            chance *= len(check.remainders) / check.modulus
+        return chance
 
-    def fits(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """True if a text has this form."""
-        plain = compacted(text) if self.compact else text.strip()
-        if not re.fullmatch(self.pattern, plain):
+        normalized = to_compact(text) if self.compact else text.strip()
+        if not re.fullmatch(self.pattern, normalized):
             return False
-        if self.moved:
-            plain = "".join(str(_ALPHANUMERIC[c]) for c in plain[4:] + plain[:4])
-        return all(check.holds(plain.rjust(self.width, "0")) for check in self.checks)
+        if self.moves_country_code:
+            moved = normalized[4:] + normalized[:4]
+            normalized = "".join(str(_ALPHANUMERIC_VALUES[character]) for character in moved)
+        return all(check.holds(normalized.rjust(self.n_checked, "0")) for check in self.checks)
 
     @property
-    def width(self) -> int:
-        """The number of characters to check; shorter texts are padded with zeros."""
-        return len(self.checks[0].places) if self.checks else 0
+    def n_checked(self) -> int:
+        """The number of characters to check; shorter texts are padded with zeros at the front."""
+        return len(self.checks[0].position_values) if self.checks else 0
 
 
 # Separators that are removed before matching.
 SEPARATORS = (" ", "-", ".", "/")
 
 
-def compacted(text: str) -> str:
-    """Convert to capitals and remove separators of digit groups."""
+def to_compact(text: str) -> str:
+    """Convert a text to upper case, and remove separators of groups of characters."""
     for separator in SEPARATORS:
         text = text.replace(separator, "")
     return text.upper()
 
 
-def _coded(name: str, pattern: str, *checks: Check) -> IdentifierForm:
+def _compact_form(name: str, pattern: str, *checks: Check) -> IdentifierForm:
     return IdentifierForm(name, pattern, checks, compact=True)
 
 
-def _national(pattern: str, *checks: Check) -> IdentifierForm:
-    return _coded("national number", pattern, *checks)
+def _national_number(pattern: str, *checks: Check) -> IdentifierForm:
+    return _compact_form("national number", pattern, *checks)
 
 
 # An IBAN has at most 34 characters, each at most two digits.
 _IBAN_DIGITS = 68
+# Weights of check digits by position, unless a comment says otherwise.
 _EAN = (1, 3) * 6 + (1,)
 _CHINESE = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2, 1)
-_X = _VALUES | {"X": 10}
-_K = _VALUES | {"K": 10}
+# Values of characters where X or K stands for 10.
+_X_VALUES = _DIGIT_VALUES | {"X": 10}
+_K_VALUES = _DIGIT_VALUES | {"K": 10}
 _JAPANESE = (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)
 # Two check digits of the Turkish number: over odd and even positions, and over the sum.
 _TURKISH = ((7, -1, 7, -1, 7, -1, 7, -1, 7, -1, 0), (1,) * 10 + (-1,))
 # A check digit of ten is written as zero, so a remainder of one also passes.
 _BRAZILIAN = ((10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1))
-_SPANISH = tuple(10 ** (7 - at) % 23 for at in range(8))
-_FIRST_OF_NIE = _VALUES | {"X": 0, "Y": 1, "Z": 2}
+_SPANISH = tuple(10 ** (7 - index) % 23 for index in range(8))
+# Values of the first character of a Spanish DNI, or of the number of a foreigner (NIE).
+_SPANISH_FIRST_VALUES = _DIGIT_VALUES | {"X": 0, "Y": 1, "Z": 2}
+# Values of characters by position of an Italian tax code; the first position is odd.
+_ITALIAN_EVEN_VALUES = {
+    character: value if character in _DIGITS else value - 10
+    for character, value in _ALPHANUMERIC_VALUES.items()
+}
 _TAX_CODE = tuple(
-    {c: _ITALIAN[v % 10 if c in _DIGITS else v - 10] for c, v in _ALPHANUMERIC.items()}
-    if at % 2 == 0
-    else {c: v if c in _DIGITS else v - 10 for c, v in _ALPHANUMERIC.items()}
-    for at in range(15)
+    {character: _ITALIAN_ODD_VALUES[value] for character, value in _ITALIAN_EVEN_VALUES.items()}
+    if index % 2 == 0
+    else _ITALIAN_EVEN_VALUES
+    for index in range(15)
 )
 
 
 @cache
 def forms() -> tuple[IdentifierForm, ...]:
-    """The table of forms, one per line.
+    """The table of forms; the first that matches counts.
 
     Patterns must not contain a backslash, quote, question mark or percent sign.
     """
@@ -203,33 +236,41 @@ def forms() -> tuple[IdentifierForm, ...]:
             "IBAN",
             "[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}",
             compact=True,
-            moved=True,
+            moves_country_code=True,
             checks=(
-                Check.weighted((pow(10, 67 - at, 97) for at in range(_IBAN_DIGITS)), 97, (1,)),
+                Check.weighted(
+                    (pow(10, 67 - index, 97) for index in range(_IBAN_DIGITS)),
+                    modulus=97,
+                    remainders=(1,),
+                ),
             ),
         ),
-        _coded("card number", "3[0-9]{14}|[2-6][0-9]{15}|[456][0-9]{18}", Check.luhn(19)),
-        _coded("device number", "[0-9]{15}", Check.luhn(15)),
-        _national("[0-9]{9}", Check.luhn(9)),
-        _national("[0-9]{10}", Check.luhn(10)),
-        _national("[0-9]{14}", Check.luhn(14)),
-        _national("[0-9]{10}", Check.weighted((*range(10, 1, -1), 1), 11)),
-        _national("[0-9]{9}", Check.weighted((*range(9, 1, -1), -1), 11)),
-        _national("[0-9]{11}", Check.weighted((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10)),
-        _national("[1-9][0-9]{10}", *(Check.weighted(w, 10) for w in _TURKISH)),
-        _national("[0-9]{11}", *(Check.weighted(w, 11, (0, 1)) for w in _BRAZILIAN)),
-        _national("[1-9][0-9]{16}[0-9X]", Check.weighted(_CHINESE, 11, (1,), last=_X)),
-        _national("[0-9]{12}", Check.weighted(_JAPANESE, 11, (0, 1))),
-        _national(
-            "[12][0-9]{14}",
-            Check.weighted((*(pow(10, 12 - at, 97) for at in range(13)), 10, 1), 97),
+        _compact_form("card number", "3[0-9]{14}|[2-6][0-9]{15}|[456][0-9]{18}", Check.luhn(19)),
+        _compact_form("device number", "[0-9]{15}", Check.luhn(15)),
+        _national_number("[0-9]{9}", Check.luhn(9)),
+        _national_number("[0-9]{10}", Check.luhn(10)),
+        _national_number("[0-9]{14}", Check.luhn(14)),
+        _national_number("[0-9]{10}", Check.weighted((*range(10, 1, -1), 1), 11)),
+        _national_number("[0-9]{9}", Check.weighted((*range(9, 1, -1), -1), 11)),
+        _national_number("[0-9]{11}", Check.weighted((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10)),
+        _national_number("[1-9][0-9]{10}", *(Check.weighted(w, 10) for w in _TURKISH)),
+        _national_number("[0-9]{11}", *(Check.weighted(w, 11, (0, 1)) for w in _BRAZILIAN)),
+        _national_number(
+            "[1-9][0-9]{16}[0-9X]", Check.weighted(_CHINESE, 11, (1,), last=_X_VALUES)
         ),
-        _national("756[0-9]{10}", Check.weighted(_EAN, 10)),
-        _national("[0-9]{7,8}[0-9K]", Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last=_K)),
-        _national("[0-9XYZ][0-9]{7}[A-Z]", _spanish_check()),
-        _national(
+        _national_number("[0-9]{12}", Check.weighted(_JAPANESE, 11, (0, 1))),
+        _national_number(
+            "[12][0-9]{14}",
+            Check.weighted((*(pow(10, 12 - index, 97) for index in range(13)), 10, 1), 97),
+        ),
+        _national_number("756[0-9]{10}", Check.weighted(_EAN, 10)),
+        _national_number(
+            "[0-9]{7,8}[0-9K]", Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last=_K_VALUES)
+        ),
+        _national_number("[0-9XYZ][0-9]{7}[A-Z]", _spanish_check()),
+        _national_number(
             "[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]",
-            Check((*_TAX_CODE, {c: -index % 26 for index, c in enumerate(_LETTERS)}), 26),
+            Check((*_TAX_CODE, {letter: -index % 26 for index, letter in enumerate(_LETTERS)}), 26),
         ),
         IdentifierForm(CODE, "[A-Za-z]{1,8}[-_/ ]{0,1}[0-9]{4,14}|0[0-9]{4,14}"),
         IdentifierForm(
@@ -241,41 +282,50 @@ def forms() -> tuple[IdentifierForm, ...]:
 
 
 def _spanish_check() -> Check:
-    """The check letter of a Spanish DNI or NIE."""
-    first = {c: value * _SPANISH[0] % 23 for c, value in _FIRST_OF_NIE.items()}
-    others = ({c: v * weight % 23 for c, v in _VALUES.items()} for weight in _SPANISH[1:])
-    return Check((first, *others, {c: -index % 23 for index, c in enumerate(_DNI)}), 23)
+    """The check of the letter at the end of a Spanish DNI or NIE."""
+    first = {
+        character: value * _SPANISH[0] % 23 for character, value in _SPANISH_FIRST_VALUES.items()
+    }
+    middle = (
+        {digit: value * weight % 23 for digit, value in _DIGIT_VALUES.items()}
+        for weight in _SPANISH[1:]
+    )
+    last = {letter: -index % 23 for index, letter in enumerate(_DNI_CHECK_LETTERS)}
+    return Check((first, *middle, last), 23)
 
 
-def form_of(values: int, fitting: Mapping[int, int]) -> str:
-    """The form of some values; empty if they have none.
+def form_of(n_values: int, n_matching: Mapping[int, int]) -> str:
+    """The name of the form that some values have; empty if they have none.
 
     Parameters
     ----------
-    values : number of distinct values examined.
-    fitting : number of matching values, by index of the form in ``forms()``.
+    n_values : number of distinct values examined.
+    n_matching : number of matching values, by index of the form in ``forms()``.
     """
+    if not n_values:
+        return ""
     for index, form in enumerate(forms()):
-        chance = 0.0 if form.name == FLAG else form.by_chance**values
-        if values and fitting.get(index, 0) >= _SHARE * values and chance <= _BY_CHANCE:
+        chance = 0.0 if form.name == FLAG else form.chance**n_values
+        is_common = n_matching.get(index, 0) >= _MIN_MATCHING_SHARE * n_values
+        if is_common and chance <= _MAX_CHANCE:
             return form.name
     return ""
 
 
-def may_have(attribute: Attribute) -> bool:
-    """True for types of identifiers: integers, and texts without an order."""
+def can_hold_identifiers(attribute: Attribute) -> bool:
+    """True for types that identifiers may have: integers, and texts without an order."""
     if attribute.kind is Kind.DECIMAL:
         return attribute.scale <= 0
     return attribute.kind in (Kind.CATEGORY, Kind.INTEGER) and not attribute.order
 
 
 def is_identifying(form: str) -> bool:
-    """True for a form of identifiers only."""
+    """True if a form, given by its name, is that of identifiers, and not of codes or flags."""
     return bool(form) and form not in (FLAG, CODE)
 
 
 def form_of_texts(texts: Iterable[str]) -> str:
-    """The form of the distinct texts among these."""
-    different = set(texts)
-    fitting = {index: sum(map(form.fits, different)) for index, form in enumerate(forms())}
-    return form_of(len(different), fitting)
+    """The name of the form that these texts have; empty if they have none."""
+    distinct = set(texts)
+    n_matching = {index: sum(map(form.matches, distinct)) for index, form in enumerate(forms())}
+    return form_of(len(distinct), n_matching)

@@ -1,6 +1,6 @@
-"""Hints from the names of columns, by lists of words.
+"""Hints about columns from the words in their names.
 
-``words.txt`` has the words, by list and language.
+``words.txt`` has the known words, by list and language.
 """
 
 from __future__ import annotations
@@ -12,178 +12,187 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-WORDS = Path(__file__).with_name("words.txt")
+WORDS_FILE = Path(__file__).with_name("words.txt")
 
 # Transliterations of letters that Unicode does not decompose.
-_PLAIN = str.maketrans(
+_TRANSLITERATIONS = str.maketrans(
     {"ß": "ss", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe",
      "đ": "d", "Đ": "D", "ı": "i", "þ": "th", "Þ": "Th"}
 )  # fmt: skip
 # Scripts without spaces between words: Hangul (decomposed), kana, Han.
-_JOINING = "\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff"
-_JOINED_WORD = re.compile(f"[{_JOINING}]+")
-_SMALL, _CAPITAL = "a-zа-яёα-ω", "A-ZА-ЯЁΑ-Ω"
-_BOUNDARY = re.compile(
-    f"(?<=[{_SMALL}0-9])(?=[{_CAPITAL}])|(?<=[{_CAPITAL}])(?=[{_CAPITAL}][{_SMALL}])"
-    f"|(?<=[A-Za-z0-9])(?=[{_JOINING}])|(?<=[{_JOINING}])(?=[A-Za-z0-9])"
+_UNSPACED = "\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff"
+_UNSPACED_WORD = re.compile(f"[{_UNSPACED}]+")
+_LOWER, _UPPER = "a-zа-яёα-ω", "A-ZА-ЯЁΑ-Ω"
+_WORD_BOUNDARY = re.compile(
+    f"(?<=[{_LOWER}0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
+    f"|(?<=[A-Za-z0-9])(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])(?=[A-Za-z0-9])"
 )
-# Longest word to search for in names of such a script, in characters.
-_LONGEST = 16
+# Longest word to search for in names in these scripts, in characters.
+_MAX_WORD_LENGTH = 16
 
 
-# Largest number of distinct values in a column of codes.
-MOST_CODES = 50
+# Largest number of distinct values in a column of codes for categories.
+MAX_CODES = 50
 
 
 @cache
-def words() -> Mapping[str, frozenset[str]]:
-    """The words with a meaning in names of columns, by list."""
+def load_word_lists() -> Mapping[str, frozenset[str]]:
+    """Read the known words, in lower case without accents, by name of their list."""
     lists: dict[str, set[str]] = {}
     current: set[str] = set()
-    for line in WORDS.read_text(encoding="utf-8").splitlines():
+    for line in WORDS_FILE.read_text(encoding="utf-8").splitlines():
         text = line.strip()
         if heading := re.fullmatch(r"\[(\w+)\]", text):
             current = lists.setdefault(heading[1], set())
         elif text and not text.startswith("#"):
-            current.update(map(_without_marks, text.partition(":")[2].split()))
-    return {name: frozenset(listed) for name, listed in lists.items()}
+            current.update(map(_remove_accents, text.partition(":")[2].split()))
+    return {name: frozenset(words) for name, words in lists.items()}
 
 
-def _without_marks(text: str) -> str:
-    plain = unicodedata.normalize("NFKD", text.translate(_PLAIN))
-    return "".join(letter for letter in plain if not unicodedata.combining(letter))
+def _remove_accents(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text.translate(_TRANSLITERATIONS))
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 def split_name(name: str) -> list[str]:
-    """The words of a column's name in order, in lower case without accents."""
-    spaced = _BOUNDARY.sub(" ", _without_marks(name))
+    """Split a column's name into words, in lower case without accents."""
+    spaced = _WORD_BOUNDARY.sub(" ", _remove_accents(name))
     return re.findall(r"[^\W_]+", spaced.lower())
 
 
-def parts_of(name: str) -> frozenset[str]:
-    """The words of a column's name: single words, joined neighbours, and all words joined."""
-    parts = split_name(name)
-    pairs = [first + second for first, second in pairwise(parts)]
-    return frozenset([*parts, *pairs, "".join(parts), *_subwords(parts)])
+def words_in_name(name: str) -> frozenset[str]:
+    """The words in a column's name, and compounds: adjacent words joined, and all words joined."""
+    words = split_name(name)
+    pairs = [first + second for first, second in pairwise(words)]
+    return frozenset([*words, *pairs, "".join(words), *_possible_words(words)])
 
 
-def _subwords(parts: list[str]) -> list[str]:
-    """Possible words within names in scripts without spaces."""
+def _possible_words(texts: list[str]) -> list[str]:
+    """All substrings that may be words, of texts in scripts without spaces."""
     return [
-        part[start:end]
-        for part in parts
-        if _JOINED_WORD.fullmatch(part)
-        for start in range(len(part))
-        for end in range(start + 2, min(start + _LONGEST, len(part)) + 1)
+        text[start:end]
+        for text in texts
+        if _UNSPACED_WORD.fullmatch(text)
+        for start in range(len(text))
+        for end in range(start + 2, min(start + _MAX_WORD_LENGTH, len(text)) + 1)
     ]
 
 
-def name_says(name: str) -> str:
-    """``person`` if a name is of person identifiers, ``number`` for other numbers, else empty."""
-    lists = words()
-    parts = _without_digits(name)
-    if "".join(parts) in lists["person_number"]:
-        return "person"
-    origins = [_origin(part) for part in parts]
-    if origins and all(origins) and "person" in origins:
-        return "person"
-    return "number" if set(parts) & (_numbers() - _persons()) else ""
+def hint_from_name(name: str) -> str:
+    """What a column's name suggests that the column identifies.
 
-
-def numbers_persons(name: str) -> bool:
-    """True if a name clearly is that of person identifiers, however few values there are.
-
-    A word for persons may also name a yes/no column, and ``member_no`` may count members
-    of a household.
+    ``person`` for person identifiers, ``number`` for other numbers, keys or codes, else empty.
     """
-    parts = _without_digits(name)
-    if "".join(parts) in words()["person_number"]:
+    lists = load_word_lists()
+    words = _words_without_numerals(name)
+    if "".join(words) in lists["person_number"]:
+        return "person"
+    categories = [_word_category(word) for word in words]
+    if categories and all(categories) and "person" in categories:
+        return "person"
+    return "number" if set(words) & (_number_words() - _person_words()) else ""
+
+
+def names_person_identifier(name: str) -> bool:
+    """True if a name is clearly that of person identifiers, however few values there are.
+
+    A word for persons alone does not suffice, since it may name a yes/no column. ``member_no`` is
+    not clear either: it may count members of a household.
+    """
+    lists, words = load_word_lists(), _words_without_numerals(name)
+    if "".join(words) in lists["person_number"]:
         return True
-    parts_and_halves = {*parts, *(half for part in parts for half in _halves(part))}
-    numbered = bool(parts_and_halves & (words()["number"] | words()["joined"]))
-    return name_says(name) == "person" and numbered and bool(parts_and_halves & words()["person"])
+    all_words = {*words, *(half for word in words for half in _split_compound(word))}
+    has_number_word = bool(all_words & (lists["number"] | lists["joined"]))
+    has_person_word = bool(all_words & lists["person"])
+    return hint_from_name(name) == "person" and has_number_word and has_person_word
 
 
 def names_identifier(name: str) -> bool:
     """True if a name has a word for a name, an address or an identifier of a person."""
-    lists, parts = words(), parts_of(name)
-    if parts & (lists["identifier"] | lists["person_number"]):
+    lists = load_word_lists()
+    if words_in_name(name) & (lists["identifier"] | lists["person_number"]):
         return True
-    split = _without_digits(name)
-    if "".join(split) in lists["whole_name"]:
+    words = _words_without_numerals(name)
+    if "".join(words) in lists["whole_name"]:
         return True
-    things = [part for part in split if part not in _numbers()]
-    numbered = len(things) < len(split)
-    return numbered and ("".join(things) in lists["numbered"] or _are(things, "numbered"))
+    # What the number is of, such as a card or a contract.
+    numbered_words = [word for word in words if word not in _number_words()]
+    has_number_word = len(numbered_words) < len(words)
+    return has_number_word and (
+        "".join(numbered_words) in lists["numbered"] or _all_in_list(numbered_words, "numbered")
+    )
 
 
-def says_identifier(name: str) -> bool:
-    """True if a name indicates an identifier and the values are unknown."""
+def suggests_identifier(name: str) -> bool:
+    """True if a name suggests an identifier, for columns whose values are unknown."""
     if is_about_something_else(name):
         return False
-    return names_identifier(name) or numbers_persons(name)
+    return names_identifier(name) or names_person_identifier(name)
 
 
 def is_about_something_else(name: str) -> bool:
     """True if other words change an identifier's meaning: ``hospital_name``, ``phone_type``."""
-    lists = words()
-    return bool(parts_of(name) & (lists["about"] | lists["sensitive"] | lists["known"]))
+    lists = load_word_lists()
+    return bool(words_in_name(name) & (lists["about"] | lists["sensitive"] | lists["known"]))
 
 
 def names_code(name: str) -> bool:
     """True if a name has a word for a category, and none for an amount."""
-    lists, parts = words(), parts_of(name)
-    return bool(parts & lists["code_name"]) and not parts & lists["amount"]
+    lists, words = load_word_lists(), words_in_name(name)
+    return bool(words & lists["code_name"]) and not words & lists["amount"]
 
 
 def names_design_weight(name: str) -> bool:
     """True if a name has a word for a survey weight, the number of persons per row."""
-    return bool(parts_of(name) & words()["design_weight"])
+    return bool(words_in_name(name) & load_word_lists()["design_weight"])
 
 
 def names_household(name: str) -> bool:
     """True if a name is that of identifiers of households, families or dwellings."""
-    lists, parts = words(), _without_digits(name)
-    if parts_of(name) & lists["household_number"]:
+    lists, words = load_word_lists(), {*_words_without_numerals(name)}
+    if words_in_name(name) & lists["household_number"]:
         return True
-    things = {*parts} - _numbers()
-    return bool(things) and things < {*parts} and things <= lists["household"]
+    other_words = words - _number_words()
+    return bool(other_words) and other_words < words and other_words <= lists["household"]
 
 
-def is_number_alone(name: str) -> bool:
-    """True if a name consists of words for numbers only: ``id``, ``record_no``."""
-    return _are(_without_digits(name), "number")
+def has_only_number_words(name: str) -> bool:
+    """True if a name consists only of words for numbers, such as ``id`` or ``record_no``."""
+    return _all_in_list(_words_without_numerals(name), "number")
 
 
-def _are(parts: list[str], name: str) -> bool:
-    return bool(parts) and set(parts) <= words()[name]
+def _all_in_list(words: list[str], list_name: str) -> bool:
+    """True if all words, at least one, are in a list."""
+    return bool(words) and set(words) <= load_word_lists()[list_name]
 
 
-def _without_digits(name: str) -> list[str]:
-    return [part for part in split_name(name) if not part.isdigit()]
+def _words_without_numerals(name: str) -> list[str]:
+    return [word for word in split_name(name) if not word.isdigit()]
 
 
-def _persons() -> frozenset[str]:
-    lists = words()
+def _person_words() -> frozenset[str]:
+    lists = load_word_lists()
     return lists["person"] | lists["person_or_place"] | lists["person_number"]
 
 
-def _numbers() -> frozenset[str]:
-    return words()["number"] | words()["joined"] | words()["coded"]
+def _number_words() -> frozenset[str]:
+    lists = load_word_lists()
+    return lists["number"] | lists["joined"] | lists["coded"]
 
 
-def _halves(part: str) -> list[str]:
-    """Splits of a compound into two words that are both in the lists."""
-    listed = _persons() | _numbers()
-    splits = [(part[:at], part[at:]) for at in range(2, len(part) - 1)]
-    return [half for pair in splits if set(pair) <= listed for half in pair]
+def _split_compound(word: str) -> list[str]:
+    """The halves of all splits of a compound into two known words for persons or numbers."""
+    known_words = _person_words() | _number_words()
+    splits = [(word[:end], word[end:]) for end in range(2, len(word) - 1)]
+    return [half for halves in splits if set(halves) <= known_words for half in halves]
 
 
 @cache
-def _origin(part: str) -> str:
-    """The list of a word in a name: ``person``, ``number`` or empty; compounds are split."""
-    persons, numbers = _persons(), _numbers()
-    halves = ({part[:at], part[at:]} for at in range(2, len(part) - 1))
-    if part in persons or any(both & persons and both & numbers for both in halves):
+def _word_category(word: str) -> str:
+    """``person`` or ``number`` for a known word, ``person`` for a compound of both, else empty."""
+    persons, numbers = _person_words(), _number_words()
+    splits = ({word[:end], word[end:]} for end in range(2, len(word) - 1))
+    if word in persons or any(halves & persons and halves & numbers for halves in splits):
         return "person"
-    return "number" if part in numbers else ""
+    return "number" if word in numbers else ""

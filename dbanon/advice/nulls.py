@@ -15,10 +15,10 @@ class NullChoice:
 
     Parameters
     ----------
-    nulls : the value of the option.
+    nulls : the recommended value of the option ``nulls``.
     max_suppression : the resulting share of withheld records, rounded up to hundredths.
-    loss_shares : for each value that was tried, the share of cells with a value that it loses,
-        including cells of withheld records; empty without trials.
+    loss_shares : for each value of the option that was tried, the share of cells (not counting
+        NULLs) that a release loses, including cells of withheld records; empty without trials.
     """
 
     nulls: str

@@ -7,8 +7,8 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 
-# Counts from 1 to below this, or to below k if k is larger, are disclosed as a range only.
-SMALL = 5
+# Counts from 1 to below this number, or below k if k is larger, are disclosed only as a range.
+SMALL_COUNT = 5
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,12 @@ class ColumnProfile:
 
     Parameters
     ----------
-    present : number of rows with a value.
-    distinct : number of distinct values, without NULL.
-    key : True if the database declares values unique.
+    present : number of rows that are not NULL.
+    distinct : number of distinct values, not counting NULL.
+    key : True if the database declares that no two rows share a value.
     mean_length : mean length of texts in characters; 0 for other types.
-    worded : share of texts with a space.
-    form : the form of its values, a name of ``advice.forms``; empty if none.
+    multiword_share : share of texts that contain a space.
+    form : the name of the form of its values, as in ``advice.forms``; empty if they have none.
     """
 
     attribute: Attribute
@@ -30,7 +30,7 @@ class ColumnProfile:
     distinct: int
     key: bool = False
     mean_length: float = 0.0
-    worded: float = 0.0
+    multiword_share: float = 0.0
     form: str = ""
 
     @property
@@ -40,13 +40,13 @@ class ColumnProfile:
 
     @property
     def all_different(self) -> bool:
-        """True if values are unique, and there are at least two."""
+        """True if no two rows share a value, and at least two rows have one."""
         return self.distinct == self.present > 1
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The counts of a table."""
+    """The counts of a table: its number of rows, and the counts of each column."""
 
     rows: int
     columns: tuple[ColumnProfile, ...]
@@ -58,17 +58,18 @@ class Profile:
 
 @dataclass(frozen=True)
 class Count:
-    """A count of rows that discloses small counts, and small remainders, as a range only.
+    """A count out of all rows. If it or the remainder is small, only a range is disclosed.
 
     Parameters
     ----------
-    count, of : the count, and the total.
+    count : the count.
+    of : the number of all rows.
     small : the smallest count that is disclosed exactly.
     """
 
     count: int
     of: int
-    small: int = SMALL
+    small: int = SMALL_COUNT
 
     @property
     def share(self) -> float | None:
@@ -79,15 +80,15 @@ class Count:
 
     def __str__(self) -> str:
         """The count as text."""
-        some = f"1..{self.small - 1}"
+        small_range = f"1..{self.small - 1}"
         if 0 < self.count < self.small:
-            return some
+            return small_range
         if 0 < self.of - self.count < self.small:
-            return f"all but {some}"
+            return f"all but {small_range}"
         return str(self.count)
 
     def percent(self) -> str:
-        """The share as text."""
+        """The share in percent as text, or the range of rows if it may not be disclosed."""
         return f"{self!s} rows" if self.share is None else f"{100 * self.share:.3g} %"
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Recommendation of a trial release, by a stated rule."""
+"""Recommendation of one of several trial releases, by an explicit rule."""
 
 from __future__ import annotations
 
@@ -13,65 +13,73 @@ from dbanon.advice.profile import Count
 
 
 def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
-    """The index of the knee of a curve of releases, ordered by k.
+    """The index of the knee of a curve: the release with the best trade-off of loss and risk.
 
     Both axes are scaled to 0 to 1. The knee is the point farthest below the chord from the first to
     the last point, the first in a tie. It depends on the range of k, so only knees over the same
     range are comparable.
+
+    Parameters
+    ----------
+    risks, losses : those of releases ordered by k.
     """
-    return int(np.argmax(depths(risks, losses)))
+    return int(np.argmax(depths_below_chord(risks, losses)))
 
 
-def depths(risks: Sequence[float], losses: Sequence[float]) -> NDArray[np.float64]:
+def depths_below_chord(risks: Sequence[float], losses: Sequence[float]) -> NDArray[np.float64]:
     """The depth of each point below the chord from the first to the last point, float64 (n,).
 
     Both axes are scaled to 0 to 1, and depths are multiplied by the length of the chord. Points
     above the chord have negative depths.
     """
-    axes = []
+    scaled = []
     for values in (risks, losses):
         axis = np.asarray(values, np.float64)
-        width = axis.max() - axis.min()
-        axes.append((axis - axis.min()) / width if width else np.zeros(len(axis)))
-    x, y = axes
-    chord = np.array([x[-1] - x[0], y[-1] - y[0]])
+        axis_range = axis.max() - axis.min()
+        scaled.append((axis - axis.min()) / axis_range if axis_range else np.zeros(len(axis)))
+    x, y = scaled
+    chord_x, chord_y = x[-1] - x[0], y[-1] - y[0]
     # Below means on the side of the origin, for either direction of the curve.
-    below = (y - y[0]) * chord[0] - (x - x[0]) * chord[1]
-    depth: NDArray[np.float64] = np.round(below if chord[0] < 0 else -below, 12)
-    return depth
+    cross_products = (y - y[0]) * chord_x - (x - x[0]) * chord_y
+    depths: NDArray[np.float64] = np.round(cross_products if chord_x < 0 else -cross_products, 12)
+    return depths
 
 
-def frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int]:
+def pareto_frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int]:
     """The indices of the Pareto-optimal points, by rising risk.
 
     Of several points with equal risk and loss, the first is included.
     """
     order = sorted(range(len(risks)), key=lambda index: (risks[index], losses[index], index))
-    positions: list[int] = []
+    optimal: list[int] = []
     for index in order:
-        if not positions or losses[index] < losses[positions[-1]]:
-            positions.append(index)
-    return positions
+        if not optimal or losses[index] < losses[optimal[-1]]:
+            optimal.append(index)
+    return optimal
 
 
-# The range of k for knees; only knees over the same range are comparable.
-KNEES = range(3, 11)
+# The range of k in which knees are determined, so that those of different curves are comparable.
+KNEE_RANGE = range(3, 11)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One trial release.
+    """A trial release, as a point in a plot of loss against risk.
 
     Parameters
     ----------
-    loss : by the measure of the sweep; for a sample, an upper bound of the loss of all rows.
-    estimate : for a sample, the approximate loss of all rows; None if unknown.
-    risk : linkage_risk.
+    refine : the refinement; None without one.
+    loss : the measure of the sweep; for a sample, an upper bound of the loss of all rows.
+    risk : ``linkage_risk``.
     class_risk : the risk in the smallest class.
     suppressed : number of withheld rows.
-    recoding : None for the method's own.
+    classes : number of classes.
+    seconds : CPU seconds of the trial.
+    estimate : for a sample, the approximate loss of all rows; None if unknown.
+    recoding : the recoding; None for the method's own.
     forecast : approximate CPU seconds to build the classes of all rows; None if unknown.
-    on_frontier : True if no other point has less risk or loss without more of the other.
+    on_frontier : True if the point is Pareto-optimal: no other is better in loss or risk without
+        being worse in the other.
     """
 
     method: str
@@ -90,11 +98,11 @@ class Point:
 
     @property
     def curve(self) -> str:
-        """The method and its refinement."""
+        """The method, with its refinement if it has one, as ``method+refinement``."""
         return f"{self.method}+{self.refine}" if self.refine else self.method
 
     def __str__(self) -> str:
-        """The point in words."""
+        """Describe the point."""
         return f"{self.curve}, k = {self.k}: loss {self.loss:.4g}, linkage risk {self.risk:.4g}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,13 +113,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A point by a rule, and the next best.
+    """A recommended trial release, and the next best.
 
     Parameters
     ----------
-    rule : the rule, as text.
-    runner_up : None if there is no other point.
-    bends : the k of each curve's knee, if the rule uses knees.
+    point : the recommended release.
+    rule : the rule that selected it, as text.
+    runner_up : the next best release; None if there is no other.
+    bends : the k of each curve's knee, by curve; empty if the rule uses no knees.
     note : a remark on the recommendation.
     """
 
@@ -134,8 +143,8 @@ class Recommendation:
 
 def with_frontier(points: Sequence[Point]) -> list[Point]:
     """Copy the points with ``on_frontier`` set."""
-    best = set(frontier([p.risk for p in points], [p.loss for p in points]))
-    return [replace(point, on_frontier=at in best) for at, point in enumerate(points)]
+    frontier = set(pareto_frontier([p.risk for p in points], [p.loss for p in points]))
+    return [replace(point, on_frontier=index in frontier) for index, point in enumerate(points)]
 
 
 def recommend(
@@ -143,9 +152,9 @@ def recommend(
 ) -> Recommendation | None:
     """Recommend a point to start from; None if no point is within the limits.
 
-    With ``max_risk`` or both limits it is the point of least loss within them, with ``max_loss``
-    that of least risk. Without limits it is the knee of the first curve, or the point of least loss
-    with at most the same risk, if it has less loss.
+    With ``max_risk`` or both limits it is the point with the least loss within them, with only
+    ``max_loss`` that with the least risk. Without limits it is the knee of the first curve, unless
+    another point has less loss at no more risk; then it is the one with the least loss.
     """
     if max_risk is None and max_loss is None:
         return _choose_by_knee(points)
@@ -169,13 +178,15 @@ def recommend(
     rule = f"{'least loss' if by_loss else 'least linkage risk'} within " + " and ".join(
         limit for limit in limits if limit
     )
-    return Recommendation(ordered[0], rule, ordered[1] if len(ordered) > 1 else None, {})
+    runner_up = ordered[1] if len(ordered) > 1 else None
+    return Recommendation(ordered[0], rule, runner_up, bends={})
 
 
-# Assumed factors on loss and risk before any refinement was tried; the first pair prefers releases
-# whose risk is well within the limit without refinement. And the tolerance of a forecast.
-_USUAL = ((0.9, 1.05), (0.9, 1.0))
-_OFF = 1.02
+# Assumed factors of a refinement on loss and risk before one was tried. The first pair, which is
+# tried first, prefers releases whose risk is well within the limit without refinement.
+_ASSUMED_FACTORS = ((0.9, 1.05), (0.9, 1.0))
+# A predicted loss or risk may exceed its limit by this factor.
+_PREDICTION_TOLERANCE = 1.02
 
 
 def next_refinement(
@@ -195,75 +206,88 @@ def next_refinement(
     untried : curve and k of the releases not yet tried.
     max_risk, max_loss : as in ``recommend``.
     """
-    so_far = recommend(points, max_risk, max_loss)
-    best = (np.inf, np.inf) if so_far is None else (so_far.point.loss, so_far.point.risk)
+    current = recommend(points, max_risk, max_loss)
+    best = (np.inf, np.inf) if current is None else (current.point.loss, current.point.risk)
     if max_risk is None and max_loss is None:
         max_risk = knee_point([point for point in points if point.curve == points[0].curve]).risk
-    limits = [np.inf if limit is None else _OFF * limit for limit in (max_loss, max_risk)]
-    target = 0 if max_risk is not None else 1
-    for usual in _USUAL:
+    limits = [
+        np.inf if limit is None else _PREDICTION_TOLERANCE * limit for limit in (max_loss, max_risk)
+    ]
+    # Minimize the loss, at index 0, or the risk, at index 1.
+    objective = 0 if max_risk is not None else 1
+    for factors in _ASSUMED_FACTORS:
         candidates: list[tuple[float, int]] = []
-        for at, (name, k) in enumerate(untried):
-            figures = _foreseen(points, name, k, usual)
-            is_within = all(figure <= limit for figure, limit in zip(figures, limits, strict=True))
-            if is_within and figures[target] < best[target]:
-                candidates.append((figures[target], at))
+        for index, (name, k) in enumerate(untried):
+            predicted = _predict_figures(points, name, k, factors)
+            is_within = all(
+                figure <= limit for figure, limit in zip(predicted, limits, strict=True)
+            )
+            if is_within and predicted[objective] < best[objective]:
+                candidates.append((predicted[objective], index))
         if candidates:
             return untried[min(candidates)[1]]
     return None
 
 
-def _foreseen(
-    points: Sequence[Point], name: str, k: int, usual: tuple[float, float]
+def _predict_figures(
+    points: Sequence[Point], name: str, k: int, assumed_factors: tuple[float, float]
 ) -> tuple[float, float]:
-    """The predicted loss and risk of a refined release; zeros if nothing is known."""
-    plain = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
-    plain |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
-    tried = [p for p in points if p.curve == name and p.k in plain]
-    if k not in plain:
+    """Predict loss and risk of a refined release; zeros if there is nothing to predict them from.
+
+    Parameters
+    ----------
+    name, k : the curve of the release, and its k.
+    assumed_factors : factors on loss and risk if no release of the curve was tried.
+    """
+    unrefined = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
+    unrefined |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
+    tried = [p for p in points if p.curve == name and p.k in unrefined]
+    if k not in unrefined:
         return 0.0, 0.0
-    loss, risk = usual
+    loss_factor, risk_factor = assumed_factors
     if tried:
         nearest = min(tried, key=lambda p: (abs(p.k - k), p.k))
-        unrefined = plain[nearest.k]
-        loss = nearest.loss / unrefined.loss if unrefined.loss else 1.0
-        risk = nearest.risk / unrefined.risk if unrefined.risk else 1.0
-    return plain[k].loss * loss, plain[k].risk * risk
+        base = unrefined[nearest.k]
+        loss_factor = nearest.loss / base.loss if base.loss else 1.0
+        risk_factor = nearest.risk / base.risk if base.risk else 1.0
+    return unrefined[k].loss * loss_factor, unrefined[k].risk * risk_factor
 
 
 def knee_point(curve: Sequence[Point]) -> Point:
-    """The knee of a curve over k = 3 to 10, or over all k if fewer than three are in this range."""
+    """The knee of a curve within ``KNEE_RANGE``, or of all its points if too few are in it."""
     points = _comparable_points(curve)
     return points[knee_index([p.risk for p in points], [p.loss for p in points])]
 
 
 def _comparable_points(curve: Sequence[Point]) -> list[Point]:
+    """The points of a curve within ``KNEE_RANGE``, or all if fewer than three are; by rising k."""
     ordered = sorted(curve, key=lambda point: point.k)
-    inside = [point for point in ordered if point.k in KNEES]
+    inside = [point for point in ordered if point.k in KNEE_RANGE]
     return inside if len(inside) >= 3 else ordered
 
 
-def _next(curve: Sequence[Point]) -> Point:
+def _second_deepest(curve: Sequence[Point]) -> Point:
     """The second deepest point below the chord, of a curve with two or more points."""
     points = _comparable_points(curve)
-    below = depths([p.risk for p in points], [p.loss for p in points])
-    order = sorted(range(len(points)), key=lambda index: (-below[index], index))
+    depths = depths_below_chord([p.risk for p in points], [p.loss for p in points])
+    order = sorted(range(len(points)), key=lambda index: (-depths[index], index))
     return points[order[1]]
 
 
 def _choose_by_knee(points: Sequence[Point]) -> Recommendation:
+    """Recommend a point without limits, as in ``recommend``."""
     curves: dict[str, list[Point]] = {}
     for point in points:
         curves.setdefault(point.curve, []).append(point)
     first = next(iter(curves))
     k_range = [point.k for point in _comparable_points(curves[first])]
-    # Knees are comparable over the same k only; the time limit may have skipped some of a curve.
-    bends = {
+    # Knees are comparable over the same k only; the time limit may have skipped points of a curve.
+    knees = {
         name: knee_point(curve)
         for name, curve in curves.items()
         if [point.k for point in _comparable_points(curve)] == k_range
     }
-    start = bends[first]
+    start = knees[first]
     rule = (
         f"the knee of the curve for {first} over k = {k_range[0]}..{k_range[-1]}, the best"
         f" trade-off, is at k = {start.k}"
@@ -275,13 +299,17 @@ def _choose_by_knee(points: Sequence[Point]) -> Recommendation:
         runner_up: Point | None = start
     else:
         recommended = start
-        others = [p for name, p in bends.items() if name != first]
-        # The knee of least risk among other curves; with one curve, its second deepest point.
+        others = [p for name, p in knees.items() if name != first]
+        # The runner-up is the knee with the least risk among the other curves, or, if there is only
+        # one curve, its second deepest point.
         if not others and len(curves[first]) > 1:
-            others = [_next(curves[first])]
+            others = [_second_deepest(curves[first])]
         others = others or [p for p in points if p is not recommended]
         runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
     note = "the knee depends on the range of k that is tried"
-    if len(k_range) != len(KNEES) or k_range[0] != KNEES[0]:
-        note += f"; the usual range, k = {KNEES[0]}..{KNEES[-1]}, was not tried completely"
-    return Recommendation(recommended, rule, runner_up, {n: p.k for n, p in bends.items()}, note)
+    if len(k_range) != len(KNEE_RANGE) or k_range[0] != KNEE_RANGE[0]:
+        note += (
+            f"; the usual range, k = {KNEE_RANGE[0]}..{KNEE_RANGE[-1]}, was not tried completely"
+        )
+    bends = {name: knee.k for name, knee in knees.items()}
+    return Recommendation(recommended, rule, runner_up, bends, note)

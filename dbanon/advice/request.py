@@ -1,4 +1,4 @@
-"""Requests for advice. Values only, no database access."""
+"""Requests for advice about a table, without database access."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dbanon.job.nulls import NULL_POLICIES
 from dbanon.job.policy import REFINEMENTS
 from dbanon.methods import find_method
 
-KS = (*range(3, 11), 15, 20)
-OF_NUMBERS = ("mdav", "mdav+fast", "cbfs_mhm+fast")
-OF_CATEGORIES = ("gaa_cp", "gaa_cp+fast")
-SECONDS = 3600.0
+DEFAULT_KS = (*range(3, 11), 15, 20)
+NUMBER_METHODS = ("mdav", "mdav+fast", "cbfs_mhm+fast")
+CATEGORY_METHODS = ("gaa_cp", "gaa_cp+fast")
+DEFAULT_MAX_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceRequest:
-    """What advice is asked for.
+    """The options of a request for advice.
 
     Raises
     ------
-    InvalidParameter, UnknownMethod : a wish cannot be.
+    InvalidParameter, UnknownMethod : an option has a value that is not allowed.
     """
 
     table: Annotated[str, Option("The table or view to read, as in app.people.", has_sql_key=False)]
@@ -46,13 +46,13 @@ class AdviceRequest:
     k: Annotated[
         tuple[int, ...],
         Option("Class sizes to try.", minimum=2, expected="whole numbers, 2 or more"),
-    ] = KS
+    ] = DEFAULT_KS
     methods: Annotated[
         tuple[str, ...],
         Option(
             "Methods to try, each as method or method+refinement, such as mdav+fast. Default:"
-            f" {', '.join(OF_NUMBERS)} if all columns are numbers, otherwise"
-            f" {', '.join(OF_CATEGORIES)}."
+            f" {', '.join(NUMBER_METHODS)} if all columns are numbers, otherwise"
+            f" {', '.join(CATEGORY_METHODS)}."
         ),
     ] = ()
     max_risk: Annotated[
@@ -80,7 +80,7 @@ class AdviceRequest:
             minimum=0,
             excludes_minimum=True,
         ),
-    ] = SECONDS
+    ] = DEFAULT_MAX_SECONDS
     sample: Annotated[
         int,
         Option(
@@ -124,38 +124,39 @@ class AdviceRequest:
             raise InvalidParameter("k must have at least one class size.")
         object.__setattr__(self, "k", tuple(sorted(set(self.k))))
         for name in self.methods:
-            curve(name)
-        if both := set(self.quasi_identifiers) & set(self.sensitive):
+            parse_curve(name)
+        if in_both := set(self.quasi_identifiers) & set(self.sensitive):
             raise InvalidParameter(
-                f'Column "{min(both)}" is named both as a quasi-identifier and as sensitive.',
+                f'Column "{min(in_both)}" is named both as a quasi-identifier and as sensitive.',
                 hint="What others may know of a person is a quasi-identifier.",
             )
 
 
-def curve(name: str) -> tuple[str, str | None]:
-    """Parse ``method`` or ``method+refinement``.
+def parse_curve(name: str) -> tuple[str, str | None]:
+    """Parse the name of a curve, ``method`` or ``method+refinement``; return both parts.
 
     Raises
     ------
     UnknownMethod, InvalidParameter : there is no such method or refinement.
     """
-    method, plus, refine = name.partition("+")
+    method, separator, refine = name.partition("+")
     find_method(method)
-    if plus and refine not in REFINEMENTS:
+    if separator and refine not in REFINEMENTS:
         raise InvalidParameter(
             "There is no such refinement.",
             hint=f"Write {', '.join(f'{method}+{name}' for name in REFINEMENTS)}, or {method}.",
         )
-    return method, refine if plus else None
+    return method, refine if separator else None
 
 
-def are_numbers(attributes: Iterable[Attribute], trees: Container[str] = ()) -> bool:
-    """True if all columns are read as numbers, and none has a hierarchy."""
+def are_numbers(attributes: Iterable[Attribute], hierarchies: Container[str] = ()) -> bool:
+    """True if all columns are numbers, and none is among ``hierarchies``, columns that have one."""
     return all(
-        not attribute.kind.is_coded and attribute.name not in trees for attribute in attributes
+        not attribute.kind.is_coded and attribute.name not in hierarchies
+        for attribute in attributes
     )
 
 
-def default_methods(numbers: bool) -> tuple[str, ...]:
+def default_methods(all_numbers: bool) -> tuple[str, ...]:
     """The methods to try by default; the recommendation starts from the first."""
-    return OF_NUMBERS if numbers else OF_CATEGORIES
+    return NUMBER_METHODS if all_numbers else CATEGORY_METHODS

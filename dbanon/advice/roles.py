@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 
 from dbanon.advice.forms import CODE, FLAG, is_identifying
 from dbanon.advice.names import (
-    MOST_CODES,
+    MAX_CODES,
+    has_only_number_words,
+    hint_from_name,
     is_about_something_else,
-    is_number_alone,
-    name_says,
+    load_word_lists,
     names_code,
     names_design_weight,
     names_household,
     names_identifier,
-    numbers_persons,
-    parts_of,
-    words,
+    names_person_identifier,
+    words_in_name,
 )
 from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.data.frozen import dataclass
@@ -57,15 +57,16 @@ REASONS = {
 # Types of PostgreSQL and DuckDB for identifiers or binary data.
 _IDENTIFYING_TYPES = frozenset({"uuid", "bytea", "blob"})
 
-# Mean length of long texts in characters, and the share of distinct values that are many texts.
-_LONG_TEXT, _MANY_TEXTS = 40, 0.3
-# Largest number, and largest share, of distinct values that count as few.
-_FEW, _FEW_SHARE = 20, 0.05
-# Smallest share of distinct values in a numbering column.
-_NUMBERED = 0.5
-# Largest mean number of rows per value in columns with few values that are identifiers: by a name
-# that says so, and by a name that only says that it is a number.
-_ROWS_EACH, _ROWS_OF_NUMBER = 100, 20
+# Texts with a larger mean length in characters are long, and a larger share of distinct values is
+# many. Texts are of several words if at least this share of them contains a space.
+_MAX_MEAN_LENGTH, _MIN_MANY_SHARE, _MIN_MULTIWORD_SHARE = 40, 0.3, 0.5
+# Largest number of distinct values, and largest share of the rows, that count as few.
+_MAX_FEW_VALUES, _MAX_FEW_SHARE = 20, 0.05
+# Smallest share of distinct values in a column that numbers rows or persons.
+_MIN_DISTINCT_SHARE = 0.5
+# Largest mean number of rows per value in identifiers with few values: for names of identifiers,
+# and for names with only words for numbers.
+_MAX_ROWS_PER_VALUE, _MAX_ROWS_PER_NUMBER = 100, 20
 
 
 @dataclass(frozen=True)
@@ -76,17 +77,17 @@ class RoleProposal:
     ----------
     role : one of ``ROLES``.
     reason : a code of ``REASONS``.
-    also : an alternative role, if the user has to decide.
+    alternative : an alternative role, if the user has to decide.
     """
 
     role: str
     reason: str
-    also: str = ""
+    alternative: str = ""
 
     def __str__(self) -> str:
         """Describe the proposal."""
-        both = f", or {self.also}" if self.also else ""
-        return f"{self.role}{both}: {REASONS[self.reason]}"
+        alternative = f", or {self.alternative}" if self.alternative else ""
+        return f"{self.role}{alternative}: {REASONS[self.reason]}"
 
 
 def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, RoleProposal]:
@@ -94,18 +95,19 @@ def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[
 
     Parameters
     ----------
-    persons : person identifiers, with the reasons for taking them as such.
+    persons : the reason why a column is a person identifier, a code of ``REASONS``, by column.
     """
-    roles = {column.name: _role(column, profile.rows) for column in profile.columns}
+    roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
     for name, reason in (persons or {}).items():
         if roles[name].role not in (IDENTIFIER, CONSTANT) or roles[name].reason == "name":
             roles[name] = RoleProposal(IDENTIFIER, reason)
     return roles
 
 
-def _role(column: ColumnProfile, rows: int) -> RoleProposal:
-    parts, word_lists = parts_of(column.name), words()
-    few = column.distinct <= max(_FEW, _FEW_SHARE * rows)
+def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
+    """Propose a role for a column of a table with this number of rows."""
+    words, word_lists = words_in_name(column.name), load_word_lists()
+    has_few_values = column.distinct <= max(_MAX_FEW_VALUES, _MAX_FEW_SHARE * rows)
     if column.distinct <= 1:
         return RoleProposal(CONSTANT, "constant")
     if column.key:
@@ -116,17 +118,17 @@ def _role(column: ColumnProfile, rows: int) -> RoleProposal:
     if reason:
         return RoleProposal(IDENTIFIER, reason)
     is_integer_or_text = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
-    if names_household(column.name) and is_integer_or_text and column.distinct > _FEW:
+    if names_household(column.name) and is_integer_or_text and column.distinct > _MAX_FEW_VALUES:
         return RoleProposal(IDENTIFIER, "household")
     if names_design_weight(column.name) and not column.attribute.kind.is_coded:
         return RoleProposal(NOT_COPIED, "design_weight")
-    if text_role := _text(column):
+    if text_role := _propose_text_role(column):
         return text_role
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
         return RoleProposal(NOT_COPIED, "moment")
-    if parts & word_lists["known"] or (parts & word_lists["sensitive"] and not few):
-        return RoleProposal(QUASI_IDENTIFIER, "known", also=SENSITIVE)
-    if parts & word_lists["sensitive"]:
+    if words & word_lists["known"] or (words & word_lists["sensitive"] and not has_few_values):
+        return RoleProposal(QUASI_IDENTIFIER, "known", alternative=SENSITIVE)
+    if words & word_lists["sensitive"]:
         return RoleProposal(SENSITIVE, "name")
     if column.all_different:
         # Unique numbers and dates are not necessarily identifiers: amounts may differ in each row.
@@ -140,16 +142,16 @@ def _role(column: ColumnProfile, rows: int) -> RoleProposal:
 
 
 def is_code(column: ColumnProfile) -> bool:
-    """True if integers represent categories: few distinct values, and a name that says so."""
-    few = column.distinct <= MOST_CODES and 2 * column.distinct <= column.present
-    return column.attribute.kind is Kind.INTEGER and few and names_code(column.name)
+    """True if integers represent categories: few distinct values, and a word for a category."""
+    has_few_values = column.distinct <= MAX_CODES and 2 * column.distinct <= column.present
+    return column.attribute.kind is Kind.INTEGER and has_few_values and names_code(column.name)
 
 
 def looks_like_identifier(column: ColumnProfile) -> str:
-    """The reason to take a column for names, addresses or person identifiers; empty if none.
+    """The reason why a column looks like names, addresses or person identifiers; empty if none.
 
-    The reason is its name or the form of its values, however few they are. The module ``persons``
-    recognizes identifiers by attributes that are constant within their values.
+    The reason is its name, type or the form of its values, however few they are. The module
+    ``persons`` recognizes other identifiers, by attributes that are constant within their values.
     """
     if column.attribute.sql_type.lower() in _IDENTIFYING_TYPES:
         return "type"
@@ -157,48 +159,49 @@ def looks_like_identifier(column: ColumnProfile) -> str:
         return ""
     if is_identifying(column.form):
         return "form"
-    return "name" if _named_identifier(column) else ""
+    return "name" if _has_identifier_name(column) else ""
 
 
-def identifying(columns: Iterable[ColumnProfile]) -> dict[str, str]:
-    """The columns that look like identifiers, with reasons."""
+def find_identifiers(columns: Iterable[ColumnProfile]) -> dict[str, str]:
+    """Find columns that look like identifiers, with reasons, codes of ``REASONS``."""
     reasons = {column.name: looks_like_identifier(column) for column in columns}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _named_identifier(column: ColumnProfile) -> bool:
+def _has_identifier_name(column: ColumnProfile) -> bool:
     """True if the name is that of an identifier, and the values do not contradict it."""
     name, kind = column.name, column.attribute.kind
-    word_lists, parts = words(), parts_of(name)
-    is_unambiguous = numbers_persons(name)
+    word_lists, words = load_word_lists(), words_in_name(name)
+    is_unambiguous = names_person_identifier(name)
     # Amounts may have names such as "tax number" or "total account", but with decimals.
     is_integer_or_text = kind in (Kind.INTEGER, Kind.CATEGORY)
     if not is_integer_or_text:
         # A frame converts integers to floats if one is missing.
         return is_unambiguous and kind in (Kind.FLOAT, Kind.DECIMAL) and column.attribute.scale <= 0
-    numbered = column.distinct >= _NUMBERED * column.present
-    if numbered and (parts & word_lists["number"] or name_says(name) == "person"):
+    mostly_distinct = column.distinct >= _MIN_DISTINCT_SHARE * column.present
+    if mostly_distinct and (words & word_lists["number"] or hint_from_name(name) == "person"):
         return True
-    if names_identifier(name) and (numbered or column.distinct > _FEW):
+    if names_identifier(name) and (mostly_distinct or column.distinct > _MAX_FEW_VALUES):
         return True
     if column.form == FLAG or is_about_something_else(name):
         return False
     if is_unambiguous:
         return True
     if names_identifier(name):
-        return column.distinct * _ROWS_EACH >= column.present
-    has_few_rows_per_value = column.distinct * _ROWS_OF_NUMBER >= column.present
-    return has_few_rows_per_value and is_number_alone(name) and column.form == CODE
+        return column.distinct * _MAX_ROWS_PER_VALUE >= column.present
+    has_few_rows_per_value = column.distinct * _MAX_ROWS_PER_NUMBER >= column.present
+    return has_few_rows_per_value and has_only_number_words(name) and column.form == CODE
 
 
-def _text(column: ColumnProfile) -> RoleProposal | None:
-    """A role for texts by their values, if the name says nothing; None if undecided."""
+def _propose_text_role(column: ColumnProfile) -> RoleProposal | None:
+    """Propose a role for texts by their values; None for other types, or if values do not tell."""
     if column.attribute.kind is not Kind.CATEGORY or column.attribute.order:
         return None
-    if column.mean_length > _LONG_TEXT:
+    has_words = column.multiword_share >= _MIN_MULTIWORD_SHARE
+    if column.mean_length > _MAX_MEAN_LENGTH:
         return RoleProposal(NOT_COPIED, "long_text")
-    if column.all_different and column.worded < 0.5:
+    if column.all_different and not has_words:
         return RoleProposal(IDENTIFIER, "all_different")
-    if column.distinct >= _MANY_TEXTS * column.present and column.worded >= 0.5:
+    if column.distinct >= _MIN_MANY_SHARE * column.present and has_words:
         return RoleProposal(NOT_COPIED, "worded_text")
     return RoleProposal(IDENTIFIER, "all_different") if column.all_different else None

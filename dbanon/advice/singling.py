@@ -1,8 +1,8 @@
 """Sets of columns that make rows unique.
 
-Sets are searched level by level, as SUDA does for records (Elliot, Manning & Ford 2002). Here they
-consist of columns, and group counts suffice. Distinction and separation are as in ARX (Motwani &
-Xu 2007).
+Sets are searched by increasing size, as SUDA does for single records (Elliot, Manning & Ford 2002).
+Here a set applies to the whole table, so counts of equal rows suffice. Distinction and separation
+are defined as in ARX (Motwani & Xu 2007).
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from dbanon.advice.profile import Count
 from dbanon.data.microdata import Microdata
 from dbanon.data.words import with_former_key
 
-# Largest number of columns per set, largest number of sets, and the share of unique rows above
-# which a set is not extended.
-MOST_COLUMNS, MOST_SETS, ENOUGH_UNIQUE = 3, 1_000, 0.95
+# Largest number of columns per set, and largest number of sets.
+MAX_COLUMNS, MAX_SETS = 3, 1_000
+# A set with a larger share of unique rows is not extended by further columns.
+MAX_EXTENDED_SHARE = 0.95
 
-# Codes up to this multiple of their count are counted in an array instead of by sorting.
-_DENSE = 8
+# Codes are counted in an array, instead of by sorting, up to this multiple of their number.
+_MAX_ARRAY_FACTOR = 8
 
-# Maps names of columns to the number of groups of equal rows by size.
-Sizes = Callable[[Sequence[str]], Mapping[int, int]]
+# A function that takes names of columns, and returns the number of groups of equal rows by size.
+GroupSizes = Callable[[Sequence[str]], Mapping[int, int]]
 
 
 @dataclass(frozen=True)
-class SetOfColumns:
-    """What a set of columns discloses.
+class SetUniqueness:
+    """How unique rows are in a set of columns.
 
     Parameters
     ----------
-    unique : rows whose values no other row has.
-    few : rows whose values fewer than ``small`` rows share.
+    unique : rows whose combination of values no other row has.
+    few : rows whose combination of values fewer than ``Count.small`` rows share.
     distinction : number of groups of equal rows divided by the number of rows, 0 to 1.
     separation : the share of pairs of rows that differ in the columns.
     """
@@ -55,7 +56,7 @@ class SetOfColumns:
             "columns": list(self.columns),
             **with_former_key("unique", self.unique.to_dict()),
             "few": self.few.to_dict(),
-            # With few unique rows, or few others, distinction would reveal how many.
+            # If few rows are unique, or all but few, distinction would reveal how many.
             "distinction": None if self.unique.share is None else self.distinction,
             "separation": self.separation,
         }
@@ -67,29 +68,33 @@ class UniqueColumnSets:
 
     Parameters
     ----------
-    chosen : all columns.
-    without : all columns except one, by that column.
-    sets : sets of up to three columns, those with most unique rows first.
-    cut : True if some sets were not counted.
+    chosen : the set of all columns that were examined.
+    without : the sets of all columns except one, by the column left out.
+    sets : sets of up to ``MAX_COLUMNS`` columns, those with most unique rows first.
+    cut : True if sets were left out because there are too many.
+    small : the smallest count of rows that may be disclosed exactly.
     """
 
-    chosen: SetOfColumns
-    without: Mapping[str, SetOfColumns]
-    sets: tuple[SetOfColumns, ...]
+    chosen: SetUniqueness
+    without: Mapping[str, SetUniqueness]
+    sets: tuple[SetUniqueness, ...]
     cut: bool
     small: int
 
     def unique_share_drops(self) -> dict[str, float | None]:
-        """The drop in the share of unique rows without a column; None if it reveals few rows."""
+        """How much leaving out a column lowers the share of unique rows, by column.
+
+        None if that would disclose a small count.
+        """
         drops: dict[str, float | None] = {}
         for name, remaining_set in self.without.items():
             shares = self.chosen.unique.share, remaining_set.unique.share
-            fall = Count(
+            drop = Count(
                 max(self.chosen.unique.count - remaining_set.unique.count, 0),
                 self.chosen.unique.of,
                 self.chosen.unique.small,
             )
-            drops[name] = None if None in shares else fall.share
+            drops[name] = None if None in shares else drop.share
         return drops
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,31 +108,31 @@ class UniqueColumnSets:
         }
 
 
-def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetOfColumns:
-    """Summarize columns from the sizes of their groups of equal rows."""
-    rows = sum(size * groups for size, groups in sizes.items())
-    equal_pairs = sum((size * size - size) * groups for size, groups in sizes.items())
-    pairs = rows * rows - rows
-    few = sum(size * groups for size, groups in sizes.items() if size < small)
-    return SetOfColumns(
+def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetUniqueness:
+    """Summarize a set of columns from the number of its groups of equal rows, by size."""
+    n_rows = sum(size * n_groups for size, n_groups in sizes.items())
+    n_equal_pairs = sum((size * size - size) * n_groups for size, n_groups in sizes.items())
+    n_pairs = n_rows * n_rows - n_rows
+    n_few = sum(size * n_groups for size, n_groups in sizes.items() if size < small)
+    return SetUniqueness(
         columns=tuple(columns),
-        unique=Count(sizes.get(1, 0), rows, small),
-        few=Count(few, rows, small),
-        distinction=float(f"{sum(sizes.values()) / rows:.4g}") if rows else 0.0,
-        separation=float(f"{1 - equal_pairs / pairs:.4g}") if pairs else 0.0,
+        unique=Count(sizes.get(1, 0), n_rows, small),
+        few=Count(n_few, n_rows, small),
+        distinction=float(f"{sum(sizes.values()) / n_rows:.4g}") if n_rows else 0.0,
+        separation=float(f"{1 - n_equal_pairs / n_pairs:.4g}") if n_pairs else 0.0,
     )
 
 
-def singling(
-    columns: Sequence[str], sizes: Sizes, small: int, most_sets: int = MOST_SETS
+def find_unique_sets(
+    columns: Sequence[str], sizes: GroupSizes, small: int, most_sets: int = MAX_SETS
 ) -> UniqueColumnSets:
     """Find the sets of these columns that make rows unique.
 
     Parameters
     ----------
-    sizes : counts the groups of equal rows for some columns.
+    sizes : counts groups of equal rows, as from ``group_size_counter``.
     small : the smallest count of rows that may be disclosed exactly.
-    most_sets : largest number of sets to count; smaller sets come first.
+    most_sets : the maximum number of sets to count; smaller sets come first.
     """
     chosen = describe_set(columns, sizes(columns), small)
     without = {}
@@ -135,89 +140,91 @@ def singling(
         for name in columns:
             other_columns = [other for other in columns if other != name]
             without[name] = describe_set(other_columns, sizes(other_columns), small)
-    described: dict[tuple[str, ...], SetOfColumns] = {}
+    described: dict[tuple[str, ...], SetUniqueness] = {}
     extensible: set[tuple[str, ...]] = {()}
     is_cut = False
-    for width in range(1, min(MOST_COLUMNS, len(columns)) + 1):
-        level = []
-        for names in combinations(columns, width):
+    for n_columns in range(1, min(MAX_COLUMNS, len(columns)) + 1):
+        sets_of_size = []
+        for names in combinations(columns, n_columns):
             if not _has_all_subsets(extensible, names):
                 continue
             if len(described) == most_sets:
                 is_cut = True
                 break
             column_set = described[names] = describe_set(names, sizes(names), small)
-            level.append(column_set)
+            sets_of_size.append(column_set)
         extensible = {
             column_set.columns
-            for column_set in level
-            if column_set.unique.count <= ENOUGH_UNIQUE * column_set.unique.of
+            for column_set in sets_of_size
+            if column_set.unique.count <= MAX_EXTENDED_SHARE * column_set.unique.of
         }
     ordered = sorted(
         described.values(),
-        key=lambda described_set: (
-            -described_set.unique.count,
-            len(described_set.columns),
-            described_set.columns,
+        key=lambda column_set: (
+            -column_set.unique.count,
+            len(column_set.columns),
+            column_set.columns,
         ),
     )
     return UniqueColumnSets(chosen, without, tuple(ordered), is_cut, small)
 
 
-def sizes_of(microdata: Microdata) -> Sizes:
-    """Return a function that counts groups of equal records; NULL is a value."""
-    columns = {a.name: _codes(microdata, a.name) for a in microdata.attributes}
-    # Sets come in order, so most share a prefix with the previous one.
-    cached_groups: dict[tuple[str, ...], NDArray[np.int64]] = {}
+def group_size_counter(microdata: Microdata) -> GroupSizes:
+    """Return a function that counts groups of equal records; NULL counts as a value."""
+    columns = {a.name: _encode(microdata, a.name) for a in microdata.attributes}
+    # Sets come in order, so most share their first columns with the previous one.
+    cached_codes: dict[tuple[str, ...], NDArray[np.int64]] = {}
 
-    def groups(names: tuple[str, ...]) -> NDArray[np.int64]:
+    def combine(names: tuple[str, ...]) -> NDArray[np.int64]:
         if len(names) == 1:
             return columns[names[0]]
-        if names not in cached_groups:
-            renumbered = _renumbered(_joined(groups(names[:-1]), columns[names[-1]]))
-            for other in [other for other in cached_groups if len(other) == len(names)]:
-                del cached_groups[other]
-            cached_groups[names] = renumbered
-        return cached_groups[names]
+        if names not in cached_codes:
+            codes = _renumber(_combine_pair(combine(names[:-1]), columns[names[-1]]))
+            for previous in [other for other in cached_codes if len(other) == len(names)]:
+                del cached_codes[previous]
+            cached_codes[names] = codes
+        return cached_codes[names]
 
-    def sizes(names: Sequence[str]) -> Mapping[int, int]:
-        *first, last = names
-        joined = columns[last]
-        if first:
-            joined = _joined(groups(tuple(first)), joined)
-        counts = np.bincount(_counts(joined))
-        return {size: int(number) for size, number in enumerate(counts) if size and number}
+    def count_group_sizes(names: Sequence[str]) -> Mapping[int, int]:
+        *leading, last = names
+        codes = columns[last]
+        if leading:
+            codes = _combine_pair(combine(tuple(leading)), codes)
+        groups_by_size = np.bincount(_frequencies(codes))
+        return {
+            size: int(n_groups) for size, n_groups in enumerate(groups_by_size) if size and n_groups
+        }
 
-    return sizes
+    return count_group_sizes
 
 
-def _joined(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Combine two code arrays: the result is equal where both are equal."""
+def _combine_pair(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Combine two arrays of codes, int64 (n,), to one code for each pair."""
     return first * (int(second.max(initial=0)) + 1) + second
 
 
-def _renumbered(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Renumber codes without gaps, in the same order."""
-    if int(codes.max(initial=0)) < _DENSE * max(len(codes), 1):
+def _renumber(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumber codes from 0 without gaps, in the same order."""
+    if int(codes.max(initial=0)) < _MAX_ARRAY_FACTOR * max(len(codes), 1):
         renumbered: NDArray[np.int64] = (np.cumsum(np.bincount(codes) > 0) - 1)[codes]
         return renumbered
     return np.unique(codes, return_inverse=True)[1].reshape(-1)
 
 
-def _counts(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The frequency of each code, int64, possibly with zeros."""
-    if int(codes.max(initial=0)) < _DENSE * max(len(codes), 1):
+def _frequencies(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The frequency of each code, int64; may have zeros for codes that do not occur."""
+    if int(codes.max(initial=0)) < _MAX_ARRAY_FACTOR * max(len(codes), 1):
         return np.bincount(codes)
     ordered = np.sort(codes)
     return np.diff(np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True]))))
 
 
-def _codes(microdata: Microdata, name: str) -> NDArray[np.int64]:
-    """A column as codes from 0; equal values have equal codes."""
+def _encode(microdata: Microdata, name: str) -> NDArray[np.int64]:
+    """The values of a column as codes, int64 (n,); NULL has code 0."""
     valid = microdata.valid_column(name)
-    numbers = [attribute.name for attribute in microdata.numeric]
-    if name in numbers:
-        values: NDArray[np.generic] = microdata.numbers[:, numbers.index(name)]
+    numeric_columns = [attribute.name for attribute in microdata.numeric]
+    if name in numeric_columns:
+        values: NDArray[np.generic] = microdata.numbers[:, numeric_columns.index(name)]
     else:
         index = [attribute.name for attribute in microdata.categorical].index(name)
         values = microdata.codes[:, index]
@@ -227,5 +234,5 @@ def _codes(microdata: Microdata, name: str) -> NDArray[np.int64]:
 
 
 def _has_all_subsets(extensible: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
-    """True if every subset with one column less may be extended."""
-    return all(names[:at] + names[at + 1 :] in extensible for at in range(len(names)))
+    """True if every subset with one column fewer may be extended."""
+    return all(names[:index] + names[index + 1 :] in extensible for index in range(len(names)))

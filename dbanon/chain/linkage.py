@@ -61,8 +61,7 @@ class DisplayedColumns:
     table_number : the index of the table among those of the chain.
     bounds_cells : whether each cell has at least k rows of this table; only then are columns
         searched for codings.
-    bounds_rows : whether each class has at least k rows, as ``Guarantee.bounds_rows``; only then
-        can a column undo classes.
+    has_k_anonymous_rows : as in ``Guarantee``; only then can a column undo classes.
     """
 
     state: CellState
@@ -70,7 +69,7 @@ class DisplayedColumns:
     columns: Sequence[ChainColumn]
     table_number: int
     bounds_cells: bool
-    bounds_rows: bool = True
+    has_k_anonymous_rows: bool = True
 
     @property
     def job(self) -> Job:

@@ -79,7 +79,7 @@ def select_classes(
     typical_class_loss : ``typical_loss`` of the first release; None if the chain has not stored it.
     """
     has_waited_long = waiting_times >= rules.max_wait
-    if n_newcomers < rules.fewest(k):
+    if n_newcomers < rules.min_group_size(k):
         return has_waited_long
     if typical_class_loss is None:
         return np.ones(len(losses), np.bool_)
@@ -102,7 +102,7 @@ def classify_newcomers(
     ModelInfeasible : a stratum of the first release cannot satisfy the models.
     """
     chain = state.chain
-    class_size = chain.rules.size(state.k)
+    class_size = chain.rules.target_class_size(state.k)
     is_first = chain.definition is None
     policy = replace(planned.policy, k=class_size)
     measures = None if is_first else definition.read_measures(chain)
@@ -310,7 +310,7 @@ def _select_satisfying(
                 codes, table = compared[model.attribute]
                 shares = table.shares
             counts = np.bincount(codes[group], minlength=len(shares))
-            if not model.satisfied(counts[None], shares)[0]:
+            if not model.is_satisfied(counts[None], shares)[0]:
                 return False
         return True
 

@@ -104,7 +104,7 @@ def _mean_distances(
         for chunk in pairs.chunks():
             labels = partition.labels[chunk]
             records = np.arange(chunk.start, chunk.stop)
-            np.add.at(distances, labels, column.apart(records, labels))
+            np.add.at(distances, labels, column.distances_ignoring_nulls(records, labels))
     return np.asarray(distances / _count_values(microdata, partition), np.float64)
 
 

@@ -168,8 +168,8 @@ def find_failing_cells(
         selected_cells = cell_numbers[start : start + cells_at_once]
         counts = np.zeros((len(selected_cells), len(table_shares)), np.int64)
         np.add.at(counts, (cell_indices[selection] - start, positions[selection]), sizes[selection])
-        failing += selected_cells[~model.satisfied(counts, table_shares)].tolist()
-        level = max(level, model.worst(counts, table_shares))
+        failing += selected_cells[~model.is_satisfied(counts, table_shares)].tolist()
+        level = max(level, model.reached_level(counts, table_shares))
     return failing, level
 
 

@@ -56,7 +56,7 @@ def add_chain_summary(
     if outside_releases:
         chain["outside"] = len(outside_releases)
         line += f"; {describe_releases_outside(outside_releases, state.chain.source)}"
-    report = report.requested(guarantee=update.guarantee.sentence(update.release.names))
+    report = report.requested(guarantee=update.guarantee.describe(update.release.names))
     return report.with_arguments(chain=chain).with_provenance(earlier_releases=line)
 
 

@@ -392,7 +392,7 @@ def _add_predecessor_histories(
         "pair_exposed": recount.count_exposed(history_counts, update.state.k),
         "pair_known": recount.count_persons(history_counts),
     }
-    update.guarantee.require_few(pair_counts["pair_exposed"], pair_counts["pair_known"])
+    update.guarantee.require_exposure_limit(pair_counts["pair_exposed"], pair_counts["pair_known"])
     histories = replace(
         update.histories, further_counts={**update.histories.further_counts, **pair_counts}
     )

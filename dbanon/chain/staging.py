@@ -113,7 +113,11 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
     session.require("chains")
     chain = chain_state.find_chain(session, job.chain.name)
     relation = file.describe(job)
-    requested = [*job.read, *job.guarantee.counted_columns, *job.expected_columns]
+    requested = [
+        *job.columns_to_read,
+        *job.guarantee.counted_columns,
+        *job.columns_with_expectations,
+    ]
     names = list(dict.fromkeys(requested))
     # Read rows in file order. Rows with NULL are withheld later, where they are counted.
     selected_rows = file.select_rows(replace(relation, locator=_NO_ROW_KEY), job, names)

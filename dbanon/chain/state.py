@@ -233,7 +233,7 @@ def find_chain(session: Session, name: str) -> ChainRecord:
         created_by=created_by,
         source=source,
         entity=entity,
-        rules=ChainRules.of_plain(parse_json(rules)),
+        rules=ChainRules.from_plain(parse_json(rules)),
         key_check=bytes(key_check),
         sequence=int(sequence),
         closed_at=closed_at,

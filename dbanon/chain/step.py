@@ -45,8 +45,8 @@ from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import FREEZE, MEASURE
+from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.job import Job
-from dbanon.job.of_chain import ChainGuarantee
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import DisclosiveColumn, PersonSpellings
 from dbanon.release.linkage import LinkingColumn
@@ -309,7 +309,7 @@ def _find_linking_columns(
     disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
     """The findings on columns that undo cells, by table number."""
-    linking, bounds_rows = {}, pending.guarantee.bounds_rows
+    linking, bounds_rows = {}, pending.guarantee.has_k_anonymous_rows
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).draft(microdata, release)
         own_columns = columns_of_table(chain_table, columns)
@@ -327,7 +327,7 @@ def _plan_other_database(
 ) -> Plan:
     """Plan the output in another database, and check that this database can take it."""
     chain_state.require_not_behind(target.session, chain)
-    for name in job.named:
+    for name in job.named_columns:
         target.require_type(planned.relation.attribute(name))
     if job.policy.intervals == "range":
         raise InvalidParameter(
@@ -356,7 +356,7 @@ def _select_newcomers(
         return stage_newcomer_records(state, planned.relation, pending.chain_tables, class_columns)
     if state.sequence == 1:
         return planned.relation
-    names = [*job.named, state.chain.entity]
+    names = [*job.named_columns, state.chain.entity]
     condition = state.stage_newcomers()
     if state.matched is not None:
         return copy_newcomers(state, planned.relation, names)

@@ -339,8 +339,8 @@ def _normalize(kind: Any, value: Any, option: Option) -> Any:
     if kind in (int, float):
         return _normalize_number(kind, value, option)
     plain_types = getattr(kind, "plain_types", Mapping)
-    if hasattr(kind, "of_plain") and isinstance(value, plain_types):
-        return kind.of_plain(value)
+    if hasattr(kind, "from_plain") and isinstance(value, plain_types):
+        return kind.from_plain(value)
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
         raise _NotAllowedError
     if kind is str and not (is_text(value) and _is_allowed(value, option)):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from dbanon.advice.request import KS, AdviceRequest
-from dbanon.advice.request import SECONDS as DEFAULT_MAX_SECONDS
+from dbanon.advice.request import DEFAULT_KS, AdviceRequest
+from dbanon.advice.request import DEFAULT_MAX_SECONDS as DEFAULT_MAX_SECONDS
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.option import build_options, find_parameter, parameters
 from dbanon.doors.arrays import microdata_of
@@ -48,7 +48,7 @@ def advise(
     *,
     quasi_identifiers: Sequence[str] = (),
     sensitive: Sequence[str] = (),
-    k: Sequence[int] = KS,
+    k: Sequence[int] = DEFAULT_KS,
     methods: Sequence[str] = (),
     max_risk: float | None = None,
     max_loss: float | None = None,
@@ -111,7 +111,7 @@ def advise(
     request_options["hierarchies"] = parse_all(hierarchies, files=True)
     read_options = build_options(Reading, reading)
     if is_in_memory:
-        read_options.require_none()
+        read_options.require_no_file_options()
         return _advise_frame(data, request_options, progress)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
@@ -212,7 +212,7 @@ def certificate(
         raise InvalidParameter("seconds must be a number above 0.")
     report_progress = progress or (lambda fraction: None)
     if table is None:
-        build_options(Reading, reading).require_none()
+        build_options(Reading, reading).require_no_file_options()
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
                 "Quasi-identifiers and keys can only be named for a table.",

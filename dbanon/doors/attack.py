@@ -18,7 +18,7 @@ from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
-from dbanon.measures.attacks.task import GUESSES, AttackData
+from dbanon.measures.attacks.task import DEFAULT_MAX_GUESSES, AttackData
 from dbanon.measures.pairs import combine_codes
 from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 
@@ -41,7 +41,7 @@ def attack(
     linked: Sequence[Sequence[str]] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
     hierarchies: Mapping[str, HierarchySource] | None = None,
-    guesses: int = GUESSES,
+    guesses: int = DEFAULT_MAX_GUESSES,
     targets: int = _DEFAULT_TARGETS,
     releases: int = _DEFAULT_RELEASES,
     seed: int = 0,
@@ -91,7 +91,7 @@ def attack(
     table.orders = find_parameter(Policy, "orders").check(orders)
     table.trees = parse_all(hierarchies, files=True)
     table.linked = _check_linked(linked, table.names)
-    attack_data = replace(table.attack_data(table.released), guesses=guesses, seed=seed)
+    attack_data = replace(table.attack_data(table.released), max_guesses=guesses, seed=seed)
     attacks = attacks_of(attack_data)
     if make is None:
         return attacks
@@ -128,12 +128,12 @@ def _select_outliers(
 ) -> np.ndarray[Any, Any]:
     """Select the originals, of a sample, that are farthest from the released rows, int64 (n,)."""
     candidates = rng.choice(
-        attack_data.members, min(_SAMPLE_SIZE, attack_data.members), replace=False
+        attack_data.n_members, min(_SAMPLE_SIZE, attack_data.n_members), replace=False
     )
-    rows = attack_data.any_rows(rng, min(_SAMPLE_SIZE, len(attack_data.weights)))
+    rows = attack_data.random_rows(rng, min(_SAMPLE_SIZE, len(attack_data.weights)))
     distances = np.zeros((len(candidates), len(rows)))
     for column in attack_data.columns:
-        distances += column.apart(candidates[:, None], rows[None, :])
+        distances += column.distances_ignoring_nulls(candidates[:, None], rows[None, :])
     targets: np.ndarray[Any, Any] = candidates[
         np.argsort(-distances.mean(axis=1), kind="stable")[:n_targets]
     ]

@@ -23,7 +23,7 @@ from dbanon.errors import (
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
-from dbanon.job.guarantee_names import recorded
+from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.policy import Policy
 from dbanon.measures.figure import Parameters
 from dbanon.measures.pairs import Pairs, combine_codes
@@ -118,7 +118,7 @@ def evaluate(
     if not microdata.n_records:
         raise TooFewRecords("There are no records.")
     if report is not None:
-        groups = recorded(report.k_requested, report.arguments)
+        groups = guarantee_from_ledger(report.k_requested, report.arguments)
         microdata = with_groups(original_frame, microdata, groups.by, groups.persons)
     # dbanon leaves withheld rows out, so a row of stars is a fully generalized class.
     pairs = _pair_rows(

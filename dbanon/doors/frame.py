@@ -169,7 +169,7 @@ def anonymize_frame(
     assert target.source_positions is not None
     if rows == INPUT:
         report = report.with_arguments(rows=INPUT).with_provenance(seed_policy=_NOT_SHUFFLED)
-        warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
+        warn_caller(RowsLinkable(f"{ROWS_LINK.warning}; {ROWS_LINK.reason}."))
     released = to_input_type(target.released)
     alignment = alignment_of(table, released, job.quasi_identifiers, target.source_positions, trees)
     return released, FrameReport.of(report, alignment)

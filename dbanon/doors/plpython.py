@@ -156,7 +156,7 @@ def check_rules(plpy: Any, sql_version: str, arguments: str) -> str:
     """Return rules in their stored form, with explicit roles, or the error."""
 
     def work() -> dict[str, Any]:
-        return dict(rules.checked(_parse_call(arguments)).by_column)
+        return dict(rules.validate_rules(_parse_call(arguments)).by_column)
 
     return _run_guarded(plpy, sql_version, work, writes=False)
 
@@ -286,7 +286,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
         for message in messages_of(caught_warnings, category):
             plpy.warning(message)
     for caution in report.cautions:
-        plpy.warning(f"dbanon: {caution.what}; {caution.why}")
+        plpy.warning(f"dbanon: {caution.warning}; {caution.reason}")
     for finding in report.findings:
         warned_findings = (*report.kept_identifiers, *report.linking)
         send = plpy.warning if finding in warned_findings else plpy.notice

@@ -22,7 +22,7 @@ from dbanon.errors import (
 )
 from dbanon.errors.base import Notation
 from dbanon.job.job import Job
-from dbanon.job.private import PrivateJob, refused
+from dbanon.job.private import PrivateJob, build_option_refusal
 from dbanon.job.rules import BY_RULES
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
@@ -106,7 +106,7 @@ def check_private_options(
     }
     for name in call_options:
         if name not in allowed_options and (name in _OTHER_METHODS_OPTIONS or name == CONDITION):
-            raise refused(name)
+            raise build_option_refusal(name)
     return _check_options(allowed_options, call_options)
 
 
@@ -268,7 +268,7 @@ def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
 
 def _build_model(fields: Any) -> Model:
     """Build a model from a JSON object; hierarchies from files are refused."""
-    return Model.of_plain(fields if isinstance(fields, Mapping) else {}, files=False)
+    return Model.from_plain(fields if isinstance(fields, Mapping) else {}, files=False)
 
 
 def _unknown_option_hint(allowed_options: Mapping[str, Parameter], name: str = "") -> str:

@@ -12,7 +12,12 @@ from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.private import own_options, private_job, refused, require_other
+from dbanon.job.private import (
+    build_option_refusal,
+    private_job,
+    private_method_options,
+    refuse_private_options,
+)
 from dbanon.job.rules import BY_RULES
 from dbanon.job.synthesis import PRIVATE_METHODS
 
@@ -72,7 +77,7 @@ def anonymize(
 ) -> PrivateReport: ...
 
 
-@list_options((*all_parameters(Job), *own_options()))
+@list_options((*all_parameters(Job), *private_method_options()))
 def anonymize(
     database: Any,
     *,
@@ -142,7 +147,7 @@ def anonymize(
     with progress_callback(progress) as arguments["progress"]:
         if options.get("method") in PRIVATE_METHODS:
             return _run_private_job(arguments)
-        require_other(options.get("method"), options)
+        refuse_private_options(options.get("method"), options)
         if k is None:
             raise find_parameter(Policy, "k").refusal_error()
         job, source, target_store = _job_and_stores(arguments)
@@ -188,7 +193,7 @@ def plan(
         before it writes one.
     """
     if options.get("method") in PRIVATE_METHODS:
-        raise refused("plan", str(options.get("method")))
+        raise build_option_refusal("plan", str(options.get("method")))
     arguments = locals()
     with progress_callback(progress) as arguments["progress"]:
         job, source, target_store = _job_and_stores(arguments)
@@ -206,7 +211,7 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     options = {name: value for name, value in arguments.items() if name not in _CALL_ONLY}
     options |= arguments["options"] | {"target": arguments["target"]}
     if options.pop("declared"):
-        raise refused("declared")
+        raise build_option_refusal("declared")
     if options["run_id"] is None:
         del options["run_id"]
     options["hierarchies"] = parse_all(options["hierarchies"], files=True)
@@ -237,8 +242,8 @@ def job_of(arguments: Mapping[str, Any]) -> Job:
     ------
     DbanonError : an option is invalid.
     """
-    require_other(arguments.get("method"), arguments)
-    private_names = {option.name for option in own_options()}
+    refuse_private_options(arguments.get("method"), arguments)
+    private_names = {option.name for option in private_method_options()}
     options = {name: value for name, value in arguments.items() if name not in private_names}
     for name, default in (("chunk_rows", 0), ("run_id", "")):
         if options.get(name, default) is None:

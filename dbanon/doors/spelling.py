@@ -15,7 +15,7 @@ from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.data.words import json_text
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
-from dbanon.job.private import own_options
+from dbanon.job.private import private_method_options
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName, literal, parse_relation
@@ -60,7 +60,7 @@ def chain_options() -> Iterable[Parameter]:
 @cache
 def _options_by_name() -> Mapping[str, Parameter]:
     """Return all options of jobs, by name."""
-    all_options = (*own_options(), *chain_options(), *all_parameters(Job))
+    all_options = (*private_method_options(), *chain_options(), *all_parameters(Job))
     return {option.name: option for option in all_options}
 
 
@@ -209,7 +209,7 @@ def build_job_command(
     hierarchies : by column, as command-line texts; the job only has parsed hierarchies.
     target : as for ``build_command``.
     """
-    option_holders = (job, job.reading, job.pseudonymized, job.policy)
+    option_holders = (job, job.reading, job.pseudonym_options, job.policy)
     options = {
         parameter.name: value
         for holder in option_holders

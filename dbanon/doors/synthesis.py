@@ -18,7 +18,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import ROW, NewBudget
-from dbanon.job.synthesis import AsPublished, parse_synthesis_options
+from dbanon.job.synthesis import DcmdpOptions, parse_synthesis_options
 from dbanon.run import budgets as run_budgets
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
@@ -130,7 +130,7 @@ def synthesize(
     if "hierarchies" in options:
         options["hierarchies"] = parse_all(options["hierarchies"], files=True)
     request = parse_synthesis_options(method, options)
-    if isinstance(request, AsPublished):
+    if isinstance(request, DcmdpOptions):
         if budget is not None:
             raise InvalidParameter(
                 "Method dcmdp is not differentially private, and does not draw on a budget."
@@ -147,7 +147,7 @@ def synthesize(
     return private_rows(table, request, budget, OpenDpNoise, method)
 
 
-def _synthesize_as_published(data: Any, request: AsPublished) -> Synthesis:
+def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
     """Run ``dcmdp``, which is not differentially private."""
     microdata = microdata_of(data)
     for attribute in microdata.attributes:

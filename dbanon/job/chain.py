@@ -28,13 +28,14 @@ _KEY_FORM = "file:PATH or env:NAME"
 
 @dataclass(frozen=True)
 class Chain:
-    """The chain that a release belongs to.
+    """The chain that a release belongs to, as a job names it.
 
-    ``rules`` holds rules that the job expects the chain to have; any other chain is refused.
+    ``rules`` holds the rules that the job expects of the chain, by name: a release in a chain with
+    other rules is refused.
 
     Raises
     ------
-    InvalidParameter : a part has a value that is not allowed.
+    InvalidParameter : a field has a value that is not allowed.
     """
 
     name: Annotated[
@@ -90,7 +91,7 @@ class Chain:
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Chain:
-        """The chain with its key file resolved by ``path``, or its variable name by ``text``."""
+        """Copy with the key's file name replaced by ``path``, or its variable name by ``text``."""
         kind, _, location = self.key.partition(":")
         return replace(self, key=f"{kind}:{path(location) if kind == 'file' else text(location)}")
 
@@ -103,12 +104,12 @@ class Chain:
         require_key_form(self.key)
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> Chain:
-        """Build the chain from an object; rules in it are expected of the chain.
+    def from_plain(cls, plain: Mapping[str, Any]) -> Chain:
+        """Build the chain from plain values by key; rules among them are expected of the chain.
 
         Raises
         ------
-        InvalidParameter : a part is missing, unknown or not allowed.
+        InvalidParameter : a key is missing or unknown, or a value is not allowed.
         """
         chain_keys = [param.name for param in parameters(cls)]
         rule_keys = [param.name for param in parameters(ChainRules)]
@@ -127,11 +128,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class ChainRules:
-    """The rules that a chain is created with and follows.
+    """The rules of a chain, fixed when it is created.
 
     Raises
     ------
-    InvalidParameter : a value is not allowed, or two do not fit each other.
+    InvalidParameter : a value is not allowed, or two values contradict each other.
     """
 
     changes: Annotated[
@@ -224,8 +225,12 @@ class ChainRules:
             )
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> ChainRules:
-        """Rebuild rules from ``to_plain``; rules of version 0.2.0 admit all newcomers at once."""
+    def from_plain(cls, plain: Mapping[str, Any]) -> ChainRules:
+        """Rebuild rules from the values of ``to_plain``.
+
+        Rules from version 0.2.0 lack ``min_newcomers`` and ``max_wait``, and admit all newcomers
+        at once.
+        """
         return build_options(cls, {"min_newcomers": 0, "max_wait": 0} | dict(plain))
 
     def to_plain(self) -> dict[str, Any]:
@@ -238,12 +243,12 @@ class ChainRules:
         """The names of rules for which the job expects another value."""
         return [name for name, value in chain.rules.items() if getattr(self, name) != value]
 
-    def fewest(self, k: int) -> int:
+    def min_group_size(self, k: int) -> int:
         """The smallest group of newcomers to admit before ``max_wait`` has passed."""
         return 5 * k if self.min_newcomers is None else self.min_newcomers
 
-    def size(self, k: int) -> int:
-        """The target number of persons per class.
+    def target_class_size(self, k: int) -> int:
+        """The target number of persons per class: ``class_size``, by default k.
 
         Raises
         ------

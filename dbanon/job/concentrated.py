@@ -18,15 +18,15 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option
 from dbanon.errors import InvalidParameter
 
-_HALVINGS = 200
-# Rho is counted in these parts, so that totals, charges and noise agree exactly.
-_PARTS = 10**9
-# Keeps rounded figures on the safe side.
-_SLACK = 1 + 1e-9
+_BISECTION_STEPS = 200
+# Budgets count rho in billionths, so that totals, charges and noise agree exactly.
+_BILLION = 10**9
+# A factor that covers rounding errors, so that no figure promises more privacy than it should.
+_SAFETY_FACTOR = 1 + 1e-9
 
 
 def delta_option(help_text: str, **settings: Any) -> Option:
-    """The option of a delta, with the bounds that every delta has."""
+    """Build an option for a delta, which must be above 0 and at most 1e-5."""
     expected = "a number above 0, at most 1e-5"
     return Option(
         help_text, minimum=0, excludes_minimum=True, maximum=1e-5, expected=expected, **settings
@@ -34,19 +34,22 @@ def delta_option(help_text: str, **settings: Any) -> Option:
 
 
 def delta_of(rho: float, epsilon: float) -> float:
-    """The delta of rho-zCDP at an epsilon: the minimum over orders, where the slope changes sign.
+    """The delta of rho-zCDP at an epsilon: the minimum over all Rényi orders a > 1.
 
-    For order a > 1 it is exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1 / a)^a.
+    The delta at order a is exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1 / a)^a. Bisection finds
+    the order at which its derivative changes sign.
     """
     low, high = 1 + 1e-6, (epsilon + 1) / (2 * rho) + 2
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
         if (2 * middle - 1) * rho - epsilon + math.log1p(-1 / middle) < 0:
             low = middle
         else:
             high = middle
-    log = (high - 1) * (high * rho - epsilon) - math.log(high - 1) + high * math.log1p(-1 / high)
-    return math.exp(min(log, 0.0))
+    log_delta = (
+        (high - 1) * (high * rho - epsilon) - math.log(high - 1) + high * math.log1p(-1 / high)
+    )
+    return math.exp(min(log_delta, 0.0))
 
 
 def epsilon_of(rho: float, delta: float) -> float:
@@ -54,10 +57,10 @@ def epsilon_of(rho: float, delta: float) -> float:
     if rho <= 0:
         return 0.0
     low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if delta_of(rho, middle) <= delta else (middle, high)
-    return high * _SLACK
+    return high * _SAFETY_FACTOR
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -65,25 +68,25 @@ def rho_of(epsilon: float, delta: float) -> float:
 
     Raises
     ------
-    InvalidParameter : it is less than a billionth, the smallest amount that can be spent.
+    InvalidParameter : rho is less than a billionth, the smallest amount that can be spent.
     """
     low, high = 0.0, max(epsilon, epsilon**2 / 2)
-    # Rho is less than epsilon, so an epsilon of a billionth or less leaves no rho.
-    for _ in range(_HALVINGS if epsilon > 1 / _PARTS else 0):
+    # Rho is less than epsilon, so skip the search if epsilon is a billionth or less.
+    for _ in range(_BISECTION_STEPS if epsilon > 1 / _BILLION else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
-    parts = math.floor(low / _SLACK * _PARTS)
-    if not parts:
+    billionths = math.floor(low / _SAFETY_FACTOR * _BILLION)
+    if not billionths:
         raise InvalidParameter(
             f"The rho of epsilon = {epsilon:g} at delta = {delta:g} must be 1e-9 or more.",
             hint="Give a larger epsilon.",
         )
-    return parts / _PARTS
+    return billionths / _BILLION
 
 
 def rho_of_pure(epsilon: float) -> float:
-    """The rho of a release with epsilon and no delta, rounded up."""
-    return epsilon**2 / 2 * _SLACK
+    """The rho of pure differential privacy, with epsilon and no delta, rounded up."""
+    return epsilon**2 / 2 * _SAFETY_FACTOR
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,14 @@ class Cost:
             return rho_of_pure(self.epsilon)
         return rho_of(self.epsilon, self.delta)
 
-    def charged(self, delta: float | None) -> float:
-        """The charge to a budget with this delta: rho, or epsilon if it is None.
+    def charge(self, budget_delta: float | None) -> float:
+        """The amount to charge to a budget: rho if the budget has a delta, else epsilon.
 
         Raises
         ------
-        InvalidParameter : the budget has no delta, and the release has one.
+        InvalidParameter : the budget has no delta, but the release has one.
         """
-        if delta is not None:
+        if budget_delta is not None:
             return self.rho
         if self.delta is not None:
             raise InvalidParameter(

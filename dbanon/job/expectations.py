@@ -11,36 +11,39 @@ from dbanon.errors import InvalidParameter
 
 ROWS, PERSONS, SHARE_NULL = "rows", "persons", "share_null"
 EXPECTATIONS = (ROWS, PERSONS, SHARE_NULL)
-# Tolerance for a count times a share, which may miss a whole number in floating point.
+# Tolerance for rounding errors in a count times a fraction.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of a count.
+    """Limits of a count of rows or persons.
 
     Parameters
     ----------
     change : largest relative change since the last release, 0.3 for 30 %; None for no limit.
-    least, most : None for no limit.
+    least, most : smallest and largest allowed count; None for no limit.
     """
 
     change: float | None = None
     least: int | None = None
     most: int | None = None
 
-    def describe(self, count: int, before: int | None) -> str | None:
-        """How a count violates the limits, as the end of a sentence; None if it does not.
+    def describe_violation(self, count: int, previous_count: int | None) -> str | None:
+        """Describe how a count violates the limits; None if it does not.
 
         Parameters
         ----------
-        before : the count of the last release; None if unknown.
+        previous_count : that of the last release; None if unknown.
         """
-        if self.change is not None and before is not None:
-            least = math.ceil(before * (1 - self.change) - _ROUNDING)
-            most = math.floor(before * (1 + self.change) + _ROUNDING)
+        if self.change is not None and previous_count is not None:
+            least = math.ceil(previous_count * (1 - self.change) - _ROUNDING)
+            most = math.floor(previous_count * (1 + self.change) + _ROUNDING)
             if not least <= count <= most:
-                return f"the last release had {before}, and {max(least, 0)} to {most} are expected"
+                return (
+                    f"the last release had {previous_count}, and {max(least, 0)} to {most} are"
+                    " expected"
+                )
         if self.least is not None and count < self.least:
             return f"at least {self.least} are expected"
         if self.most is not None and count > self.most:
@@ -54,15 +57,15 @@ class Expectations:
 
     Parameters
     ----------
-    counts : limits by ``rows`` and ``persons``.
-    share_null : by column, the largest share of rows that may be NULL, 0 to 1.
+    counts : limits by unit: ``rows`` or ``persons``.
+    share_null : the largest fraction of NULLs by column, 0 to 1.
     """
 
     counts: Mapping[str, Bounds] = field(default_factory=dict)
     share_null: Mapping[str, float] = field(default_factory=dict)
 
 
-def require_accepted(accept_counts: object) -> None:
+def require_expectation_names(accept_counts: object) -> None:
     """Check the names of expectations that a run need not meet; raises InvalidParameter."""
     if (
         not isinstance(accept_counts, Sequence)

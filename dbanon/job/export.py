@@ -21,17 +21,17 @@ DECIMALS = (".", ",")
 # Prefix of a path that names an Iceberg table, for exports and sources.
 ICEBERG = "iceberg:"
 
-_HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
+_PATH_HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
 
 
-def is_table(path: str) -> bool:
-    """True if a path names a table in an Iceberg catalog."""
+def is_iceberg_table(path: str) -> bool:
+    """True if an export's path names a table in an Iceberg catalog."""
     return path.startswith(ICEBERG)
 
 
 @dataclass(frozen=True)
 class Export:
-    """A file of a release.
+    """A file to write from a release.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Export:
     separator : for CSV: ``,``, ``;`` or ``tab``.
     decimal : for CSV: the decimal mark, ``.`` or ``,``.
     byte_order_mark : for CSV: True to write one, so that spreadsheets recognize UTF-8.
-    keep_last : number of files to keep, including this one; None for all.
+    keep_last : number of this job's newest files to keep, including this one; None for all.
     """
 
     path: str
@@ -62,16 +62,16 @@ class Export:
     def __post_init__(self) -> None:
         path: Any = self.path
         if not isinstance(path, str) or not path.strip() or "\0" in path or not is_text(path):
-            raise InvalidParameter("The path of an export must be text.", hint=_HINT)
-        if is_table(self.path):
-            self._require_fits_table()
+            raise InvalidParameter("The path of an export must be text.", hint=_PATH_HINT)
+        if is_iceberg_table(self.path):
+            self._require_iceberg_options()
         if not self.format:
-            ending = self.path.rpartition(".")[2].lower()
-            if ending not in FORMATS:
+            extension = self.path.rpartition(".")[2].lower()
+            if extension not in FORMATS:
                 raise InvalidParameter(
-                    "The extension of the export's path does not tell its format.", hint=_HINT
+                    "The extension of the export's path does not tell its format.", hint=_PATH_HINT
                 )
-            object.__setattr__(self, "format", ending)
+            object.__setattr__(self, "format", extension)
         for name, choices in (
             ("format", FORMATS),
             ("compression", COMPRESSIONS),
@@ -89,18 +89,20 @@ class Export:
                 "The separator and the decimal mark of an export must differ.",
                 hint='With decimal "," set separator to ";" or tab.',
             )
-        keep: Any = self.keep_last
-        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
+        keep_last: Any = self.keep_last
+        if keep_last is not None and (
+            isinstance(keep_last, bool) or not isinstance(keep_last, int) or keep_last < 1
+        ):
             raise InvalidParameter(
                 "keep_last of an export must be a whole number, 1 or more: the newest file counts."
             )
-        if keep is not None and "{release}" not in self.path:
+        if keep_last is not None and "{release}" not in self.path:
             raise InvalidParameter(
                 "keep_last of an export needs {release} in its path: otherwise each export"
                 " replaces the previous one."
             )
 
-    def _require_fits_table(self) -> None:
+    def _require_iceberg_options(self) -> None:
         """Set the format to Parquet, and refuse options that apply to files only."""
         if self.format not in ("", PARQUET) or "{release}" in self.path:
             raise InvalidParameter(
@@ -111,8 +113,8 @@ class Export:
         object.__setattr__(self, "format", PARQUET)
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> Export:
-        """Build the export from an object with its options; raises InvalidParameter."""
+    def from_plain(cls, plain: Mapping[str, Any]) -> Export:
+        """Build the export from plain values by option; raises InvalidParameter."""
         names = [option.name for option in fields(cls)]
         if "path" not in plain or not set(plain) <= set(names):
             raise InvalidParameter(

@@ -1,7 +1,7 @@
 """Guarantees: what a release promises, which counts prove it, and the limits of these counts.
 
-A guarantee is a value. A store answers its questions about the written release, and the guarantee
-gives a verdict on the answers; no other module checks which guarantee it is.
+A guarantee requests counts of the written release. A store makes them, and the guarantee returns a
+verdict on them. No other module depends on the class of a guarantee.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import ExpectedRelease, Verdict
 from dbanon.measures import Model
 from dbanon.measures.models import CountedModel
-from dbanon.measures.recount import levels_reached
+from dbanon.measures.recount import require_levels
 from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 
 ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
-# Values of ``persons``: a class holds all rows of its persons, or classes may split them.
-WHOLE_PERSONS, PARTED = PERSON_ROWS = ("whole", "rows")
+# Values of ``Job.persons``: a class holds all rows of its persons, or classes may split them.
+WHOLE_PERSONS, SPLIT_PERSONS = PERSON_ROWS = ("whole", "rows")
 # What privacy models count, as recorded in the ledger.
 PERSONS = "persons"
 GUARANTEES = (ROWS, PER_ATTRIBUTE)
 
 REPORT_IT = "This is an error in dbanon: please report it."
-OF_TABLES = (
-    "k counts persons over all tables of the chain. Which persons of a class have rows in this"
-    " table is a kept value: a combination may be in fewer than k rows here, and someone who knows"
-    " which persons have one knows more."
+SEVERAL_TABLES_WARNING = (
+    "k counts persons over all tables of the chain. The release shows how many persons of a class"
+    " have rows in this table: fewer than k rows may share a combination here, and someone who"
+    " knows which persons have rows can narrow it down."
 )
-ABOUT_NULLS = {
+NULL_SUFFIXES = {
     "category": ", NULL counted as a value",
     "merge": ", NULL counted as a value; values of rare patterns of NULLs may be released as NULL",
     "suppress": "; records with a NULL were withheld",
@@ -43,25 +43,26 @@ ABOUT_NULLS = {
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Every combination of released values is shared by k rows.
+    """At least k rows share every combination of released values.
 
     Parameters
     ----------
     k : the smallest number of rows or persons that share released values.
     by : columns of strata; k also applies within each stratum.
-    persons : columns that are read to count their values, and not released.
+    persons : the entity column, which is read to count persons and is not released; empty if k
+        counts rows.
     models : privacy models that every class satisfies in addition to k.
-    also : sets of columns, each with a k for its combinations. For a written release and in the
-        ledger, columns have their released names.
+    column_sets : sets of columns, each with a k for its combinations. For a written release and in
+        the ledger, columns have their released names.
     nulls, withhold_failing : as in ``Policy``.
-    method : a description of the method's classes.
+    method : the method's description of its classes.
     """
 
     k: int
     by: tuple[str, ...] = ()
     persons: tuple[str, ...] = ()
     models: tuple[Model, ...] = ()
-    also: tuple[ColumnSet, ...] = ()
+    column_sets: tuple[ColumnSet, ...] = ()
     nulls: str = "error"
     withhold_failing: bool = False
     method: str = ROW_GUARANTEE
@@ -87,21 +88,24 @@ class Guarantee:
         return "rows"
 
     @property
-    def bounds_rows(self) -> bool:
+    def has_k_anonymous_rows(self) -> bool:
         """True if at least k rows share each combination of released values."""
         return True
 
     @property
-    def k_in_rows(self) -> bool:
-        """True if each class in a recount has at least k rows of the release."""
+    def classes_have_k_rows(self) -> bool:
+        """True if each class in a recount has at least k rows.
+
+        A guarantee per attribute has the classes of single attributes.
+        """
         return True
 
     def caveats(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
-        """What a reader may assume although it is not guaranteed.
+        """The limits of the guarantee: what a reader may assume although it is not guaranteed.
 
         Parameters
         ----------
-        earlier_releases : how they were taken into account, in words.
+        earlier_releases : a text that says how they were taken into account.
         models : True if the release also satisfies privacy models.
         """
         return (
@@ -129,7 +133,7 @@ class Guarantee:
         InvalidParameter : they cannot.
         """
 
-    def require(self, method: Method) -> None:
+    def check_method(self, method: Method) -> None:
         """Check that the method can give this guarantee, before any data is read.
 
         Raises
@@ -144,41 +148,39 @@ class Guarantee:
                 ' needs `guarantee="per_attribute"`.',
             )
 
-    def questions(
+    def count_requests(
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
         leaves: frozenset[str] = frozenset(),
     ) -> CountRequests:
-        """The counts that are needed of the written release.
+        """The counts to make of the written release.
 
         Parameters
         ----------
         columns : the released quasi-identifiers; strata may be among them.
         sensitive, leaves : as in ``CountRequests``.
         """
-        shared = tuple(dict.fromkeys([*columns, *self.by]))
-        also = tuple(column_set.columns for column_set in self.also)
         return CountRequests(
-            shared,
+            columns=tuple(dict.fromkeys([*columns, *self.by])),
             persons=self.persons,
             sensitive=sensitive,
             leaf_columns=leaves,
-            further_sets=also,
+            further_sets=tuple(column_set.columns for column_set in self.column_sets),
         )
 
-    def sentence(self, columns: Collection[str]) -> str:
+    def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
         return (
             f"{self.method}: every combination of released values of"
             f" ({', '.join([*columns, *self.by])}) is shared by at least"
-            f" {self.k} {self.unit_description} of the release{ABOUT_NULLS.get(self.nulls, '')}"
+            f" {self.k} {self.unit_description} of the release{NULL_SUFFIXES.get(self.nulls, '')}"
             + "".join(
                 f"; {model.describe()} in each class{self.models_count}" for model in self.models
             )
             + "".join(
                 f"; every combination {column_set.describe(self.unit_description)}, too"
-                for column_set in self.also
+                for column_set in self.column_sets
             )
             + ("; classes that failed may have been withheld" if self.withhold_failing else "")
         )
@@ -188,7 +190,7 @@ class Guarantee:
         return "rows"
 
     def check(self, counts: Counts, expected: ExpectedRelease) -> Verdict:
-        """The verdict on the counts, before the release is visible to anyone.
+        """Check the counts before the release becomes visible, and return the verdict.
 
         Raises
         ------
@@ -198,30 +200,35 @@ class Guarantee:
         """
         self._require_rows(counts.rows, expected)
         verdict = self.verdict(counts, self._levels(counts, expected))
-        return replace(verdict, also=self.require_sets(counts)) if self.also else verdict
+        return (
+            replace(verdict, rarest_in_sets=self.require_sets(counts))
+            if self.column_sets
+            else verdict
+        )
 
     def require_sets(self, counts: Counts, hint: str = REPORT_IT) -> tuple[int, ...]:
-        """The number of rows or persons that share the rarest combination of each set.
+        """Check the sets of columns, and return how many share the rarest combination of each.
 
         Raises
         ------
-        RecountFailed : it is below the k of the set.
+        RecountFailed : fewer rows or persons share a combination than the k of its set.
         """
-        sizes = self._set_sizes(counts)
-        for column_set, smallest in zip(self.also, sizes, strict=True):
+        rarest_in_sets = self._rarest_in_sets(counts)
+        for column_set, smallest in zip(self.column_sets, rarest_in_sets, strict=True):
             if counts.rows.rows and smallest < int(column_set.k or self.k):
                 raise RecountFailed(
                     f"A combination of values of ({', '.join(column_set.columns)}) is shared by"
                     f" {smallest} {self.unit}, fewer than k = {column_set.k}.",
                     hint=hint,
                 )
-        return sizes
+        return rarest_in_sets
 
-    def _set_sizes(self, counts: Counts) -> tuple[int, ...]:
+    def _rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
+        """The number of rows or persons that share the rarest combination, for each set."""
         return tuple(recount.smallest for recount in counts.further_sets)
 
     def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
-        return levels_reached(self.models, expected.sensitive, counts)
+        return require_levels(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on the counts of rows and persons, with the levels of the models.
@@ -233,15 +240,15 @@ class Guarantee:
         return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
 
     def _require_rows(self, recount: Recount, expected: ExpectedRelease) -> None:
-        if recount.rows != expected.rows:
+        if recount.rows != expected.n_rows:
             raise SourceChanged(
-                f"{expected.rows} records were read, but {recount.rows} rows were written.",
+                f"{expected.n_rows} records were read, but {recount.rows} rows were written.",
                 hint=(
                     "The source gives different rows each time it is read. Anonymize a table, or"
                     ' name columns that are unique for each row: `key=["…"]`.'
                 ),
             )
-        if self.k_in_rows and recount.smallest < self.k:
+        if self.classes_have_k_rows and recount.smallest < self.k:
             raise RecountFailed(
                 "The smallest class counted in the database holds"
                 f" {counted(recount.smallest, 'row')}, fewer than k = {self.k}; nothing was"
@@ -260,7 +267,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class PersonGuarantee(Guarantee):
-    """Every combination of released values is shared by k persons, the values of one column."""
+    """At least k persons share every combination of released values; a column identifies them."""
 
     @property
     def entity(self) -> str:
@@ -292,10 +299,10 @@ class PersonGuarantee(Guarantee):
 
     def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         persons = counts.persons[self.entity]
-        levels = levels_reached(self.models, expected.sensitive, counts, persons)
+        levels = require_levels(self.models, expected.sensitive, counts, persons)
         return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
 
-    def _set_sizes(self, counts: Counts) -> tuple[int, ...]:
+    def _rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
         persons = counts.persons[self.entity].further_sets if counts.persons else ()
         if persons and [recount.histogram for recount in persons] != [
             recount.histogram for recount in counts.further_sets
@@ -329,19 +336,19 @@ class PersonGuarantee(Guarantee):
             levels,
             persons=recount.persons,
             ledger_values={"entity": self.entity, "persons": recount.persons},
-            of_models={"counted_in": PERSONS},
-            counted=f' (persons: distinct values of "{self.entity}", {recount.persons} in all)',
+            model_ledger_values={"counted_in": PERSONS},
+            unit_suffix=f' (persons: distinct values of "{self.entity}", {recount.persons} in all)',
         )
 
 
 @dataclass(frozen=True)
 class PartedPersonGuarantee(PersonGuarantee):
-    """As ``PersonGuarantee``, but rows of a person may lie in different classes."""
+    """Like ``PersonGuarantee``, but rows of a person may lie in different classes."""
 
-    def sentence(self, columns: Collection[str]) -> str:
+    def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees, and its limits."""
         return (
-            f"{super().sentence(columns)}; ROWS OF ONE PERSON MAY LIE IN DIFFERENT CLASSES: this"
+            f"{super().describe(columns)}; ROWS OF ONE PERSON MAY LIE IN DIFFERENT CLASSES: this"
             " holds for each row by itself, and not for someone who knows several rows of a person"
         )
 
@@ -362,8 +369,8 @@ class PartedPersonGuarantee(PersonGuarantee):
         try:
             return super()._levels(counts, expected)
         except RecountFailed as error:
-            # Classes of two layers with the same released values form one class, and a person
-            # with the same sensitive value in both counts once.
+            # Classes with the same released values form one class, in which a person counts once
+            # per sensitive value.
             raise RecountFailed(
                 error.message,
                 hint="Classes with the same released values form one class, and a person with rows"
@@ -374,16 +381,16 @@ class PartedPersonGuarantee(PersonGuarantee):
 
 @dataclass(frozen=True)
 class ChainTableGuarantee(PersonGuarantee):
-    """k persons with rows in any table of a chain; this release is one of these tables."""
+    """A release of one table of a chain, in which k counts persons with rows in any table."""
 
     @property
-    def bounds_rows(self) -> bool:
+    def has_k_anonymous_rows(self) -> bool:
         """False: only one of k persons may have a row in this table."""
         return False
 
     @property
-    def k_in_rows(self) -> bool:
-        """False, as ``bounds_rows``."""
+    def classes_have_k_rows(self) -> bool:
+        """False: a class may have fewer rows than persons in this table."""
         return False
 
     def summarize_recount(self, recount: Recount) -> str:

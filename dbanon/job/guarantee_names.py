@@ -1,4 +1,4 @@
-"""Guarantees by name, and the guarantee per attribute."""
+"""Construction of guarantees from options or ledger entries, and the guarantee per attribute."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dbanon.data.counts import CountRequests, Counts, Recount, describe_rarest_r
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.job.guarantee import (
-    ABOUT_NULLS,
-    PARTED,
+    NULL_SUFFIXES,
     PER_ATTRIBUTE,
     ROWS,
+    SPLIT_PERSONS,
     WHOLE_PERSONS,
     ChainTableGuarantee,
     Guarantee,
@@ -36,19 +36,19 @@ class PerAttribute(Guarantee):
         return "rows, in each column by itself"
 
     @property
-    def bounds_rows(self) -> bool:
+    def has_k_anonymous_rows(self) -> bool:
         """False: a combination of values may occur in a single row."""
         return False
 
     def _unit_warnings(self) -> tuple[str, ...]:
-        return ("Rows are not k-anonymous: nothing holds of several columns together.",)
+        return ("Rows are not k-anonymous: nothing is guaranteed for columns together.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that the method groups each attribute separately, and nothing needs row classes.
 
         Raises
         ------
-        InvalidParameter : this is not the case.
+        InvalidParameter : the method groups rows, or an option needs classes of rows.
         """
         if method.result_type.has_row_classes:
             raise InvalidParameter(
@@ -60,7 +60,7 @@ class PerAttribute(Guarantee):
                 "Privacy models need classes of rows, and guarantee=per_attribute has none.",
                 hint="Leave out `models`, or choose a method that groups rows.",
             )
-        if self.also:
+        if self.column_sets:
             raise InvalidParameter(
                 "Sets of columns need classes of rows, and guarantee=per_attribute has none.",
                 hint="Leave out `also_k`, or choose a method that groups rows.",
@@ -72,7 +72,7 @@ class PerAttribute(Guarantee):
                 hint='Use `recoding="mean"`, `recoding="median"` or `recoding="medoid"`.',
             )
 
-    def require(self, method: Method) -> None:
+    def check_method(self, method: Method) -> None:
         """Check that rows are counted; raises InvalidParameter."""
         if self.persons:
             raise InvalidParameter(
@@ -80,35 +80,35 @@ class PerAttribute(Guarantee):
                 hint="Leave out `entity`.",
             )
 
-    def questions(
+    def count_requests(
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
         leaves: frozenset[str] = frozenset(),
     ) -> CountRequests:
-        """The counts that are needed: each quasi-identifier per stratum, and the combinations."""
+        """The counts to make: each quasi-identifier per stratum, and their combinations."""
         attributes = [name for name in columns if name not in self.by]
         return CountRequests(
             (*attributes, *self.by), tuple((name, *self.by) for name in attributes)
         )
 
-    def sentence(self, columns: Collection[str]) -> str:
+    def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees, and its limits."""
         stratum_suffix = f" with equal ({', '.join(self.by)})" if self.by else ""
         return (
             f"{self.method}: every released value of each of ({', '.join(columns)}) by itself is"
             f" shared by at least {self.k} rows of the release{stratum_suffix}; ROWS ARE NOT"
             f" k-ANONYMOUS: a combination of values may be one row's alone"
-            f"{ABOUT_NULLS.get(self.nulls, '')}"
+            f"{NULL_SUFFIXES.get(self.nulls, '')}"
         )
 
     def summarize_recount(self, recount: Recount) -> str:
-        """What a recount of the published release counted."""
+        """Describe what a recount of the published release counted."""
         [caution] = self.verdict(Counts(recount), ()).cautions
-        return f"rows of each attribute by itself; {caution.title}: {caution.why}"
+        return f"rows of each attribute by itself; {caution.title}: {caution.reason}"
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on the counted rows; there are no models."""
+        """The verdict on the counted rows; ``levels`` is empty, as there are no models."""
         k_rows = counts.rows.k_rows
         assert k_rows is not None
         row_anonymity = (
@@ -120,9 +120,9 @@ class PerAttribute(Guarantee):
             levels,
             k_rows=k_rows,
             ledger_values={"k_rows": k_rows},
-            classes="classes of each attribute",
-            counted=" (of each attribute by itself)",
-            of_rows=((f"k = {k_rows:,}", row_anonymity),),
+            classes_text="classes of each attribute",
+            unit_suffix=" (of each attribute by itself)",
+            row_anonymity_texts=((f"k = {k_rows:,}", row_anonymity),),
             cautions=(
                 Caution(
                     "rows are NOT k-anonymous",
@@ -133,15 +133,15 @@ class PerAttribute(Guarantee):
         )
 
 
-def guarantee(
+def build_guarantee(
     name: str, entity: str | None = None, person_rows: str = WHOLE_PERSONS, **fields: Any
 ) -> Guarantee:
-    """The guarantee of this name.
+    """Build the guarantee of this name.
 
     Parameters
     ----------
     name : one of ``GUARANTEES``.
-    entity : the column whose values k counts; None for rows.
+    entity : the column whose distinct values k counts; None to count rows.
     person_rows : one of ``PERSON_ROWS``.
     fields : the other fields of ``Guarantee``.
     """
@@ -155,23 +155,23 @@ def guarantee(
     )
 
 
-def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
-    """The guarantee of a release, from the arguments in its ledger entry."""
+def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
+    """Rebuild the guarantee of a release from the arguments in its ledger entry."""
     if arguments.get("tables"):
         by, persons = tuple(arguments.get("by", ())), (str(arguments["entity"]),)
         return ChainTableGuarantee(k=k, by=by, persons=persons)
-    return guarantee(
+    return build_guarantee(
         arguments.get("guarantee", ROWS),
         arguments.get("entity"),
-        WHOLE_PERSONS if arguments.get("person_rows") is None else PARTED,
+        WHOLE_PERSONS if arguments.get("person_rows") is None else SPLIT_PERSONS,
         k=k,
         by=tuple(arguments.get("by", ())),
-        also=_sets(arguments.get("also_k", ())),
+        column_sets=_parse_column_sets(arguments.get("also_k", ())),
     )
 
 
-def _sets(entries: Any) -> tuple[ColumnSet, ...]:
-    """The sets of columns in a ledger entry, which a runner may have written.
+def _parse_column_sets(entries: Any) -> tuple[ColumnSet, ...]:
+    """Parse the sets of columns in a ledger entry, which any user with the right to run may forge.
 
     Raises
     ------
@@ -179,7 +179,8 @@ def _sets(entries: Any) -> tuple[ColumnSet, ...]:
     """
     try:
         return tuple(
-            ColumnSet.of_plain({"columns": entry["columns"], "k": entry["k"]}) for entry in entries
+            ColumnSet.from_plain({"columns": entry["columns"], "k": entry["k"]})
+            for entry in entries
         )
     except (TypeError, KeyError):
         raise InvalidParameter(

@@ -15,12 +15,12 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, refuse_labels_with_values
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
-from dbanon.job.expectations import Expectations, require_accepted
+from dbanon.job.expectations import Expectations, require_expectation_names
 from dbanon.job.export import Export
 from dbanon.job.guarantee import PERSON_ROWS, WHOLE_PERSONS, Guarantee
 from dbanon.job.policy import Policy
-from dbanon.job.pseudonym import NO_PSEUDONYMS, Pseudonymized
-from dbanon.job.reading import USUAL, Reading, require_condition
+from dbanon.job.pseudonym import NO_PSEUDONYMS, PseudonymOptions
+from dbanon.job.reading import DEFAULT_READING, Reading, require_condition
 from dbanon.job.requirements import (
     CLIENT,
     KEPT_COLUMNS,
@@ -29,14 +29,14 @@ from dbanon.job.requirements import (
     check_entity,
     check_models,
     check_normalize,
-    check_once,
-    require_chained,
-    require_parted,
+    check_single_role,
+    require_chain_options,
     require_passthrough_options,
     require_spillable,
+    require_split_person_options,
 )
 from dbanon.job.rules import BY_RULES, require_no_columns
-from dbanon.job.sets import require_sets
+from dbanon.job.sets import require_column_sets
 
 OUTPUT_KINDS = ("table", "view")
 IF_EXISTS = ("error", "replace")
@@ -44,7 +44,7 @@ ON_NEW_COLUMN = ("halt", "drop")
 DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
-# Shared with other requests.
+# Options that other requests share.
 KEY = Option("Columns that together are unique for each row. Views and foreign tables need them.")
 HIERARCHIES = Option(
     "Generalization hierarchy of a quasi-identifier.",
@@ -64,12 +64,12 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class SourceRequest(Protocol):
-    """The part of a request that concerns its source, for any kind of release; as in ``Job``."""
+    """The attributes of a job that concern its source, for any kind of release; as in ``Job``."""
 
     @property
     def table(self) -> str: ...
     @property
-    def named(self) -> tuple[str, ...]: ...
+    def named_columns(self) -> tuple[str, ...]: ...
     @property
     def roles(self) -> tuple[str, ...] | None: ...
     @property
@@ -91,31 +91,32 @@ class Job:
     quasi_identifiers, sensitive, keep : columns by role; a column without a role is not copied.
     policy : the guarantee, and how to reach it.
     hierarchies : by quasi-identifier, in addition to the policy's; they may still need reading.
-    by : columns that define strata. They are released unchanged, and no class crosses a stratum.
+    by : columns that define strata. They are released unchanged, and each stratum has its own
+        classes.
     entity : the column that identifies the person of a row; k counts its distinct values. It is not
         released. None if every row is a person of its own.
     entity_normalize : how to unify spellings of its texts: ``trim``, ``casefold`` or None.
     persons : ``whole`` if a class has all rows of its persons, ``rows`` if rows of a person may lie
         in different classes.
-    chain : the chain that the release belongs to; None for a release on its own.
+    chain : the chain that the release belongs to; None for a release outside chains.
     releases : ``independent`` if the source may have other releases outside a chain; None to refuse
         a second release of the same persons.
     key : columns that identify a row; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
-    if_exists : ``error``, or ``replace`` for outputs that dbanon made.
+    if_exists : ``error``, or ``replace`` to replace outputs that dbanon made.
     chunk_rows : number of rows per read; does not change the result.
     kept_columns : ``server``, or ``client`` to pass kept columns through the client's memory. For a
         source without a store of its own, ``client`` applies to all columns of the job.
     memory_limit : bytes for reading and clustering; None for no limit.
     reading : the format of the source if it is a CSV file.
-    pseudonymized : the columns to release as pseudonyms.
+    pseudonym_options : the columns to release as pseudonyms.
     where : an SQL condition from the owner of the job, as after WHERE; None for all rows.
     spill : a directory that the run creates for values on disk; None to keep them in memory.
     exports : files to write from the release.
     time_limit : seconds that a run may take; None for no limit.
     source_digest : record a hash of the rows read, to detect later changes of the source.
     swap_timeout : seconds to wait for readers of the release that is replaced, for databases that
-        swap tables in a statement of its own.
+        swap tables outside the transaction.
     roles : all columns with a role, including columns that are not released; None if columns
         without a role are allowed.
     on_new_column : ``halt`` or ``drop``: how to treat a column that ``roles`` does not name.
@@ -124,7 +125,7 @@ class Job:
     name : the name of the job in its file; None outside a job file.
     accept_types : columns whose type may differ in kind from the job's last release.
     expect : expected counts of the source; None for no expectations.
-    accept_counts : the ``EXPECTATIONS`` that this run need not meet.
+    accept_counts : which of the ``EXPECTATIONS`` this run need not meet.
     fingerprint_key : the key of the source's fingerprint, empty for a fingerprint without a key;
         None for no fingerprint.
     door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
@@ -206,8 +207,8 @@ class Job:
             docs_page="jobs.md#conditions",
         ),
     ] = None
-    reading: Reading = USUAL
-    pseudonymized: Pseudonymized = NO_PSEUDONYMS
+    reading: Reading = DEFAULT_READING
+    pseudonym_options: PseudonymOptions = NO_PSEUDONYMS
     policy: Policy
     hierarchies: Annotated[Mapping[str, Hierarchy | HierarchySpec], HIERARCHIES] = field(
         default_factory=dict
@@ -311,17 +312,19 @@ class Job:
             raise InvalidParameter("run_id must be a UUID, in lower case.")
         if self.on_new_column not in ON_NEW_COLUMN:
             raise InvalidParameter(f"on_new_column must be one of {', '.join(ON_NEW_COLUMN)}.")
-        require_accepted(self.accept_counts)
+        require_expectation_names(self.accept_counts)
         if self.declared == BY_RULES:
             require_no_columns(self, self.policy)
         if self.where is not None:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
         if self.declared != BY_RULES:
-            named = (*self.quasi_identifiers, *self.retained_columns)
-            require_sets(self.policy.also_k, self.policy.models, named, self.entity)
-            self.pseudonymized.require_key()
-        self.pseudonymized.require_allowed(self.policy.strict)
+            released_columns = (*self.quasi_identifiers, *self.retained_columns)
+            require_column_sets(
+                self.policy.also_k, self.policy.models, released_columns, self.entity
+            )
+            self.pseudonym_options.require_key()
+        self.pseudonym_options.check_strict(self.policy.strict)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
                 raise InvalidParameter(
@@ -333,36 +336,36 @@ class Job:
         check_normalize(
             self.entity_normalize,
             self.entity,
-            chained=self.chain is not None,
+            in_chain=self.chain is not None,
             has_table_rules=self.declared is not None,
         )
         if self.persons != WHOLE_PERSONS:
-            require_parted(
+            require_split_person_options(
                 self.policy,
                 self.entity,
                 self.pseudonyms,
-                chained=self.chain is not None,
+                in_chain=self.chain is not None,
                 has_table_rules=self.declared == BY_RULES,
             )
         if self.chain is not None and self.declared != BY_RULES:
-            require_chained(self.policy, self.entity, self.pseudonyms, self.releases)
-            # ``run.plan`` checks what depends on the source.
+            require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)
+            # ``run.plan`` repeats the check with all options once the source is known.
             require_passthrough_options(
                 persons=False, chain=self.kept_columns == CLIENT, spill=False
             )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
-        check_once(self.named)
+        check_single_role(self.named_columns)
 
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of the release."""
-        return self.guarantee_under(self.policy)
+        return self.guarantee_for_policy(self.policy)
 
-    def guarantee_under(self, policy: Policy) -> Guarantee:
-        """The guarantee under a policy that completes the job's own."""
+    def guarantee_for_policy(self, policy: Policy) -> Guarantee:
+        """The guarantee with a policy that replaces the job's own."""
         if self.chain is not None:
-            return policy.chained(self.by, str(self.entity), self.chain.name)
+            return policy.chain_guarantee(self.by, str(self.entity), self.chain.name)
         return policy.guarantee_for(self.by, self.entity, self.persons)
 
     @property
@@ -378,7 +381,7 @@ class Job:
     @property
     def pseudonyms(self) -> tuple[str, ...]:
         """The columns that are released as pseudonyms."""
-        return self.pseudonymized.pseudonyms
+        return self.pseudonym_options.pseudonyms
 
     @property
     def copied_columns(self) -> tuple[str, ...]:
@@ -386,45 +389,45 @@ class Job:
         return (*self.retained_columns, *self.pseudonyms)
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The columns that a release reveals something about."""
+    def named_columns(self) -> tuple[str, ...]:
+        """The columns whose values the release is about."""
         return (*self.quasi_identifiers, *self.copied_columns)
 
     @property
     def columns_in_sets(self) -> tuple[str, ...]:
-        """The copied columns in ``also_k``, without strata, which no class crosses."""
+        """The sensitive and kept columns that sets of ``also_k`` name."""
         in_column_sets = [name for column_set in self.policy.also_k for name in column_set.columns]
         return tuple(name for name in (*self.sensitive, *self.keep) if name in in_column_sets)
 
     @property
-    def expected_columns(self) -> tuple[str, ...]:
-        """The columns whose NULLs or distinct values are counted to check the expectations."""
+    def columns_with_expectations(self) -> tuple[str, ...]:
+        """The columns whose NULLs or distinct values are counted to check expectations."""
         if self.expect is None:
             return ()
         return (*filter(None, (self.entity,)), *self.expect.share_null)
 
     @property
-    def read(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        return tuple(dict.fromkeys((*self.named, *self.guarantee.persons, *self.key)))
+    def columns_to_read(self) -> tuple[str, ...]:
+        """The columns to read from the source."""
+        return tuple(dict.fromkeys((*self.named_columns, *self.guarantee.persons, *self.key)))
 
-    def evaluated(self) -> Job:
-        """Copy of the job that also evaluates its release."""
+    def with_evaluation(self) -> Job:
+        """Copy the job with ``evaluate`` set."""
         return replace(self, policy=replace(self.policy, evaluate=True))
 
     def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Job:
-        """Copy with files resolved by ``path``; ``text`` resolves other names."""
+        """Copy with file names replaced by ``path``, and names of variables by ``text``."""
         exports = tuple(replace(export, path=path(export.path)) for export in self.exports)
         chain = None if self.chain is None else self.chain.with_paths(path, text)
-        pseudonymized = self.pseudonymized.with_paths(path, text)
-        return replace(self, chain=chain, exports=exports, pseudonymized=pseudonymized)
+        pseudonym_options = self.pseudonym_options.with_paths(path, text)
+        return replace(self, chain=chain, exports=exports, pseudonym_options=pseudonym_options)
 
-    def require_takes(self, option: str) -> None:
+    def require_option_allowed(self, option: str) -> None:
         """Check that the job allows the option ``plan`` or ``skip_unchanged``.
 
         Raises
         ------
-        InvalidParameter : a job in a chain cannot be skipped.
+        InvalidParameter : it does not. A job in a chain cannot be skipped.
         """
         if option == "skip_unchanged" and self.chain is not None:
             raise InvalidParameter(
@@ -435,6 +438,6 @@ class Job:
 
 
 def check_door(door: str) -> None:
-    """Check that the ledger knows the interface of a run; raises InvalidParameter."""
+    """Check that ``door`` is one of ``DOORS``; raises InvalidParameter."""
     if door not in DOORS:
         raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")

@@ -1,4 +1,4 @@
-"""The ways to treat NULLs in quasi-identifiers."""
+"""Policies for NULLs in quasi-identifiers."""
 
 from __future__ import annotations
 

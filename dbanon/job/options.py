@@ -14,7 +14,7 @@ from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
-# Methods whose classes are of rows.
+# Methods that group rows into classes.
 RowMethod: TypeAlias = Literal[
     "mdav",
     "cbfs",
@@ -45,7 +45,7 @@ RowMethod: TypeAlias = Literal[
     "single_axis",
     "optimal_univariate",
 ]
-# Those that group each attribute by itself.
+# Methods that group each attribute separately.
 AttributeMethod: TypeAlias = Literal["individual_ranking"]
 MethodName: TypeAlias = RowMethod | AttributeMethod
 
@@ -83,7 +83,7 @@ class PolicyOptions(TypedDict, total=False):
 
 
 class ClassOptions(TypedDict, total=False):
-    """The options of classes alone, without k and the method, and its parameters."""
+    """The options for classes without a release: of policies, and the methods' parameters."""
 
     standardize: Literal["zscore", "range", "none", "mahalanobis"] | None
     weights: Mapping[str, float] | None
@@ -118,7 +118,7 @@ class ClassOptions(TypedDict, total=False):
 
 
 class ReadingOptions(TypedDict, total=False):
-    """The options of reading a CSV file."""
+    """The options for reading files."""
 
     dates: str | None
     decimal: Literal[".", ","] | None

@@ -12,11 +12,11 @@ from dbanon.data.option import Option, check_options, document_options, find_par
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
-from dbanon.job.guarantee_names import guarantee
+from dbanon.job.guarantee_names import build_guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
-from dbanon.job.of_chain import ChainGuarantee
 from dbanon.job.sets import ColumnSet
 from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.measures import Model
@@ -33,15 +33,15 @@ REFINEMENTS = ("pass", "fast", "thorough")
 class Policy:
     """A guarantee and how to reach it.
 
-    Each field describes its option; ``hierarchies`` are by quasi-identifier, for methods of
-    generalization. By default ``max_suppression`` allows no withheld record; None is no limit.
-    Refined classes of centroids have k to 2k-1 records, whatever sizes the method builds. A method
-    that groups each attribute separately needs ``guarantee="per_attribute"``.
+    Each field's option describes it. ``hierarchies`` are by quasi-identifier, for methods of
+    generalization. ``max_suppression`` is 0 by default, which allows no withheld record; None sets
+    no limit. Refined classes have k to 2k-1 records, whatever class sizes the method builds. A
+    method that groups each attribute separately needs ``guarantee="per_attribute"``.
 
     Raises
     ------
-    InvalidParameter, UnknownMethod, UnknownOption : an option is invalid, or two options do not
-        fit each other.
+    InvalidParameter, UnknownMethod, UnknownOption : an option is invalid, or two options contradict
+        each other.
     """
 
     k: Annotated[
@@ -290,8 +290,8 @@ class Policy:
         if self.block_size is not None and not method.result_type.supports_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
-        bounded = recoding.measure == "sse" and method.result_type.has_row_classes
-        if self.certificate is not None and not bounded:
+        has_bounded_loss = recoding.measure == "sse" and method.result_type.has_row_classes
+        if self.certificate is not None and not has_bounded_loss:
             raise InvalidParameter(
                 "A certificate bounds the SSE/SST of classes of rows, and this release has no"
                 " such classes.",
@@ -313,10 +313,16 @@ class Policy:
     def guarantee_for(
         self, by: Sequence[str] = (), entity: str | None = None, person_rows: str = WHOLE_PERSONS
     ) -> Guarantee:
-        """The guarantee of a release; arguments as in ``Job``."""
-        return guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
+        """The guarantee of a release outside chains.
 
-    def chained(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
+        Parameters
+        ----------
+        by, entity : as in ``Job``.
+        person_rows : ``Job.persons``.
+        """
+        return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
+
+    def chain_guarantee(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
         """The guarantee of a release in a chain, which also covers histories."""
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
@@ -325,7 +331,7 @@ class Policy:
             "k": int(self.k),
             "by": tuple(by),
             "models": self.models,
-            "also": tuple(column_set.of_release(self.k) for column_set in self.also_k),
+            "column_sets": tuple(column_set.with_default_k(self.k) for column_set in self.also_k),
             "nulls": self.nulls,
             "withhold_failing": self.withhold_failing,
             "method": find_method(self.method).sentence,
@@ -333,7 +339,7 @@ class Policy:
 
     @property
     def records_at_once(self) -> int:
-        """The approximate number of records that a core works on at once.
+        """The approximate number of records that each core processes at once.
 
         Raises
         ------
@@ -348,9 +354,9 @@ class Policy:
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
-        secret = [option.name for option in parameters(type(self)) if option.option.is_secret]
-        names = [option.name for option in fields(self)]
-        return {name: _plain_value(getattr(self, name), name in secret) for name in names}
+        secret = [param.name for param in parameters(type(self)) if param.option.is_secret]
+        names = [policy_field.name for policy_field in fields(self)]
+        return {name: _plain_value(getattr(self, name), is_secret=name in secret) for name in names}
 
     @property
     def settings(self) -> Settings:
@@ -359,13 +365,14 @@ class Policy:
 
     @property
     def label_steps(self) -> Mapping[str, float] | None:
-        """The grid widths if numbers are released as labels, else None."""
+        """The grid widths by column if numbers are released as labels, else None."""
         return self.steps if self.recoding == "generalization" and not self.local_range else None
 
 
 def _check_refinement(policy: Policy, method: Method) -> None:
-    budget = (policy.refine_iterations, policy.refine_seconds)
-    if policy.refine is None and budget != (None, None):
+    """Check the options of refinement; raises InvalidParameter."""
+    limits = (policy.refine_iterations, policy.refine_seconds)
+    if policy.refine is None and limits != (None, None):
         raise InvalidParameter(
             "A limit for refinement was given, but no refinement.",
             hint='Choose `refine="fast"`, or leave the budget out.',
@@ -387,16 +394,18 @@ def _check_refinement(policy: Policy, method: Method) -> None:
         )
 
 
-def _plain_value(value: Any, secret: bool) -> Any:
-    """Convert an option's value for the ledger; a secret one becomes the number of its values."""
+def _plain_value(value: Any, *, is_secret: bool) -> Any:
+    """Convert an option's value for the ledger; of a secret list only the length is kept."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}
     if isinstance(value, Model):
         return value.describe()
     if isinstance(value, ColumnSet):
-        return value.plain()
+        return value.to_plain()
     if isinstance(value, Mapping):
-        return {name: _plain_value(part, secret) for name, part in value.items()}
+        return {name: _plain_value(element, is_secret=is_secret) for name, element in value.items()}
     if isinstance(value, tuple):
-        return {"values": len(value)} if secret else [_plain_value(part, secret) for part in value]
+        if is_secret:
+            return {"values": len(value)}
+        return [_plain_value(element, is_secret=False) for element in value]
     return value

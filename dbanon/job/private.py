@@ -1,4 +1,4 @@
-"""Requests for a differentially private release and for a privacy budget: values only."""
+"""Requests for differentially private releases and privacy budgets, without database access."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dbanon.data.option import (
 from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
 from dbanon.job.concentrated import delta_option, rho_of
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
-from dbanon.job.requirements import check_entity, check_once
-from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, Private
+from dbanon.job.requirements import check_entity, check_single_role
+from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, PrivateOptions
 
 ROW, PERSON = UNITS = ("row", "person")
-_SEE = "differential-privacy.md#budgets"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_BUDGETS_PAGE = "differential-privacy.md#budgets"
+_BUDGET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,12 @@ class NewBudget:
 
     Raises
     ------
-    InvalidParameter : an option is out of range, or a unit does not fit.
+    InvalidParameter : an option is out of range, or only one of unit and entity names persons.
     """
 
     name: str
     source: Annotated[
-        str, Option("The table that its releases read, as in app.people.", docs_page=_SEE)
+        str, Option("The table that its releases read, as in app.people.", docs_page=_BUDGETS_PAGE)
     ]
     epsilon: Annotated[
         float,
@@ -52,7 +52,7 @@ class NewBudget:
             excludes_minimum=True,
             maximum=1_000_000,
             expected="a number above 0, at most 1000000",
-            docs_page=_SEE,
+            docs_page=_BUDGETS_PAGE,
         ),
     ]
     delta: Annotated[
@@ -60,18 +60,21 @@ class NewBudget:
         delta_option(
             "The delta that belongs to epsilon. The budget then counts rho, as releases with"
             " Gaussian noise require.",
-            docs_page=_SEE,
+            docs_page=_BUDGETS_PAGE,
         ),
     ] = None
     unit: Annotated[
-        str, Option("The unit of protection: a row or a person.", choices=UNITS, docs_page=_SEE)
+        str,
+        Option(
+            "The unit of protection: a row or a person.", choices=UNITS, docs_page=_BUDGETS_PAGE
+        ),
     ] = ROW
     entity: Annotated[
         str | None,
         Option(
             "With the unit person: the column that identifies persons.",
             form="COLUMN",
-            docs_page=_SEE,
+            docs_page=_BUDGETS_PAGE,
         ),
     ] = None
     raises: Annotated[
@@ -80,18 +83,18 @@ class NewBudget:
             "The open budget that this one replaces with a larger total. The amount spent"
             " carries over.",
             form="NAME",
-            docs_page=_SEE,
+            docs_page=_BUDGETS_PAGE,
         ),
     ] = None
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not _NAME.fullmatch(str(self.name)):
+        if not _BUDGET_NAME.fullmatch(str(self.name)):
             raise InvalidParameter(
                 "The name of a budget must be 1 to 63 letters, digits, dots, hyphens and"
                 " underscores, the first a letter or digit."
             )
-        # Amounts are counted in billionths; ``rho_of`` refuses a smaller rho itself.
+        # The ledger counts amounts in billionths. ``rho_of`` itself refuses a smaller rho.
         if self.amount < 1e-9:
             raise InvalidParameter("epsilon must be 1e-9 or more.")
         if (self.unit == PERSON) != bool(self.entity):
@@ -103,12 +106,12 @@ class NewBudget:
 
     @property
     def amount(self) -> float:
-        """The total in the unit of the budget: rho if it has a delta, else epsilon."""
+        """The total as the budget counts it: rho if it has a delta, else epsilon."""
         return self.epsilon if self.delta is None else rho_of(self.epsilon, self.delta)
 
 
-# Available in dbanon.synthesize only, never for a release in a database.
-_AS_PUBLISHED = "dcmdp"
+# A method for arrays and data frames only, as it does not protect anyone.
+_ARRAYS_ONLY_METHOD = "dcmdp"
 
 _BUDGET = Option(
     "The privacy budget of the source. It is charged before any noise is drawn. See dbanon budget.",
@@ -118,19 +121,19 @@ _BUDGET = Option(
     docs_page="differential-privacy.md#budgets",
 )
 
-# Options of other methods, and why the private methods refuse them.
-_COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`."
-_CLASSES = "It applies to classes, and synthetic rows have no classes."
-_REASONS = {
+# Why the private methods refuse an option of other methods, by option.
+_COPIED_COLUMNS_REASON = "A column that is copied has no noise: name it in `quasi_identifiers`."
+_CLASSES_REASON = "It applies to classes, and synthetic rows have no classes."
+_REFUSAL_REASONS = {
     "k": "Synthetic rows have no classes, and no row belongs to a person.",
-    "sensitive": _COPIED,
-    "keep": _COPIED,
-    "by": _COPIED,
+    "sensitive": _COPIED_COLUMNS_REASON,
+    "keep": _COPIED_COLUMNS_REASON,
+    "by": _COPIED_COLUMNS_REASON,
     "where": "A filter is a part of the question: how many rows it leaves would be revealed.",
-    "models": _CLASSES,
-    "refine": _CLASSES,
-    "recoding": _CLASSES,
-    "max_suppression": _CLASSES,
+    "models": _CLASSES_REASON,
+    "refine": _CLASSES_REASON,
+    "recoding": _CLASSES_REASON,
+    "max_suppression": _CLASSES_REASON,
     "nulls": "Say which value replaces NULL: `null_as`.",
     "evaluate": "What the release lost is an answer of its own, and nothing is spent for it.",
     "seed": "Noise has no seed: who knew it would know the data.",
@@ -147,7 +150,7 @@ _REASONS = {
     "engine": "Spark does not have it: noise is drawn and a budget spent where the source is.",
     "plan": "What the rows are like is an answer that nothing is spent for.",
 }
-_OTHERWISE = "Its options: {}."
+_DEFAULT_REFUSAL_REASON = "Its options: {}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +159,7 @@ class PrivateJob:
 
     Parameters
     ----------
-    private_options : the method's own options.
+    private_options : the options that only private methods have.
     budget : the name of a budget in the database's ledger.
     method : the method that generates the rows.
     roles, on_new_column, declared, name, accept_types, door, run_id : as in ``Job``.
@@ -169,7 +172,7 @@ class PrivateJob:
     table: Annotated[str, find_parameter(Job, "table").option]
     output: Annotated[str, find_parameter(Job, "output").option]
     quasi_identifiers: Annotated[tuple[str, ...], find_parameter(Job, "quasi_identifiers").option]
-    private_options: Private
+    private_options: PrivateOptions
     budget: Annotated[str, _BUDGET]
     output_kind: Annotated[str, find_parameter(Job, "output_kind").option] = "table"
     if_exists: Annotated[str, find_parameter(Job, "if_exists").option] = "error"
@@ -188,36 +191,36 @@ class PrivateJob:
     def __post_init__(self) -> None:
         check_options(self)
         check_door(self.door)
-        self.private_options.require_of(self.method)
+        self.private_options.check_method(self.method)
         if not self.quasi_identifiers:
             raise InvalidParameter(
                 "No quasi-identifier was named.",
                 hint="Name the columns to release: `quasi_identifiers`.",
             )
-        check_once(self.named)
-        check_entity(self.private_options.entity, self.named)
+        check_single_role(self.named_columns)
+        check_entity(self.private_options.entity, self.named_columns)
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The columns that a release reveals something about."""
+    def named_columns(self) -> tuple[str, ...]:
+        """The columns whose values the release is about."""
         return self.quasi_identifiers
 
     @property
-    def read(self) -> tuple[str, ...]:
-        """The columns that are read."""
+    def columns_to_read(self) -> tuple[str, ...]:
+        """The columns to read from the source."""
         return (*self.quasi_identifiers, *self.persons)
 
-    def evaluated(self) -> PrivateJob:
-        """Return the job unchanged: measuring the loss would need privacy budget of its own."""
+    def with_evaluation(self) -> PrivateJob:
+        """Return the job unchanged: measuring the loss would spend additional privacy budget."""
         return self
 
     def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> PrivateJob:
         """Return the job unchanged: it names no files."""
         return self
 
-    def require_takes(self, option: str) -> None:
-        """Refuse an option whose answer would need privacy budget; raises InvalidParameter."""
-        raise refused(option, self.method)
+    def require_option_allowed(self, option: str) -> None:
+        """Raise InvalidParameter for any option: its answer would spend privacy budget."""
+        raise build_option_refusal(option, self.method)
 
     @property
     def persons(self) -> tuple[str, ...]:
@@ -230,19 +233,22 @@ class PrivateJob:
         return PERSON if self.persons else ROW
 
     def arguments(self) -> dict[str, Any]:
-        """The method's options as plain values, for the ledger; all of them are public.
+        """The method's options as plain values for the ledger; none of them is secret.
 
-        Hierarchies are left out: the ledger records them once they have been read.
+        Hierarchies are left out, since they may not have been read yet.
         """
         return {
             param.name: _plain_value(getattr(self.private_options, param.name))
-            for param in parameters(Private)
+            for param in parameters(PrivateOptions)
             if param.name != "hierarchies"
         }
 
 
-def own_options() -> tuple[Parameter, ...]:
-    """The options that only private methods have, made optional for shared signatures."""
+def private_method_options() -> tuple[Parameter, ...]:
+    """The options that only private methods have, with None as the default of required ones.
+
+    Functions that all methods share take these options as well.
+    """
     job_names = {param.name for param in all_parameters(Job)}
     return tuple(
         Parameter(param.name, param.type, None, param.option)
@@ -254,9 +260,9 @@ def own_options() -> tuple[Parameter, ...]:
 
 
 def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
-    """Build the job from options by name.
+    """Build the job from ``arguments``: option values by name.
 
-    ``method`` may be among them, and options of other methods if they have their defaults.
+    They may include ``method``, and options of other methods if these have their defaults.
 
     Raises
     ------
@@ -273,11 +279,11 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
             continue
         if name in options or name in plain_fields:
             accepted[name] = value
-        elif name in job_options and _by_default(job_options[name], value):
+        elif name in job_options and _is_default(job_options[name], value):
             continue
-        elif name in job_options or name in _REASONS:
+        elif name in job_options or name in _REFUSAL_REASONS:
             if value is not None:
-                raise refused(name, method)
+                raise build_option_refusal(name, method)
         else:
             raise UnknownOption(
                 f'Method {method} has no option "{name}".', hint=nearest_names(name, options)
@@ -294,45 +300,46 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     return build_options(PrivateJob, accepted)
 
 
-def refused(option: str, method: str = DP_RANKS) -> InvalidParameter:
-    """Build the error for an option that other methods have and this one has not."""
+def build_option_refusal(option: str, method: str = DP_RANKS) -> InvalidParameter:
+    """Build the error for an option that this method does not have but others do."""
     names = ", ".join(param.name for param in all_parameters(PrivateJob))
-    reason = _REASONS.get(option, _OTHERWISE.format(names))
+    reason = _REFUSAL_REASONS.get(option, _DEFAULT_REFUSAL_REASON.format(names))
     return InvalidParameter(
         f"Method {method} takes no {option}.", hint=f"{reason} Leave out `{option}`."
     )
 
 
-def require_other(method: Any, arguments: Mapping[str, Any]) -> None:
-    """Check that a method that builds classes has no options of the private methods.
+def refuse_private_options(method: Any, arguments: Mapping[str, Any]) -> None:
+    """Check the call of a method that builds classes: no option of the private methods is set.
 
     Raises
     ------
-    InvalidParameter : it has one, or the method works on arrays and data frames only.
+    InvalidParameter : one is set, or the method works on arrays and data frames only.
     """
-    if method == _AS_PUBLISHED:
+    if method == _ARRAYS_ONLY_METHOD:
         raise InvalidParameter(
-            f"Method {_AS_PUBLISHED} guarantees nothing, and cannot release from a database.",
+            f"Method {_ARRAYS_ONLY_METHOD} guarantees nothing, and cannot release from a database.",
             hint="Call dbanon.synthesize with an array or a data frame.",
         )
-    for param in own_options():
-        if not _by_default(param, arguments.get(param.name)):
+    for param in private_method_options():
+        if not _is_default(param, arguments.get(param.name)):
             methods = " and ".join(PRIVATE_METHODS)
             raise InvalidParameter(
-                f"{param.name} is of {methods}.", hint=f"Leave out `{param.name}`."
+                f"{param.name} is an option of {methods}.", hint=f"Leave out `{param.name}`."
             )
 
 
-def _by_default(param: Parameter, value: Any) -> bool:
-    """True if a value means the default: None, the default itself or an empty container."""
+def _is_default(param: Parameter, value: Any) -> bool:
+    """True if a value stands for the default: None, the default itself or an empty container."""
     if value is None or value == param.default:
         return True
     return isinstance(value, (tuple, list, Mapping)) and not value and not param.default
 
 
 def _plain_value(value: Any) -> Any:
+    """Convert an option's value to JSON types."""
     if isinstance(value, Mapping):
-        return {name: _plain_value(part) for name, part in value.items()}
+        return {name: _plain_value(element) for name, element in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain_value(part) for part in value]
+        return [_plain_value(element) for element in value]
     return value.isoformat() if isinstance(value, date) else value

@@ -19,24 +19,25 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedType, broken_text
 from dbanon.job.verdict import Caution
 
-_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
+_KEY_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
 # 32 bytes in hexadecimal digits or base64, as key generators print them.
-_KEY_ITSELF = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
+_RAW_KEY = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
 _KEY_FORM = "file:PATH or env:NAME"
-_SEE = "guarantees.md#pseudonyms"
+_DOCS_PAGE = "guarantees.md#pseudonyms"
 # Texts from which the key of pseudonyms and its fingerprint are derived.
 _KEY_LABEL, _FINGERPRINT_LABEL = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
-_BLOCK, _DIGITS = 64, 32
+# The block size of SHA-256 in bytes, and the length of a pseudonym in hexadecimal digits.
+_BLOCK_BYTES, _HEX_DIGITS = 64, 32
 
 
 def is_key_location(text: str) -> bool:
-    """Whether a text names the location of a key, and cannot be mistaken for the key itself."""
+    """True if a text names the location of a key, and cannot be mistaken for the key itself."""
     location = text.partition(":")[2]
-    return bool(_LOCATION.fullmatch(text)) and not _KEY_ITSELF.fullmatch(location)
+    return bool(_KEY_LOCATION.fullmatch(text)) and not _RAW_KEY.fullmatch(location)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pseudonymized:
+class PseudonymOptions:
     """Which columns are released as pseudonyms, and where their key is.
 
     Parameters
@@ -58,7 +59,7 @@ class Pseudonymized:
             form="NAME",
             concerns_release=True,
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = ()
     pseudonym_key: Annotated[
@@ -69,7 +70,7 @@ class Pseudonymized:
             form="file:PATH|env:NAME",
             concerns_release=True,
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
 
@@ -81,8 +82,10 @@ class Pseudonymized:
                 hint="Make one: openssl rand -hex 32 > key; chmod 600 key.",
             )
 
-    def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Pseudonymized:
-        """Copy with the key file resolved by ``path``, or the variable name by ``text``."""
+    def with_paths(
+        self, path: Callable[[str], str], text: Callable[[str], str]
+    ) -> PseudonymOptions:
+        """Copy with the key's file name replaced by ``path``, or its variable name by ``text``."""
         if self.pseudonym_key is None:
             return self
         kind, _, location = self.pseudonym_key.partition(":")
@@ -110,7 +113,7 @@ class Pseudonymized:
                 hint="Name the columns: `pseudonyms`.",
             )
 
-    def require_allowed(self, strict: bool) -> None:
+    def check_strict(self, strict: bool) -> None:
         """Check that ``strict`` does not forbid the pseudonyms.
 
         Raises
@@ -125,7 +128,7 @@ class Pseudonymized:
             )
 
 
-NO_PSEUDONYMS = Pseudonymized()
+NO_PSEUDONYMS = PseudonymOptions()
 
 
 class PseudonymKey:
@@ -141,20 +144,23 @@ class PseudonymKey:
         import hashlib
         import hmac
 
-        self._new = partial(hmac.new, digestmod=hashlib.sha256)
-        self._derived: bytes = self._new(key, _KEY_LABEL).digest()
+        self._hmac = partial(hmac.new, digestmod=hashlib.sha256)
+        self._derived_key: bytes = self._hmac(key, _KEY_LABEL).digest()
         # Identifies the key; reveals nothing about a random one.
-        self.check: str = self._new(key, _FINGERPRINT_LABEL).hexdigest()[:_DIGITS]
+        self.fingerprint: str = self._hmac(key, _FINGERPRINT_LABEL).hexdigest()[:_HEX_DIGITS]
 
     def __repr__(self) -> str:
         return "PseudonymKey()"
 
-    def of(self, attribute: Attribute, value: object, padded: bool = False) -> str | None:
-        """The pseudonym of a column's value, from its text as databases write it; None for NULL.
+    def pseudonym(
+        self, attribute: Attribute, value: object, has_padding: bool = False
+    ) -> str | None:
+        """The pseudonym of a column's value; None for NULL.
 
         Parameters
         ----------
-        padded : True if the value has trailing spaces that its database ignores.
+        value : a value whose ``str`` is its text in databases.
+        has_padding : True if the text may have trailing spaces that its database ignores.
 
         Raises
         ------
@@ -162,29 +168,29 @@ class PseudonymKey:
         """
         if value is None:
             return None
-        text = str(value).rstrip(" ") if padded else str(value)
+        text = str(value).rstrip(" ") if has_padding else str(value)
         try:
             encoded = text.encode()
         except UnicodeEncodeError:
             encoded = None
-        # Raised outside the handler: the context would be Python's error, which holds the value.
+        # Raise outside the handler, so that Python's error, which holds the value, is not chained.
         if encoded is None:
             raise broken_text(attribute.name)
-        return self._new(self._derived, encoded).hexdigest()[:_DIGITS]
+        return self._hmac(self._derived_key, encoded).hexdigest()[:_HEX_DIGITS]
 
-    def blocks(self) -> tuple[bytes, bytes]:
-        """The first blocks of the inner and the outer hash."""
-        padded = self._derived.ljust(_BLOCK, b"\0")
-        inner, outer = (bytes(byte ^ pad for byte in padded) for pad in (0x36, 0x5C))
+    def hmac_blocks(self) -> tuple[bytes, bytes]:
+        """The key blocks that HMAC puts before the text in its inner and outer hash."""
+        padded_key = self._derived_key.ljust(_BLOCK_BYTES, b"\0")
+        inner, outer = (bytes(byte ^ pad for byte in padded_key) for pad in (0x36, 0x5C))
         return inner, outer
 
 
-def pseudonymous(attribute: Attribute) -> Attribute:
-    """The released column: text, whatever its type in the source."""
+def pseudonym_attribute(attribute: Attribute) -> Attribute:
+    """The released column of pseudonyms: text, whatever its type in the source."""
     return replace(attribute, kind=Kind.CATEGORY, sql_type="text", order=())
 
 
-def require_pseudonymous(attribute: Attribute) -> None:
+def require_pseudonym_type(attribute: Attribute) -> None:
     """Check that values of the column have the same text in every database.
 
     Raises
@@ -200,19 +206,20 @@ def require_pseudonymous(attribute: Attribute) -> None:
     )
 
 
-def caution_of(columns: Collection[str], entity: str | None) -> Caution:
-    """The caution about a release with pseudonyms."""
-    rows = (
+def pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
+    """The caution about a release with pseudonyms in ``columns``."""
+    linkability = (
         "all rows with the same value can be linked, whatever their classes, as can those of other"
         " releases under the same key"
     )
     if entity in columns:
-        rows = (
+        linkability = (
             "a person's rows can be linked: here they are in one class, unless strata or NULLs"
             " separate them, but in different classes in other releases under the same key"
         )
     return Caution(
         f"pseudonyms link rows ({', '.join(columns)})",
         "PSEUDONYMS LINK ROWS",
-        f"{rows}. k holds for each combination of values, not for what such rows reveal together",
+        f"{linkability}. k holds for each combination of values, not for what such rows reveal"
+        " together",
     )

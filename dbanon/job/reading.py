@@ -18,7 +18,7 @@ APOSTROPHE, SPACE = "'", " "
 UTF_8 = "utf-8"
 ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
 REFUSE_NAMES, RENAME = "refuse", "rename"
-# A date format has day, month and year, optionally followed by a time.
+# A ``strptime`` pattern with day, month and year, optionally followed by a time.
 _DATE_FORMAT = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
 TYPES = (
     "text",
@@ -31,8 +31,8 @@ TYPES = (
     "timestamptz",
     "boolean",
 )
-_TYPE = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_DATE_FORMAT})"
-_SEE = "jobs.md#how-csv-is-read"
+_TYPE_PATTERN = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_DATE_FORMAT})"
+_DOCS_PAGE = "jobs.md#how-csv-is-read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class Reading:
     decimal : the decimal mark; None to infer it, as for dates.
     thousands : the thousands separator; None to infer it, as for dates.
     trim : strip blanks around unquoted fields.
-    types : by column; other types are inferred from the values.
-    header : whether the first line names the columns; None to infer it from the values.
+    types : by column; the types of other columns are inferred from the values.
+    header : True if the first line names the columns; None to infer it from the values.
     skip_lines : number of lines before the header.
     sheet : the sheet of a spreadsheet; None for the only sheet with rows.
     duplicate_columns : how to treat columns that share a name.
@@ -69,7 +69,7 @@ class Reading:
             pattern=rf"{DMY}|{MDY}|{YMD}|{_DATE_FORMAT}",
             expected="dmy, mdy, ymd or a pattern such as %d.%m.%y",
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
     decimal: Annotated[
@@ -78,7 +78,7 @@ class Reading:
             "The decimal mark of numbers in a CSV file.",
             choices=(POINT, COMMA),
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
     thousands: Annotated[
@@ -87,28 +87,30 @@ class Reading:
             "The thousands separator of numbers in a CSV file: , . ' or a space.",
             choices=(COMMA, POINT, APOSTROPHE, SPACE),
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
     trim: Annotated[
         bool,
         Option(
-            "Remove blanks around unquoted fields of a CSV file.", has_sql_key=False, docs_page=_SEE
+            "Remove blanks around unquoted fields of a CSV file.",
+            has_sql_key=False,
+            docs_page=_DOCS_PAGE,
         ),
     ] = True
     types: Annotated[
         Mapping[str, str],
         Option(
             "The type of a column of a CSV file: " + ", ".join(TYPES) + ", decimal(18,2), or a"
-            " pattern of dates such as %d/%m/%Y. The types of other columns are detected from"
-            " their values.",
-            pattern=_TYPE,
+            " date pattern such as %d/%m/%Y. The types of other columns are detected from their"
+            " values.",
+            pattern=_TYPE_PATTERN,
             expected="a type by column: one of " + ", ".join(TYPES) + ", decimal(18,2), or a"
-            " pattern of dates such as %d/%m/%Y",
+            " date pattern such as %d/%m/%Y",
             flag="type",
             form="NAME=TYPE",
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     header: Annotated[
@@ -117,13 +119,16 @@ class Reading:
             "Whether the first line of a CSV file names its columns. Without a header they are"
             " column0, column1, and so on.",
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
     skip_lines: Annotated[
         int,
         Option(
-            "Lines before the header of a CSV file.", minimum=0, has_sql_key=False, docs_page=_SEE
+            "Lines before the header of a CSV file.",
+            minimum=0,
+            has_sql_key=False,
+            docs_page=_DOCS_PAGE,
         ),
     ] = 0
     sheet: Annotated[
@@ -131,7 +136,7 @@ class Reading:
         Option(
             "The sheet of an .xlsx file. Needed if more than one sheet has rows.",
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
     duplicate_columns: Annotated[
@@ -141,7 +146,7 @@ class Reading:
             " later ones, as in age_2.",
             choices=(REFUSE_NAMES, RENAME),
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = REFUSE_NAMES
     encoding: Annotated[
@@ -150,7 +155,7 @@ class Reading:
             "The character encoding of a CSV file.",
             choices=ENCODINGS,
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = UTF_8
     null_words: Annotated[
@@ -159,7 +164,7 @@ class Reading:
             "Texts that mean NULL in a CSV file, such as k.A. An empty field always means NULL.",
             item="texts",
             has_sql_key=False,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = ()
     foreign_files: Annotated[
@@ -178,12 +183,12 @@ class Reading:
         if self.decimal is not None and self.decimal == self.thousands:
             raise InvalidParameter(
                 "decimal and thousands are the same mark.",
-                hint="Say what stands before the decimals (`decimal`), and what between thousands"
-                " (`thousands`).",
+                hint="Set `decimal` to the decimal mark and `thousands` to the thousands separator,"
+                " and make them differ.",
             )
 
     @property
-    def changed(self) -> tuple[str, ...]:
+    def non_default_options(self) -> tuple[str, ...]:
         """The names of options that differ from their defaults."""
         options = parameters(type(self))
         return tuple(
@@ -192,7 +197,7 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """The options that differ from their defaults, as plain values."""
-        options = {name: getattr(self, name) for name in self.changed}
+        options = {name: getattr(self, name) for name in self.non_default_options}
         return {
             name: list(value)
             if isinstance(value, tuple)
@@ -202,51 +207,49 @@ class Reading:
             for name, value in options.items()
         }
 
-    def with_types(self, types: Mapping[str, str], decided: Iterable[tuple[str, str]]) -> Reading:
+    def with_types(
+        self, types: Mapping[str, str], inferred_options: Iterable[tuple[str, str]]
+    ) -> Reading:
         """Copy with a type for each column, so that later files are read in the same way.
 
         Parameters
         ----------
-        types : inferred types by column; types that were stated take precedence.
-        decided : inferred options and their values. An option with several values stays open.
+        types : inferred types by column; types that the user set take precedence.
+        inferred_options : pairs of an option and its value inferred from a column. An option with
+            several values is not set.
         """
-        options: dict[str, set[str]] = {}
-        for option, argument in decided:
-            options.setdefault(option, set()).add(argument)
-        stated: dict[str, Any] = {
-            option: next(iter(arguments))
-            for option, arguments in options.items()
-            if len(arguments) == 1 and getattr(self, option) is None
+        values_by_option: dict[str, set[str]] = {}
+        for option, value in inferred_options:
+            values_by_option.setdefault(option, set()).add(value)
+        new_options: dict[str, Any] = {
+            option: next(iter(values))
+            for option, values in values_by_option.items()
+            if len(values) == 1 and getattr(self, option) is None
         }
         decimal, thousands = (
-            stated.get(name, getattr(self, name)) for name in ("decimal", "thousands")
+            new_options.get(name, getattr(self, name)) for name in ("decimal", "thousands")
         )
         if decimal is not None and decimal == thousands:
-            # Columns use different marks: their types describe this file well enough.
-            stated = {name: stated[name] for name in stated if name == "dates"}
-        return replace(self, **stated, types={**types, **self.types})
+            # Columns use different marks, so set neither: the types suffice to read later files.
+            new_options = {name: new_options[name] for name in new_options if name == "dates"}
+        return replace(self, **new_options, types={**types, **self.types})
 
-    def require_none(self) -> None:
-        """Check that no option about files is set for a source that is not a file.
+    def require_no_file_options(self) -> None:
+        """Check that no option about files is set; raises InvalidParameter."""
+        self.require_no_csv_options()
+        self.require_no_foreign_files()
 
-        Raises
-        ------
-        InvalidParameter : one is.
-        """
-        self.require_no_csv()
-        self.require_own_files()
-
-    def require_no_csv(self) -> None:
-        """Check that no CSV option is set for another source; raises InvalidParameter."""
-        for name in self.changed:
+    def require_no_csv_options(self) -> None:
+        """Check that no CSV option is set; raises InvalidParameter."""
+        for name in self.non_default_options:
             if name != "foreign_files":
                 raise InvalidParameter(
                     f"{name} only applies to CSV files.",
                     hint="Leave it out, or read a file: file:people.csv.",
                 )
 
-    def require_own_files(self) -> None:
-        """Check that ``foreign_files`` is unset for other sources; raises InvalidParameter."""
+    def require_no_foreign_files(self) -> None:
+        """Check that ``foreign_files`` is not set; raises InvalidParameter."""
         if self.foreign_files != REFUSE:
             raise InvalidParameter(
                 "foreign_files only applies to files on this machine.",
@@ -254,39 +257,43 @@ class Reading:
             )
 
 
-USUAL = Reading()
+DEFAULT_READING = Reading()
 
 
-# Skipped unchecked: strings, strings with backslash escapes, quoted names.
+# Parts of SQL that are not checked: strings, with or without backslash escapes, and quoted names.
 _QUOTED = re.compile(r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""", re.S)
-_REFUSED = re.compile(r"--|/\*|[;$\0'\"]")
-_HINT = "Write one condition without WHERE, as in `where=\"status = 'active'\"`."
+_FORBIDDEN = re.compile(r"--|/\*|[;$\0'\"]")
+_CONDITION_HINT = "Write one condition without WHERE, as in `where=\"status = 'active'\"`."
 
 
 def require_condition(text: str) -> None:
-    """Check that a text cannot be more than one expression in parentheses.
+    """Check that a text, put in parentheses in a query, remains a single expression.
 
-    The database interprets it. Its author reads the table with their own rights, so this only
-    prevents mistakes such as a comment that swallows the SQL after it.
+    Its author has the right to read the table anyway, so this only prevents mistakes such as a
+    comment that swallows the SQL after it.
 
     Raises
     ------
-    InvalidParameter : it is empty, or it has a second statement, a comment, a dollar sign, an
+    InvalidParameter : the text is empty, or it has a second statement, a comment, a dollar sign, an
         unclosed quote or unbalanced brackets.
     """
-    bare = _QUOTED.sub(" ", text)
+    unquoted_text = _QUOTED.sub(" ", text)
     if not text.strip():
-        raise InvalidParameter("where is an empty condition.", hint=_HINT)
-    if _REFUSED.search(bare):
+        raise InvalidParameter("where is an empty condition.", hint=_CONDITION_HINT)
+    if _FORBIDDEN.search(unquoted_text):
         raise InvalidParameter(
             "where contains a semicolon, a comment, a dollar sign or an unclosed quote.",
-            hint=_HINT,
+            hint=_CONDITION_HINT,
         )
     open_brackets: list[str] = []
-    for bracket in re.findall(r"[()\[\]]", bare):
+    for bracket in re.findall(r"[()\[\]]", unquoted_text):
         if bracket in "([":
             open_brackets.append(bracket)
         elif not open_brackets or open_brackets.pop() + bracket not in ("()", "[]"):
-            raise InvalidParameter("where closes a bracket that it did not open.", hint=_HINT)
+            raise InvalidParameter(
+                "where closes a bracket that it did not open.", hint=_CONDITION_HINT
+            )
     if open_brackets:
-        raise InvalidParameter("where opens a bracket that it does not close.", hint=_HINT)
+        raise InvalidParameter(
+            "where opens a bracket that it does not close.", hint=_CONDITION_HINT
+        )

@@ -1,7 +1,7 @@
 """Release requests: a job as plain values in the ledger, from which it can be run again.
 
-Lists of column values are left out, and the request names the options that it lacks for that
-reason. A condition is stored as it was written, as in the arguments of the ledger's entry.
+Options that list column values are left out; the request has their names under ``lacks``. A
+condition (``where``) is stored as the user wrote it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from dbanon.job.rules import BY_RULES, COLUMN_OPTIONS
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
-# These do not change the release, or belong to one run; options for reading files do not apply.
+# Left out of requests: options that concern a single run, and options for reading files, from
+# which no release is repeated.
 _RUN_OPTIONS = {
     "chunk_rows",
     "if_exists",
@@ -32,12 +33,12 @@ _RUN_OPTIONS = {
 }
 
 
-def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
-    """The request of a job as plain values.
+def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the request of a job as plain values.
 
     Parameters
     ----------
-    source : what identifies the source when the release is repeated.
+    source : plain values that identify the source when the release is repeated.
     """
     options: dict[str, Any] = {}
     missing = []
@@ -47,17 +48,17 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         if name in _RUN_OPTIONS or name == "chain" or (job.declared and name in COLUMN_OPTIONS):
             continue
         if name == "pseudonym_key":
-            # The caller says where the key is each time the release is repeated.
+            # Callers give the key's location each time they repeat the release.
             continue
-        holder = job if name in job_fields or name == "pseudonyms" else job.policy
-        value = getattr(holder, name)
+        owner = job if name in job_fields or name == "pseudonyms" else job.policy
+        value = getattr(owner, name)
         if value is None or value == param.default or value in ({}, ()):
             continue
         if param.option.is_secret:
             missing.append(name)
             continue
         try:
-            options[name] = _plain(value)
+            options[name] = _to_plain(value)
         except _UnstorableError:
             missing.append(name)
     request: dict[str, Any] = {"asked": options, "source": dict(source)}
@@ -66,15 +67,21 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     if job.chain is not None:
         # Leave out the location of its key, and values accepted for one run only.
         omitted = {"key", "accept_turnover", "rules"}
-        chain = {n: _plain(value) for n, value in vars(job.chain).items() if n not in omitted}
+        chain = {
+            name: _to_plain(value) for name, value in vars(job.chain).items() if name not in omitted
+        }
         request["chain"] = {name: value for name, value in chain.items() if value not in (None, {})}
     if job.roles is not None and not job.declared:
         request |= {"roles": list(job.roles), "on_new_column": job.on_new_column}
     return request | ({"lacks": missing} if missing else {})
 
 
-def job_of_request(request: Mapping[str, Any], **overrides: Any) -> Job:
-    """Rebuild the job of a request; a job by rules has yet to read its rules.
+def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
+    """Rebuild the job of a request. The rules of a job by rules still have to be read.
+
+    Parameters
+    ----------
+    overrides : options that replace those of the request.
 
     Raises
     ------
@@ -84,8 +91,8 @@ def job_of_request(request: Mapping[str, Any], **overrides: Any) -> Job:
     models = options.get("models", ())
     options |= {
         "hierarchies": parse_all(options.get("hierarchies"), files=False),
-        "models": [Model.of_plain(model, files=False) for model in models],
-        "exports": [Export.of_plain(export) for export in options.get("exports", ())],
+        "models": [Model.from_plain(model, files=False) for model in models],
+        "exports": [Export.from_plain(export) for export in options.get("exports", ())],
     }
     if request.get("declared"):
         options |= {"declared": BY_RULES, "quasi_identifiers": ()}
@@ -95,24 +102,25 @@ def job_of_request(request: Mapping[str, Any], **overrides: Any) -> Job:
 
 
 class _UnstorableError(Exception):
-    """A value has no form that the ledger can store."""
+    """A value cannot be converted to JSON types."""
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
+    """Convert the value of an option to JSON types; raises _UnstorableError."""
     if isinstance(value, HierarchySpec):
         return value.parameters
     if isinstance(value, Hierarchy):
         raise _UnstorableError
     if isinstance(value, Model):
         distance = value.distance
-        extra = {} if isinstance(distance, str) else {"distance": _plain(distance)}
-        return value.plain() | extra
+        extra = {} if isinstance(distance, str) else {"distance": _to_plain(distance)}
+        return value.to_plain() | extra
     if isinstance(value, Export):
         return asdict(value)
     if isinstance(value, ColumnSet):
-        return value.plain()
+        return value.to_plain()
     if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: _to_plain(element) for name, element in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(part) for part in value]
+        return [_to_plain(element) for element in value]
     return value

@@ -1,4 +1,4 @@
-"""Checks that options of a job fit each other: methods, chains, spilling, passthrough columns."""
+"""Checks that options of a job are compatible: methods, chains, spilling, passthrough columns."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ RELEASES = Option(
 )
 
 
-def require_chained(
+def require_chain_options(
     policy: Policy,
     entity: str | None,
     pseudonyms: Sequence[str] = (),
     releases: str | None = None,
 ) -> None:
-    """Check the options of a release in a chain.
+    """Check the options of a release in a chain; arguments as in ``Job``.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def require_chained(
         )
     if policy.guarantee != "rows":
         raise InvalidParameter(
-            f"A chain keeps histories of rows, which guarantee={policy.guarantee} has not.",
+            f"A chain keeps histories of rows, which guarantee={policy.guarantee} does not have.",
             hint="Leave out `guarantee`.",
         )
     if policy.evaluate:
@@ -106,8 +106,9 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
 
     Raises
     ------
-    InvalidParameter : one does.
+    InvalidParameter : one does, or the policy has no blocks.
     """
+    # Raises InvalidParameter without blocks.
     _ = policy.records_at_once
     requested = {
         "an entity or a chain": bool(persons),
@@ -129,25 +130,25 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
             )
 
 
-# Where values of kept columns pass between the source and the release.
+# Values of ``Job.kept_columns``: where values of kept columns pass from the source to the release.
 SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
 def require_passthrough_options(
     *, persons: bool, chain: bool, spill: bool, pseudonyms: bool = False
 ) -> None:
-    """Check that a job with kept columns in the client needs none of them in the database.
+    """Check that kept columns may pass through the client: no argument is True.
 
     Parameters
     ----------
-    persons : True if the job has an entity, since the database counts persons.
-    chain : True if the job makes the next release of a chain.
-    spill : True if values are spilled to disk, since kept columns would stay in memory.
-    pseudonyms : True if columns are released as pseudonyms, which the database computes.
+    persons : the job has an entity, whose persons the database counts.
+    chain : the job makes the next release of a chain.
+    spill : values are spilled to disk, but kept columns would stay in memory.
+    pseudonyms : columns are released as pseudonyms, which the database computes.
 
     Raises
     ------
-    InvalidParameter : it does.
+    InvalidParameter : an argument is True.
     """
     requested = {"chain": chain, "entity": persons, "spill": spill, "pseudonyms": pseudonyms}
     for option, is_requested in requested.items():
@@ -158,29 +159,33 @@ def require_passthrough_options(
             )
 
 
-def check_once(named: Sequence[str]) -> None:
+def check_single_role(columns: Sequence[str]) -> None:
     """Check that no column has two roles.
+
+    Parameters
+    ----------
+    columns : the columns of all roles.
 
     Raises
     ------
     InvalidParameter : one is named twice.
     """
-    for column in named:
-        if named.count(column) > 1:
+    for column in columns:
+        if columns.count(column) > 1:
             raise InvalidParameter(
                 f'Column "{column}" is named more than once.',
                 hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
             )
 
 
-def check_entity(entity: str | None, named: Sequence[str]) -> None:
+def check_entity(entity: str | None, released_columns: Sequence[str]) -> None:
     """Check that the entity column is not a released column.
 
     Raises
     ------
     InvalidParameter : it is.
     """
-    if entity in named:
+    if entity in released_columns:
         raise InvalidParameter(
             f'The entity column "{entity}" identifies persons, so it cannot be released.',
             hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
@@ -189,9 +194,13 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
 
 
 def check_normalize(
-    normalize: str | None, entity: str | None, *, chained: bool, has_table_rules: bool
+    normalize: str | None, entity: str | None, *, in_chain: bool, has_table_rules: bool
 ) -> None:
-    """Check that ``entity_normalize`` has an entity, and the job has no chain.
+    """Check ``entity_normalize``: it needs an entity, and a job outside chains.
+
+    Parameters
+    ----------
+    has_table_rules : True if the entity may come from the rules of the table.
 
     Raises
     ------
@@ -202,28 +211,30 @@ def check_normalize(
     if not entity and not has_table_rules:
         raise InvalidParameter(
             "entity_normalize needs an entity.",
-            hint="Name the column that says whose a row is: `entity`.",
+            hint="Name the column that identifies the person of a row: `entity`.",
         )
-    if chained:
+    if in_chain:
         raise InvalidParameter(
             "A chain follows persons by their exact values, without normalization.",
             hint="Leave out `entity_normalize`, and spell them alike in a view.",
         )
 
 
-def require_parted(
+def require_split_person_options(
     policy: Policy,
     entity: str | None,
     pseudonyms: Sequence[str],
     *,
-    chained: bool,
+    in_chain: bool,
     has_table_rules: bool,
 ) -> None:
     """Check the options of a release whose classes may split the rows of a person.
 
     Parameters
     ----------
-    by_rules : True if the entity comes from the rules of the table, which are read later.
+    pseudonyms : columns that are released as pseudonyms.
+    in_chain : True for a release in a chain.
+    has_table_rules : True if the entity comes from the rules of the table, which are read later.
 
     Raises
     ------
@@ -234,7 +245,7 @@ def require_parted(
             "persons=rows separates the rows of a person, but no column identifies persons.",
             hint="Name it: `entity`.",
         )
-    if chained:
+    if in_chain:
         raise InvalidParameter(
             "A chain keeps the histories of whole persons, so it cannot use persons=rows.",
             hint='Use `persons="whole"`, or release without a chain.',
@@ -268,7 +279,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
     ------
     InvalidParameter : a model names no sensitive column, or a column has two distances.
     """
-    orders: dict[str, object] = {}
+    distances: dict[str, object] = {}
     for model in models:
         name = model.attribute
         if name not in sensitive:
@@ -276,7 +287,8 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
                 f'The privacy model of "{name}" names no sensitive column.',
                 hint="Also name the column in `sensitive`.",
             )
-        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
+        distance = model.distance
+        if distance != "equal" and distances.setdefault(name, distance) != distance:
             raise InvalidParameter(
                 f'The privacy models of "{name}" measure distances in two different ways.',
                 hint="Give all models of a column the same distance.",
@@ -288,7 +300,7 @@ def require_evaluation(policy: Policy) -> None:
     if policy.attacks and not policy.evaluate:
         raise InvalidParameter(
             "Attacks are part of an evaluation, which was not requested.",
-            hint="Ask for it, too: `evaluate`.",
+            hint="Request one as well: `evaluate`.",
         )
 
 
@@ -335,23 +347,24 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
 
 
 def _require_category(attribute: Attribute, method: Method, recoding: Recoding) -> None:
-    """Check that method and recoding support an attribute of categories, or with a hierarchy."""
-    named = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
+    """Check that method and recoding support a categorical attribute or one with a hierarchy."""
+    subject = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
         hint = 'Use `recoding="representative"` or `recoding="generalization"`.'
         if not method.takes_categories:
-            names = ", ".join(n for n, other in METHODS.items() if other.takes_categories)
+            names = ", ".join(name for name, other in METHODS.items() if other.takes_categories)
             hint = (
                 f'Use `recoding="representative"`, or a method that generalizes: {names}.'
                 " Text that has an order can be taken as ranks: state `orders`."
             )
         raise UnsupportedType(
-            f"{named} is not a number, and recoding {recoding.name} takes numbers only.", hint=hint
+            f"{subject} is not a number, and recoding {recoding.name} takes numbers only.",
+            hint=hint,
         )
     if not method.takes_points:
         alternatives = [name for name, other in METHODS.items() if other.takes_points]
         raise UnsupportedType(
-            f"{named} has no positions on a line, which method {method.name} needs.",
+            f"{subject} has no positions on a line, which method {method.name} needs.",
             hint='Methods that take it, with `recoding="representative"` or'
             ' `recoding="generalization"`: ' + ", ".join(alternatives) + ".",
         )

@@ -1,6 +1,7 @@
 """Rules: the roles of a table's columns, declared once and stored next to the table.
 
-A rule is an object with a role, or the role alone. Rules are data: nothing in them is executed.
+A rule is the name of a role, or an object with a role and further keys. Rules are data: nothing in
+them is executed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dbanon.job.columns import VALUE_KINDS
 from dbanon.measures import Model, model_kinds
 
 ENTITY, PSEUDONYM = "entity", "pseudonym"
-# ``Job.declared`` of a job that takes its columns from rules and has yet to read them.
+# The value of ``Job.declared`` until the rules that define the job's columns have been read.
 BY_RULES = "declared"
 # The keys that a rule may have in addition to its role, by role.
 ROLES: Mapping[str, tuple[str, ...]] = {
@@ -32,10 +33,10 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "identifier": (),
     "drop": ("reason",),
 }
-# Short names of models, as calls have them.
-_SHORT = {"l_diversity": "distinct_l"}
-_COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
-# Options of a job that describe columns, and that rules replace.
+# Kinds of models by the alternative names that rules may use.
+_MODEL_ALIASES = {"l_diversity": "distinct_l"}
+_RULE_IN_COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
+# Options of a job that describe columns, which a job by rules takes from the rules.
 COLUMN_OPTIONS = (
     "quasi_identifiers",
     "sensitive",
@@ -51,27 +52,31 @@ COLUMN_OPTIONS = (
     "kinds",
     "pseudonyms",
 )
-# Largest size of a rule, in bytes of JSON.
-LARGEST = 65_536
+# Maximum length of a rule as JSON.
+MAX_RULE_BYTES = 65_536
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_texts(value: Any) -> bool:
-    fits = isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
-    return fits and len(set(value)) == len(value) and "" not in value
+def _is_list_of_distinct_texts(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+    return is_list and len(set(value)) == len(value) and "" not in value
 
 
-_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+# By key of a rule: whether a value is allowed, and a text that describes allowed values.
+_VALUE_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "hierarchy": (
         lambda value: isinstance(value, (str, dict)) and bool(value),
         "the name of a stored hierarchy, or an object as hierarchies take it",
     ),
     "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "weight": (lambda value: _is_number(value) and value >= 0, "a number, 0 or more"),
-    "order": (_is_texts, "a list of different texts, from the lowest to the highest"),
+    "order": (
+        _is_list_of_distinct_texts,
+        "a list of different texts, from the lowest to the highest",
+    ),
     "kind": (lambda value: value in VALUE_KINDS, f"one of {', '.join(VALUE_KINDS)}"),
     "model": (
         lambda value: isinstance(value, dict) and bool(value),
@@ -93,7 +98,7 @@ class TableRules:
 
     Parameters
     ----------
-    by_column : the rule of each column, with its role, as plain values.
+    by_column : the rule of each column as plain values, among them its role.
     """
 
     by_column: Mapping[str, Mapping[str, Any]]
@@ -107,8 +112,8 @@ class TableRules:
 
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def of_role(self, role: str) -> tuple[str, ...]:
-        """The columns of a role."""
+    def columns_with_role(self, role: str) -> tuple[str, ...]:
+        """The columns that have this role."""
         return tuple(name for name, rule in self.by_column.items() if rule["role"] == role)
 
     def options(self) -> dict[str, Any]:
@@ -118,26 +123,28 @@ class TableRules:
         ------
         InvalidParameter, HierarchyBroken : a hierarchy or a model is invalid.
         """
-        entity = self.of_role(ENTITY)
+        entity = self.columns_with_role(ENTITY)
         return {
-            "quasi_identifiers": self.of_role("quasi_identifier"),
-            "sensitive": self.of_role("sensitive"),
-            "keep": self.of_role("keep"),
-            "by": self.of_role("by"),
+            "quasi_identifiers": self.columns_with_role("quasi_identifier"),
+            "sensitive": self.columns_with_role("sensitive"),
+            "keep": self.columns_with_role("keep"),
+            "by": self.columns_with_role("by"),
             "entity": entity[0] if entity else None,
             "entity_normalize": self.by_column[entity[0]].get("normalize") if entity else None,
             "hierarchies": {
-                name: _hierarchy(name, rule["hierarchy"])
+                name: _parse_hierarchy(name, rule["hierarchy"])
                 for name, rule in self.by_column.items()
                 if "hierarchy" in rule
             },
             "models": tuple(
-                model for name, rule in self.by_column.items() for model in _models(name, rule)
+                model
+                for name, rule in self.by_column.items()
+                for model in _parse_models(name, rule)
             ),
-            "weights": self._by_key("weight"),
-            "steps": self._by_key("step"),
-            "orders": {name: tuple(order) for name, order in self._by_key("order").items()},
-            "kinds": self._by_key("kind"),
+            "weights": self._values_of_key("weight"),
+            "steps": self._values_of_key("step"),
+            "orders": {name: tuple(order) for name, order in self._values_of_key("order").items()},
+            "kinds": self._values_of_key("kind"),
             "pseudonyms": tuple(
                 name
                 for name, rule in self.by_column.items()
@@ -147,12 +154,17 @@ class TableRules:
             "declared": self.digest,
         }
 
-    def _by_key(self, key: str) -> dict[str, Any]:
+    def _values_of_key(self, key: str) -> dict[str, Any]:
+        """The values of a key, by the columns whose rules have it."""
         return {name: rule[key] for name, rule in self.by_column.items() if key in rule}
 
 
-def checked(declaration: Any) -> TableRules:
-    """Validate declared rules, and write out the role of each.
+def validate_rules(declaration: Any) -> TableRules:
+    """Validate rules, and write each as an object with a role.
+
+    Parameters
+    ----------
+    declaration : the rules by column, as a user declares them.
 
     Raises
     ------
@@ -164,7 +176,9 @@ def checked(declaration: Any) -> TableRules:
             "Rules must be an object: a rule by column.",
             hint='As in {"age": "quasi_identifier", "name": "identifier"}.',
         )
-    rules = TableRules({str(name): _rule(str(name), rule) for name, rule in declaration.items()})
+    rules = TableRules(
+        {str(name): _validate_rule(str(name), rule) for name, rule in declaration.items()}
+    )
     require_one_entity(rules)
     rules.options()
     return rules
@@ -172,7 +186,7 @@ def checked(declaration: Any) -> TableRules:
 
 def require_one_entity(rules: TableRules) -> None:
     """Check that at most one column has the role entity; raises InvalidParameter."""
-    if len(rules.of_role(ENTITY)) > 1:
+    if len(rules.columns_with_role(ENTITY)) > 1:
         raise InvalidParameter(
             "More than one column has the role entity.",
             hint="Give the role entity to one column, and the role identifier to the others.",
@@ -180,14 +194,18 @@ def require_one_entity(rules: TableRules) -> None:
 
 
 def require_no_columns(*objects: Any) -> None:
-    """Check that a job by rules, or its policy, describes no columns itself.
+    """Check that a job by rules has no options that describe columns.
+
+    Parameters
+    ----------
+    objects : objects with options as attributes, such as the job and its policy.
 
     Raises
     ------
-    InvalidParameter : it does.
+    InvalidParameter : one is set.
     """
     for name in COLUMN_OPTIONS:
-        if any(getattr(item, name, None) for item in objects):
+        if any(getattr(options, name, None) for options in objects):
             raise InvalidParameter(
                 f"{name} cannot be combined with rules, which already give each column its role.",
                 hint=f"Leave out `{name}`, or name `quasi_identifiers` and all other roles in the"
@@ -195,18 +213,18 @@ def require_no_columns(*objects: Any) -> None:
             )
 
 
-def rules_as_comments(comments: Mapping[str, str]) -> dict[str, Any]:
-    """The rules in comments on columns, each on a line that begins with ``dbanon:``.
+def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
+    """Parse the rules in comments on columns, each on a line that begins with ``dbanon:``.
 
-    After the prefix comes a role, or a rule as JSON. A comment is parsed and never executed.
+    After the prefix comes a role, or a rule as JSON. Nothing in a comment is executed.
 
     Raises
     ------
-    InvalidParameter : it is neither. The message does not quote the comment.
+    InvalidParameter : the line has neither. The message does not quote the comment.
     """
     rules: dict[str, Any] = {}
     for name, text in comments.items():
-        lines = _COMMENT.findall(text or "")
+        lines = _RULE_IN_COMMENT.findall(text or "")
         if not lines:
             continue
         try:
@@ -222,8 +240,8 @@ def rules_as_comments(comments: Mapping[str, str]) -> dict[str, Any]:
     return rules
 
 
-def _rule(name: str, declared: Any) -> dict[str, Any]:
-    """Validate a rule, and write out its role."""
+def _validate_rule(name: str, declared: Any) -> dict[str, Any]:
+    """Validate the rule of a column, and return it as an object with a role."""
     if not name or "\0" in name:
         raise InvalidParameter("The name of a column is empty or contains a NUL character.")
     rule = {"role": declared} if isinstance(declared, str) else declared
@@ -243,8 +261,8 @@ def _rule(name: str, declared: Any) -> dict[str, Any]:
                 f'The rule of column "{name}" has a key that the role {role} does not have.',
                 hint=f"The role {role} takes these keys: {keys}.",
             )
-        fits, expected = _VALUES[key]
-        if not fits(value):
+        is_allowed, expected = _VALUE_CHECKS[key]
+        if not is_allowed(value):
             raise InvalidParameter(f'{key} in the rule of column "{name}" must be {expected}.')
     if role == "keep" and "reason" not in rule:
         raise InvalidParameter(
@@ -255,9 +273,9 @@ def _rule(name: str, declared: Any) -> dict[str, Any]:
         plain = json_text(rule, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise InvalidParameter(f'The rule of column "{name}" is not JSON.') from None
-    if len(plain.encode("utf-8", "surrogatepass")) > LARGEST:
+    if len(plain.encode("utf-8", "surrogatepass")) > MAX_RULE_BYTES:
         raise InvalidParameter(
-            f'The rule of column "{name}" is longer than {LARGEST} bytes.',
+            f'The rule of column "{name}" is longer than {MAX_RULE_BYTES} bytes.',
             hint='Store the hierarchy (dbanon hierarchy store), and name it: {"hierarchy":'
             ' "NAME"}.',
         )
@@ -265,8 +283,8 @@ def _rule(name: str, declared: Any) -> dict[str, Any]:
     return canonical
 
 
-def _hierarchy(name: str, declared: Any) -> Any:
-    """Parse a hierarchy; a string names a stored hierarchy, never a file."""
+def _parse_hierarchy(name: str, declared: Any) -> Any:
+    """Parse the hierarchy of a column; a string names a stored hierarchy, never a file."""
     try:
         return parse({"name": declared} if isinstance(declared, str) else declared, files=False)
     except (InvalidParameter, HierarchyBroken) as error:
@@ -274,19 +292,19 @@ def _hierarchy(name: str, declared: Any) -> Any:
         raise
 
 
-def _models(name: str, rule: Mapping[str, Any]) -> list[Model]:
-    """The privacy models of a sensitive column."""
-    listed = list(rule.get("models", ()))
+def _parse_models(name: str, rule: Mapping[str, Any]) -> list[Model]:
+    """Parse the privacy models in the rule of a sensitive column."""
+    models = list(rule.get("models", ()))
     for kind, level in rule.get("model", {}).items():
-        if kind not in _SHORT and kind not in model_kinds():
+        if kind not in _MODEL_ALIASES and kind not in model_kinds():
             raise InvalidParameter(
                 f'The rule of column "{name}" has an unknown privacy model.',
-                hint=f"Known privacy models: {', '.join((*_SHORT, *model_kinds()))}.",
+                hint=f"Known privacy models: {', '.join((*_MODEL_ALIASES, *model_kinds()))}.",
             )
-        details = level if isinstance(level, Mapping) else {"level": level}
-        listed.append({**details, "kind": _SHORT.get(kind, kind)})
+        parameters = level if isinstance(level, Mapping) else {"level": level}
+        models.append({**parameters, "kind": _MODEL_ALIASES.get(kind, kind)})
     try:
-        return [Model.of_plain({**model, "attribute": name}, files=False) for model in listed]
+        return [Model.from_plain({**model, "attribute": name}, files=False) for model in models]
     except (InvalidParameter, HierarchyBroken) as error:
         error.message = f'The rule of column "{name}": {error.message}'
         raise

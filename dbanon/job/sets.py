@@ -1,4 +1,4 @@
-"""Further sets of columns: at least k rows must share each combination of their values."""
+"""Sets of columns in ``also_k``: at least k rows must share each combination of their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM_HINT = 'Write {"columns": ["age", "illness"], "k": 20}, or ["age", "illnes
 
 @dataclass(frozen=True)
 class ColumnSet:
-    """Columns of a release; at least k rows or persons share each combination of their values.
+    """Columns of a release of which at least k rows or persons share each combination of values.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class ColumnSet:
             )
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any] | Sequence[str]) -> ColumnSet:
-        """Build the set from an object with columns and k, or from a list of columns.
+    def from_plain(cls, plain: Mapping[str, Any] | Sequence[str]) -> ColumnSet:
+        """Build the set from a mapping with the keys columns and k, or from a list of columns.
 
         Raises
         ------
@@ -64,14 +64,14 @@ class ColumnSet:
             raise InvalidParameter("The columns of a set must be a list of names.", hint=_FORM_HINT)
         return cls(tuple(columns), plain.get("k"))
 
-    def of_release(self, k: int) -> ColumnSet:
-        """The set with an explicit k, by default the k of the release."""
+    def with_default_k(self, k: int) -> ColumnSet:
+        """The set with its own k, or with ``k``, that of the release, if it has none."""
         return ColumnSet(self.columns, int(k if self.k is None else self.k))
 
-    def released(
+    def with_released_names(
         self, quasi_identifiers: Collection[str], released_names: Collection[str]
     ) -> ColumnSet:
-        """The set with released names; a range has two, for its bounds.
+        """The set with released names. A column released as a range has two, for its bounds.
 
         Parameters
         ----------
@@ -85,16 +85,16 @@ class ColumnSet:
             names += (f"{name}_low", f"{name}_high") if is_range else (name,)
         return ColumnSet(tuple(names), self.k)
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """The set as plain values, for the ledger."""
         return {"columns": list(self.columns), "k": self.k}
 
     def describe(self, unit: str) -> str:
-        """The set in words; ``unit`` is what k counts."""
+        """Describe the set, to follow "every combination"; ``unit`` is what k counts."""
         return f"of ({', '.join(self.columns)}) by at least {self.k} {unit}"
 
 
-def require_equality(attribute: Attribute) -> None:
+def require_comparable_values(attribute: Attribute) -> None:
     """Check that all databases compare the values of a copied column in the same way.
 
     Raises
@@ -110,14 +110,18 @@ def require_equality(attribute: Attribute) -> None:
         )
 
 
-def require_sets(
-    sets: Sequence[ColumnSet], models: Sequence[Model], named: Collection[str], entity: str | None
+def require_column_sets(
+    sets: Sequence[ColumnSet],
+    models: Sequence[Model],
+    released_columns: Collection[str],
+    entity: str | None,
 ) -> None:
     """Check that sets name columns of the release, and are compatible with its privacy models.
 
     Parameters
     ----------
-    named : the columns of the release except pseudonyms, whose values cannot be generalized.
+    released_columns : all except pseudonyms, whose values cannot be generalized.
+    entity : the entity column, if k counts persons.
 
     Raises
     ------
@@ -132,7 +136,7 @@ def require_sets(
             )
     for column_set in sets:
         for name in column_set.columns:
-            if name not in named:
+            if name not in released_columns:
                 raise InvalidParameter(
                     f'Column "{name}"'
                     " of `also_k` is not a quasi-identifier, stratum, sensitive or kept column of"

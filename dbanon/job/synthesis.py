@@ -1,4 +1,4 @@
-"""Options of synthesis methods, checked before any data is read; one class per group of methods."""
+"""Options of the methods for synthetic rows, checked before any data is read."""
 
 from __future__ import annotations
 
@@ -30,32 +30,34 @@ PRIVATE_SUMMARIES = {
     DP_RANKS: "Synthetic rows with differential privacy",
     DP_MARGINALS: "Synthetic rows with differential privacy, by a model of two-way counts",
 }
-_SEE = "differential-privacy.md"
+_DOCS_PAGE = "differential-privacy.md"
 
 
 @dataclass(frozen=True)
-class AsPublished:
-    """DCMDP: noise as Liu and Li published it, which guarantees nothing.
+class DcmdpOptions:
+    """Options of dcmdp, which adds noise as Liu and Li published it and guarantees nothing.
 
     Raises
     ------
     InvalidParameter : an option is out of range, or ``guarantee`` is not ``as_published``.
     """
 
-    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, docs_page=_SEE)]
+    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, docs_page=_DOCS_PAGE)]
     epsilon: Annotated[
         float,
         Option(
             "The source's; no privacy holds for it.",
             minimum=0,
             excludes_minimum=True,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ]
     guarantee: Annotated[
         str | None,
         Option(
-            "as_published: noise that guarantees nothing.", choices=(AS_PUBLISHED,), docs_page=_SEE
+            "as_published: noise that guarantees nothing.",
+            choices=(AS_PUBLISHED,),
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
     radius: Annotated[
@@ -70,7 +72,7 @@ class AsPublished:
             "Which noise: of the source's algorithm, range / (k epsilon), or of its section 4,"
             " n range / (k^2 epsilon).",
             choices=READINGS,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = ALGORITHM
     seed: Annotated[int, Option("For the noise: the same seed gives the same rows.", minimum=0)] = 0
@@ -86,12 +88,12 @@ class AsPublished:
 
 
 @dataclass(frozen=True)
-class Private:
-    """dp_ranks and dp_marginals: synthetic rows with differential privacy.
+class PrivateOptions:
+    """Options of dp_ranks and dp_marginals: synthetic rows with differential privacy.
 
     Raises
     ------
-    InvalidParameter : an option is out of range, or accounting and delta do not fit.
+    InvalidParameter : an option is out of range, or a delta is set without ``zcdp`` or vice versa.
     """
 
     epsilon: Annotated[
@@ -102,7 +104,7 @@ class Private:
             excludes_minimum=True,
             maximum=100,
             expected="a number above 0, at most 100",
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ]
     bounds: Annotated[
@@ -114,7 +116,7 @@ class Private:
             flag="bounds",
             form="NAME=LOW:HIGH",
             concerns_release=True,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     orders: Annotated[
@@ -124,7 +126,7 @@ class Private:
             " next to each other.",
             flag="order",
             form="NAME=A,B,C",
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     hierarchies: Annotated[
@@ -134,7 +136,7 @@ class Private:
             item="a hierarchy",
             flag="hierarchy",
             form="NAME=HIERARCHY",
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     scale: Annotated[
@@ -146,7 +148,7 @@ class Private:
             flag="scale",
             form="NAME=log",
             concerns_release=True,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     margins: Annotated[
@@ -156,18 +158,17 @@ class Private:
             " its quantiles, which answers ranges better and large values worse.",
             choices=MARGINS,
             concerns_release=True,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = RANKS
     accounting: Annotated[
         str,
         Option(
             "For dp_marginals: account for epsilon, or for the rho of zero-concentrated privacy,"
-            " with"
-            " Gaussian noise and a delta.",
+            " with Gaussian noise and a delta.",
             choices=ACCOUNTINGS,
             concerns_release=True,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = PURE
     delta: Annotated[
@@ -176,7 +177,7 @@ class Private:
             "For zcdp: the delta of (epsilon, delta)-differential privacy. Choose it far"
             " below 1 divided by the number of rows.",
             concerns_release=True,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
     null_as: Annotated[
@@ -187,21 +188,21 @@ class Private:
             flag="null-as",
             form="NAME=VALUE",
             concerns_release=True,
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = field(default_factory=dict)
     entity: Annotated[
         str | None,
         Option(
             "Column of whole numbers that identifies persons: one person is protected then.",
-            docs_page=_SEE,
+            docs_page=_DOCS_PAGE,
         ),
     ] = None
 
     def __post_init__(self) -> None:
         check_options(self)
         if set(self.scale.values()) - {LOG}:
-            raise find_parameter(Private, "scale").refusal_error()
+            raise find_parameter(PrivateOptions, "scale").refusal_error()
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
             raise InvalidParameter(
                 "Gaussian noise needs an epsilon and a delta; other noise has no delta.",
@@ -214,32 +215,33 @@ class Private:
         """The privacy budget that a release spends."""
         return Cost(self.epsilon, self.delta)
 
-    def require_of(self, method: str) -> None:
-        """Check that no option of the other method is set; raises InvalidParameter."""
-        other, foreign_option = (
+    def check_method(self, method: str) -> None:
+        """Check that no option is set that only another method has; raises InvalidParameter."""
+        other_method, its_option = (
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
         )
-        if getattr(self, foreign_option) != find_parameter(Private, foreign_option).default:
+        if getattr(self, its_option) != find_parameter(PrivateOptions, its_option).default:
             raise InvalidParameter(
-                f"{foreign_option} is of method {other}.", hint=f"Leave out `{foreign_option}`."
+                f"{its_option} is an option of method {other_method}.",
+                hint=f"Leave out `{its_option}`.",
             )
 
 
 SYNTHESIS_OPTIONS: dict[str, type[Any]] = {
-    DP_RANKS: Private,
-    DP_MARGINALS: Private,
-    "dcmdp": AsPublished,
+    DP_RANKS: PrivateOptions,
+    DP_MARGINALS: PrivateOptions,
+    "dcmdp": DcmdpOptions,
 }
 
 
 def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
-    """Build the options of this method from values by name.
+    """Build the options of this method from ``options``: values by name.
 
     Raises
     ------
     UnknownMethod : no method of this name makes synthetic rows.
     UnknownOption : the method has no option of this name.
-    InvalidParameter : an option is missing or out of range, or two do not fit.
+    InvalidParameter : an option is missing or out of range, or two contradict each other.
     """
     if method not in SYNTHESIS_OPTIONS:
         raise UnknownMethod(
@@ -258,6 +260,6 @@ def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
         if param.default is REQUIRED and param.name not in options:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
     parsed = build_options(SYNTHESIS_OPTIONS[method], options)
-    if isinstance(parsed, Private):
-        parsed.require_of(method)
+    if isinstance(parsed, PrivateOptions):
+        parsed.check_method(method)
     return parsed

@@ -21,12 +21,12 @@ class ExpectedRelease:
 
     Parameters
     ----------
-    rows : number of rows.
+    n_rows : number of rows.
     null_rows : number of rows with a NULL in a quasi-identifier, if NULLs are released as NULL.
-    sensitive : the columns of the privacy models.
+    sensitive : the columns that privacy models are about, by name.
     """
 
-    rows: int
+    n_rows: int
     null_rows: int
     sensitive: Mapping[str, Attribute]
 
@@ -37,13 +37,13 @@ class ExpectedRelease:
         labels: NDArray[np.int32],
         sensitive: Mapping[str, Attribute],
     ) -> ExpectedRelease:
-        """From the labels of records, int32 (n,), -1 for withheld records."""
+        """Derive it from ``labels``, int32 (n,): the class of each record, -1 if it is withheld."""
         released = labels >= 0
-        holes = 0
+        null_rows = 0
         if microdata.valid is not None:
             # Records with a NULL may be among those withheld for other reasons.
-            holes = int((~microdata.valid.all(axis=1) & released).sum())
-        return cls(int(released.sum()), holes, sensitive)
+            null_rows = int((~microdata.valid.all(axis=1) & released).sum())
+        return cls(int(released.sum()), null_rows, sensitive)
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class Caution:
 
     Parameters
     ----------
-    what : the warning, as a sentence.
-    title : its heading.
-    why : the counts behind it.
+    warning : the warning in a few words.
+    title : its heading, in capitals.
+    reason : why readers need it, with counts if there are any.
     """
 
-    what: str
+    warning: str
     title: str
-    why: str
+    reason: str
 
 
-# The joint disclosure of several releases of one source.
+# Why two releases of the same persons can disclose more than either.
 INTERSECT = (
     "Someone who knows a person's class in each release only has to consider the persons in both"
     " classes, who may be fewer than k"
@@ -70,39 +70,41 @@ INTERSECT = (
 
 
 def releases_intersect(description: str) -> Caution:
-    """The caution that the source had earlier releases, which ``description`` names."""
-    why = f"{INTERSECT[0].lower()}{INTERSECT[1:]}. A chain prevents it: docs/chains.md"
-    return Caution(description, "RELEASES INTERSECT", why)
+    """The caution about earlier releases of the source, which ``description`` names."""
+    reason = f"{INTERSECT[0].lower()}{INTERSECT[1:]}. A chain prevents it: docs/chains.md"
+    return Caution(description, "RELEASES INTERSECT", reason)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The properties of a release, counted in the written relation.
+    """Whether and how a release meets its guarantee, as counted in the written relation.
 
     Parameters
     ----------
     k : the number of rows, or persons, in the smallest class.
     rarest : the number of rows, or persons, that share the rarest combination of released values.
     models : the levels that all classes reach.
-    also : the number of rows, or persons, that share the rarest combination of each set of columns.
+    rarest_in_sets : the same for combinations of each set of columns in ``also_k``.
     persons : the number of persons; None if rows were counted.
-    k_rows : as in ``Recount``.
-    ledger_values : values for the ledger, in addition to the models.
-    of_models : values for the ledger to record with each model.
-    classes, counted : texts that describe the classes, and what k counts if not rows.
+    k_rows : the rows that share the rarest combination, if ``k`` counts something else; else None.
+    ledger_values : values to record in the ledger, in addition to the models.
+    model_ledger_values : values to record in the ledger with each model.
+    classes_text : what the classes are, as a noun.
+    unit_suffix : what k counts, in parentheses, to append to its value; empty for rows.
     cautions : warnings to show with it.
-    of_rows : the k of whole rows and its meaning, as texts, if ``k`` counts something else.
+    row_anonymity_texts : pairs of texts: the k of whole rows and its meaning, if ``k`` counts
+        something else.
     """
 
     k: int
     rarest: int
     models: tuple[CountedModel, ...] = ()
-    also: tuple[int, ...] = ()
+    rarest_in_sets: tuple[int, ...] = ()
     persons: int | None = None
     k_rows: int | None = None
     ledger_values: Mapping[str, Any] = field(default_factory=dict)
-    of_models: Mapping[str, Any] = field(default_factory=dict)
-    classes: str = "classes"
-    counted: str = ""
+    model_ledger_values: Mapping[str, Any] = field(default_factory=dict)
+    classes_text: str = "classes"
+    unit_suffix: str = ""
     cautions: tuple[Caution, ...] = ()
-    of_rows: tuple[tuple[str, str], ...] = ()
+    row_anonymity_texts: tuple[tuple[str, str], ...] = ()

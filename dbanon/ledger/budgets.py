@@ -104,7 +104,7 @@ def charged(cost: Cost, delta: float | None) -> Decimal:
     ------
     InvalidParameter : the budget counts epsilon only, and the release has a delta.
     """
-    return Decimal(repr(float(cost.charged(delta)))).quantize(_SMALLEST_PART, ROUND_CEILING)
+    return Decimal(repr(float(cost.charge(delta)))).quantize(_SMALLEST_PART, ROUND_CEILING)
 
 
 def plain(amount: Decimal) -> str:

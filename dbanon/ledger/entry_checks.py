@@ -9,7 +9,7 @@ from typing import Any
 
 from dbanon.errors import InvalidParameter, LedgerEntryBroken
 from dbanon.job.guarantee import GUARANTEES, ROWS
-from dbanon.job.guarantee_names import recorded
+from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.sets import ColumnSet
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
@@ -58,7 +58,7 @@ def read_entry(
         quasi_identifiers=quasi_identifiers,
         k_requested=k,
         histogram=require_histogram(parse_json(histogram)),
-        guarantee=recorded(k, arguments),
+        guarantee=guarantee_from_ledger(k, arguments),
         sentence=str(sentence),
         entity=arguments.get("entity"),
         models=arguments.get("models", []),
@@ -114,7 +114,7 @@ def are_texts(value: object) -> bool:
 def is_set(plain: Mapping[str, Any]) -> bool:
     """Return True for a column set as reports write it."""
     try:
-        ColumnSet.of_plain({name: plain[name] for name in ("columns", "k")})
+        ColumnSet.from_plain({name: plain[name] for name in ("columns", "k")})
     except InvalidParameter:
         return False
     return isinstance(plain["k"], int) and isinstance(plain["counted"], int)
@@ -126,7 +126,7 @@ def is_model(plain: Mapping[str, Any]) -> bool:
     named = {name: plain[name] for name in parts if name in plain}
     try:
         if "kind" in named:
-            Model.of_plain(named)
+            Model.from_plain(named)
     except InvalidParameter:
         return False
     return isinstance(plain["model"], str) and isinstance(plain["counted"], (int, float))

@@ -9,16 +9,16 @@ from dbanon.measures.information_loss import (
     column_sums,
     discernibility,
     iloss,
-    loss_of,
+    loss_from_sums,
     released_loss,
     scaled_sums,
 )
-from dbanon.measures.models import HIERARCHICAL, ORDERS, Model, model_kinds
+from dbanon.measures.models import HIERARCHICAL, SIMPLE_DISTANCES, Model, model_kinds
 from dbanon.measures.sensitive import sensitive_counts
 
 __all__ = [
     "HIERARCHICAL",
-    "ORDERS",
+    "SIMPLE_DISTANCES",
     "Loss",
     "Model",
     "average_class_size",
@@ -26,7 +26,7 @@ __all__ = [
     "column_sums",
     "discernibility",
     "iloss",
-    "loss_of",
+    "loss_from_sums",
     "model_kinds",
     "released_loss",
     "scaled_sums",

@@ -1,9 +1,14 @@
 """Distances between original and released values: one class for each form of release.
 
-The distance is that of EM4ADOM's eq. (12) and (13), 0 to 1 unless a released number lies outside
-the column's range: relative to the range for numbers, by rank among occurring values for ordinal
-ones, 0 or 1 for nominal ones. It is 0 from a label to values it covers, else the height to climb or
-the gap to the interval. It is 0 if either value is NULL.
+Distances are those of eq. (12) and (13) of the first source, from 0 to 1 unless a released number
+lies outside the column's range:
+
+- between numbers, the difference relative to the column's range;
+- between ordinal values, the difference of their ranks among the values that occur;
+- between nominal values, 0 if they are equal, else 1;
+- from a value to a label or an interval, 0 if it covers the value, else the height to climb from
+  the label to one that does, or the distance from the interval;
+- 0 if either value is NULL.
 
 Shapes: n records and m released rows, one per class. ``valid`` is False for NULL; its codes, leaves
 and nodes are -1.
@@ -31,36 +36,36 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Index: TypeAlias = NDArray[Any]
 
-# The largest table of distances between leaves and nodes that is cached.
-_MOST_CACHED_DISTANCES = 1 << 22
+# A larger table of distances between leaves and nodes is not cached.
+_MAX_CACHED_DISTANCES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ColumnPair(ABC):
-    """A quasi-identifier, original and released.
+    """A quasi-identifier: its original values, and the released ones.
 
     Parameters
     ----------
-    suppressed : bool (m,), released NULLs whose originals are not NULL, standing for any value;
-        None for none.
+    suppressed : bool (m,), True for rows in which suppressed cells are NULL, which stand for any
+        value; None if there are none.
     """
 
     name: str
     suppressed: Flags | None = None
 
     @property
-    def missing(self) -> Flags | None:
-        """bool (n,), True for original NULLs; None for none."""
+    def original_nulls(self) -> Flags | None:
+        """bool (n,), True for NULLs before release; None if there are none."""
         return None
 
     @property
-    def withheld(self) -> Flags | None:
-        """bool (m,), True for released NULLs; None for none."""
+    def released_nulls(self) -> Flags | None:
+        """bool (m,), True for released NULLs; None if there are none."""
         return None
 
     @property
-    def covers(self) -> bool:
-        """True if some released value covers several: an inner label or an interval."""
+    def is_generalized(self) -> bool:
+        """True if a released label or interval covers several values."""
         return False
 
     @property
@@ -75,34 +80,48 @@ class ColumnPair(ABC):
 
     @property
     def parents(self) -> NDArray[np.int32] | None:
-        """int32 (nodes,), the hierarchy of the values, as in ``Hierarchy.parents``; None for
-        numbers."""
+        """int32 (n_nodes,), the parents of the hierarchy's nodes; None for numbers.
+
+        As in ``Hierarchy.parents``.
+        """
         return None
 
     @abstractmethod
-    def of_records(self, records: Index) -> NDArray[Any]:
-        """Originals in the form that kernels compare: nodes, int32 (r,), or intervals, float64
-        (r, 2). Arbitrary for NULL."""
+    def originals_for_kernel(self, records: Index) -> NDArray[Any]:
+        """Originals in the form that kernels compare; arbitrary for NULL.
+
+        They are nodes of a hierarchy, int32 (r,), or intervals, float64 (r, 2).
+
+        Parameters
+        ----------
+        records : indices, int (r,).
+        """
 
     @abstractmethod
-    def of_rows(self, rows: Index) -> NDArray[Any]:
-        """Released rows in the form of ``of_records``."""
+    def released_for_kernel(self, rows: Index) -> NDArray[Any]:
+        """Released rows in the form of ``originals_for_kernel``."""
 
     @abstractmethod
-    def gap(self, records: Index, rows: Index) -> Floats:
-        """The distances of records from released rows, broadcast against each other."""
+    def distances(self, records: Index, rows: Index) -> Floats:
+        """The distances of records from released rows; arbitrary for NULL.
 
-    def apart(self, records: Index, rows: Index) -> Floats:
-        """``gap`` with 0 for NULL."""
-        distances = self.gap(records, rows)
-        for missing, index in ((self.missing, records), (self.withheld, rows)):
-            if missing is not None:
-                distances = np.where(missing[index], 0.0, distances)
+        Parameters
+        ----------
+        records, rows : indices, which are broadcast against each other.
+        """
+
+    def distances_ignoring_nulls(self, records: Index, rows: Index) -> Floats:
+        """``distances``, but 0 for NULL."""
+        distances = self.distances(records, rows)
+        for is_null, index in ((self.original_nulls, records), (self.released_nulls, rows)):
+            if is_null is not None:
+                distances = np.where(is_null[index], 0.0, distances)
         return distances
 
 
-def _value_ids(values: NDArray[Any], missing: Flags | None) -> NDArray[np.int64]:
-    filled = values if missing is None else np.where(missing, values.dtype.type(0), values)
+def _value_ids(values: NDArray[Any], is_null: Flags | None) -> NDArray[np.int64]:
+    """An id of each distinct value, int64; arbitrary for NULL."""
+    filled = values if is_null is None else np.where(is_null, values.dtype.type(0), values)
     return np.unique(filled, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
@@ -112,11 +131,11 @@ class _NumericPair(ColumnPair):
 
     Parameters
     ----------
-    original : float64 (n,); arbitrary if not valid. Ranks of an ordinal column.
+    original : float64 (n,), numbers, or ranks of an ordinal column; arbitrary if not valid.
     scale : scale of the originals.
     valid, released_valid : bool (n,) and bool (m,); None if all are valid.
     ordinal : True for ranks.
-    ranks : ranks that occur in the table, ascending; None for those of these records.
+    ranks : ranks that occur in the table, ascending; None if the table has only these records.
     """
 
     original: Floats
@@ -127,16 +146,16 @@ class _NumericPair(ColumnPair):
     ranks: Floats | None = None
 
     @cached_property
-    def missing(self) -> Flags | None:
+    def original_nulls(self) -> Flags | None:
         return None if self.valid is None else ~self.valid
 
     @cached_property
-    def withheld(self) -> Flags | None:
+    def released_nulls(self) -> Flags | None:
         return None if self.released_valid is None else ~self.released_valid
 
     @cached_property
     def value_ids(self) -> NDArray[np.int64]:
-        return _value_ids(self.original, self.missing)
+        return _value_ids(self.original, self.original_nulls)
 
     @cached_property
     def _occurring_ranks(self) -> Floats:
@@ -146,7 +165,12 @@ class _NumericPair(ColumnPair):
         return np.unique(self.original if self.valid is None else self.original[self.valid])
 
     def to_coordinates(self, values: Floats) -> Floats:
-        """Coordinates of numbers, 0 to 1 within the column: relative to the range, or by rank."""
+        """Scale numbers to coordinates, so that the column's range is 0 to 1; use ranks if ordinal.
+
+        Parameters
+        ----------
+        values : float64 (v,).
+        """
         if self.ordinal:
             ranks = np.searchsorted(self._occurring_ranks, values)
             return np.asarray(ranks / max(len(self._occurring_ranks), 1), np.float64)
@@ -157,8 +181,8 @@ class _NumericPair(ColumnPair):
         """float64 (n,), the coordinates of the originals."""
         return self.to_coordinates(self.original)
 
-    def of_records(self, records: Index) -> Floats:
-        """Where they stand, twice."""
+    def originals_for_kernel(self, records: Index) -> Floats:
+        """The coordinates, as intervals of width 0, float64 (r, 2)."""
         return np.repeat(self.coordinates[records][:, None], 2, axis=1)
 
 
@@ -175,19 +199,19 @@ class Numbers(_NumericPair):
 
     @cached_property
     def released_value_ids(self) -> NDArray[np.int64]:
-        return _value_ids(self.released, self.withheld)
+        return _value_ids(self.released, self.released_nulls)
 
     @cached_property
     def released_coordinates(self) -> Floats:
         """float64 (m,), the coordinates of released values."""
         return self.to_coordinates(self.released)
 
-    def of_rows(self, rows: Index) -> Floats:
-        """Where they stand, twice."""
+    def released_for_kernel(self, rows: Index) -> Floats:
+        """The released coordinates, as intervals of width 0, float64 (r, 2)."""
         return np.repeat(self.released_coordinates[rows][:, None], 2, axis=1)
 
-    def gap(self, records: Index, rows: Index) -> Floats:
-        """The difference, as a share of the column's range."""
+    def distances(self, records: Index, rows: Index) -> Floats:
+        """The difference relative to the column's range."""
         distances: Floats = np.abs(self.coordinates[records] - self.released_coordinates[rows])
         return distances
 
@@ -206,24 +230,28 @@ class Intervals(_NumericPair):
 
     @cached_property
     def released_value_ids(self) -> NDArray[np.int64]:
-        ends = (_value_ids(self.low, self.withheld), _value_ids(self.high, self.withheld))
+        ends = (
+            _value_ids(self.low, self.released_nulls),
+            _value_ids(self.high, self.released_nulls),
+        )
         return ends[0] * (int(ends[1].max(initial=0)) + 1) + ends[1]
 
     @property
-    def covers(self) -> bool:
+    def is_generalized(self) -> bool:
         return bool((self.low < self.high).any())
 
     @cached_property
     def _interval_coordinates(self) -> tuple[Floats, Floats]:
+        """The coordinates of the lower and the upper ends, float64 (m,) each."""
         return self.to_coordinates(self.low), self.to_coordinates(self.high)
 
-    def of_rows(self, rows: Index) -> Floats:
+    def released_for_kernel(self, rows: Index) -> Floats:
         """The coordinates of the intervals, float64 (r, 2)."""
         low, high = self._interval_coordinates
         return np.column_stack((low[rows], high[rows]))
 
-    def gap(self, records: Index, rows: Index) -> Floats:
-        """The distance of the value from the interval, as a share of the column's range."""
+    def distances(self, records: Index, rows: Index) -> Floats:
+        """The distance of the value from the interval, relative to the column's range."""
         low, high = self._interval_coordinates
         coordinates = self.coordinates[records]
         distances: Floats = np.maximum(
@@ -233,7 +261,7 @@ class Intervals(_NumericPair):
 
     @cached_property
     def width(self) -> Floats:
-        """float64 (m,), the width of each interval as a share of the column's range: 0 to 1."""
+        """float64 (m,), the width of each interval relative to the column's range, 0 to 1."""
         if self.scale.is_constant:
             return np.zeros(len(self.low))
         scaled = [np.ldexp(ends, -self.scale.exponent) for ends in (self.low, self.high)]
@@ -256,46 +284,46 @@ class _CodedPair(ColumnPair):
     released: NDArray[np.int32]
 
     @cached_property
-    def missing(self) -> Flags | None:
+    def original_nulls(self) -> Flags | None:
         return _none_if_all_false(self.original < 0)
 
     @cached_property
-    def withheld(self) -> Flags | None:
+    def released_nulls(self) -> Flags | None:
         return _none_if_all_false(self.released < 0)
 
     @property
     def value_ids(self) -> NDArray[np.int64]:
-        """The codes."""
+        """The codes, plus 1."""
         return np.asarray(self.original, np.int64) + 1
 
     @property
     def released_value_ids(self) -> NDArray[np.int64]:
-        """The codes."""
+        """The codes, plus 1."""
         return np.asarray(self.released, np.int64) + 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Categories(_CodedPair):
-    """Nominal values released as nominal values, with codes of one dictionary."""
+    """Nominal values released as nominal values, with the same codes."""
 
     @cached_property
     def parents(self) -> NDArray[np.int32]:
-        """All values right below the root."""
+        """A hierarchy in which all values are children of the root, node 0."""
         last = max(self.original.max(initial=-1), self.released.max(initial=-1))
         parents = np.zeros(int(last) + 2, np.int32)
         parents[0] = -1
         return parents
 
-    def of_records(self, records: Index) -> NDArray[np.int32]:
-        """The nodes behind the root."""
+    def originals_for_kernel(self, records: Index) -> NDArray[np.int32]:
+        """The nodes of the values, which follow the root."""
         return np.asarray(self.original[records] + 1, np.int32)
 
-    def of_rows(self, rows: Index) -> NDArray[np.int32]:
-        """The nodes behind the root."""
+    def released_for_kernel(self, rows: Index) -> NDArray[np.int32]:
+        """The nodes of the values, which follow the root."""
         return np.asarray(self.released[rows] + 1, np.int32)
 
-    def gap(self, records: Index, rows: Index) -> Floats:
-        """1 if the values differ."""
+    def distances(self, records: Index, rows: Index) -> Floats:
+        """1 if the values differ, else 0."""
         distances: Floats = (self.original[records] != self.released[rows]).astype(np.float64)
         return distances
 
@@ -306,14 +334,14 @@ class Nodes(_CodedPair):
 
     Parameters
     ----------
-    original : leaf positions.
-    released : nodes.
+    original : int32 (n,), leaf positions; -1 for NULL.
+    released : int32 (m,), nodes; -1 for NULL.
     """
 
     tree: Hierarchy
 
     @property
-    def covers(self) -> bool:
+    def is_generalized(self) -> bool:
         return bool(self.tree.heights[self.released[self.released >= 0]].any())
 
     @property
@@ -321,15 +349,21 @@ class Nodes(_CodedPair):
         """The parents of the hierarchy's nodes."""
         return self.tree.parents
 
-    def of_records(self, records: Index) -> NDArray[np.int32]:
-        """The leaves' nodes."""
+    def originals_for_kernel(self, records: Index) -> NDArray[np.int32]:
+        """The nodes of the leaves."""
         return np.asarray(self.tree.leaves[self.original[records]], np.int32)
 
-    def of_rows(self, rows: Index) -> NDArray[np.int32]:
-        """The nodes."""
+    def released_for_kernel(self, rows: Index) -> NDArray[np.int32]:
+        """The nodes of the labels."""
         return np.asarray(self.released[rows], np.int32)
 
     def _climbed_heights(self, leaves: Index, nodes: Index) -> Floats:
+        """The height from each node up to its common ancestor with the leaf, relative to the tree.
+
+        Parameters
+        ----------
+        leaves, nodes : leaf positions and nodes, of the same shape.
+        """
         ancestors = self.tree.ancestors(self.tree.leaves[leaves], nodes)
         heights = self.tree.heights
         distances: Floats = (heights[ancestors] - heights[nodes]) / max(int(heights[0]), 1)
@@ -337,17 +371,22 @@ class Nodes(_CodedPair):
 
     @cached_property
     def _cached_distances(self) -> tuple[NDArray[np.int64], Floats] | None:
-        """The released node of each row, and the distances of all leaves from these nodes."""
+        """Distances of all leaves from all released nodes, float64 (n_leaves, d); None if too many.
+
+        The first array, int64 (m,), is each row's index among the d released nodes.
+        """
         nodes, node_of_row = np.unique(np.maximum(self.released, 0), return_inverse=True)
-        if len(nodes) * self.tree.n_leaves > _MOST_CACHED_DISTANCES:
+        if len(nodes) * self.tree.n_leaves > _MAX_CACHED_DISTANCES:
             return None
         leaves = np.arange(self.tree.n_leaves)
         shape = (len(leaves), len(nodes))
-        pairs = (np.broadcast_to(leaves[:, None], shape), np.broadcast_to(nodes, shape))
-        return node_of_row.reshape(-1), self._climbed_heights(*pairs)
+        heights = self._climbed_heights(
+            np.broadcast_to(leaves[:, None], shape), np.broadcast_to(nodes, shape)
+        )
+        return node_of_row.reshape(-1), heights
 
-    def gap(self, records: Index, rows: Index) -> Floats:
-        """The height of the common ancestor above the label, as a share of the tree's height."""
+    def distances(self, records: Index, rows: Index) -> Floats:
+        """The height from the label up to the common ancestor, relative to the tree's height."""
         leaves = np.maximum(self.original[records], 0)
         if self._cached_distances is not None:
             node_of_row, distances = self._cached_distances

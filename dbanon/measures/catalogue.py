@@ -1,4 +1,4 @@
-"""The catalogue of measures of a release: one file and one line each, in order of dependence."""
+"""The catalogue of measures of a release. Measures follow those whose figures they use."""
 
 from __future__ import annotations
 
@@ -68,7 +68,11 @@ MEASURES: dict[str, Measure] = {**LOSSES, **RISKS}
 
 
 def evaluate(task: EvaluationTask, names: Iterable[str] | None = None) -> dict[str, Figure]:
-    """The figures of these measures and those they depend on; by default of all measures.
+    """Compute the figures of these measures and of those they depend on, by name.
+
+    Parameters
+    ----------
+    names : the measures; None for all.
 
     Raises
     ------
@@ -82,16 +86,16 @@ def evaluate(task: EvaluationTask, names: Iterable[str] | None = None) -> dict[s
             )
     for measure in reversed(MEASURES.values()):
         if measure.name in requested:
-            requested.update(measure.of)
+            requested.update(measure.depends_on)
     figures: dict[str, Figure] = {}
     for measure in MEASURES.values():
         if measure.name in requested:
-            tick = _part(task.tick, len(figures), len(requested))
+            tick = _scale_progress(task.tick, index=len(figures), total=len(requested))
             tick(0.0)
             figures[measure.name] = measure.run(replace(task, figures=figures, tick=tick))
     return figures
 
 
-def _part(tick: Tick, at: int, of: int) -> Tick:
-    """A tick that converts the progress of one measure to that of all."""
-    return lambda share: tick((at + share) / of)
+def _scale_progress(tick: Tick, index: int, total: int) -> Tick:
+    """A callback for the progress of one of several measures, which reports that of all."""
+    return lambda progress: tick((index + progress) / total)

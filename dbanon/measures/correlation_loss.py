@@ -1,7 +1,7 @@
-"""correlation_loss: the mean change of pairwise correlations, B of IL_3.
+"""correlation_loss: the mean change of pairwise correlations, B of ``structure_loss``.
 
-Pairs with an originally constant column are left out: they have no correlation to lose, and many of
-them would hide changes. If only the released column is constant, its correlations become 0.
+Pairs with an originally constant column are left out: they have no correlation to lose, and many
+such pairs would hide changes. If only the released column is constant, its correlations become 0.
 """
 
 from __future__ import annotations
@@ -14,36 +14,41 @@ from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Fig
 
 
 def change_of_correlations(moments: Moments) -> float | None:
-    """The mean of |r - r'| over the pairs of columns that vary; None without a pair."""
+    """The mean of |r - r'| over the pairs of columns that vary; None if there is no pair.
+
+    Here r and r' are the correlations before and after release.
+    """
     pairs = np.triu(moments.is_defined, 1)
     if not pairs.any():
         return None
     return float(np.mean(np.abs(moments.correlations_before - moments.correlations_after)[pairs]))
 
 
-def constant_columns(moments: Moments) -> str:
+def describe_constant_columns(moments: Moments) -> str:
     """A note on the number of constant columns left out; empty if there are none."""
-    constant = int((~np.diagonal(moments.is_defined)).sum())
-    if not constant:
+    n_constant = int((~np.diagonal(moments.is_defined)).sum())
+    if not n_constant:
         return ""
-    return f"{counted(constant, 'column is', 'columns are')} constant, and left out"
+    return f"{counted(n_constant, 'column is', 'columns are')} constant, and left out"
 
 
 def correlation_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
-    if not task.pairs.numbers:
+    if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     if task.pairs.n < 2:
         return Figure(None, note="there are fewer than two rows")
     moments = task.pairs.moments
-    change, constant = change_of_correlations(moments), constant_columns(moments)
+    change, constant_note = change_of_correlations(moments), describe_constant_columns(moments)
     if change is not None:
-        return Figure(change, note=constant)
-    varying = int(np.diagonal(moments.is_defined).sum())
-    if not varying:
+        return Figure(change, note=constant_note)
+    n_varying = int(np.diagonal(moments.is_defined).sum())
+    if not n_varying:
         return Figure(None, note=NO_VARIATION)
-    one_column = "there is one column of numbers" + (" that varies" if constant else "")
-    return Figure(None, note=one_column if varying == 1 else "no row holds two columns that vary")
+    if n_varying > 1:
+        return Figure(None, note="no row holds two columns that vary")
+    suffix = " that varies" if constant_note else ""
+    return Figure(None, note=f"there is one column of numbers{suffix}")
 
 
 MEASURE = Measure(

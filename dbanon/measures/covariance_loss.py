@@ -1,7 +1,8 @@
 """covariance_loss: the mean change of covariances, relative to the originals' deviations.
 
-The mean of |v - v'| / sqrt(v_ii v_jj) over the pairs i <= j of columns that vary: like A of
-IL_3, but without dividing by covariances near 0.
+The mean of |v_ij - v'_ij| / sqrt(v_ii v_jj) over the pairs i <= j of columns that vary, for
+covariances v before and v' after release. It is like A of ``structure_loss``, but does not divide
+by covariances near 0.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Fig
 
 def covariance_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
-    if not task.pairs.numbers:
+    if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
-    return of_moments(task.pairs.moments)
+    return figure_from_moments(task.pairs.moments)
 
 
-def of_moments(moments: Moments) -> Figure:
+def figure_from_moments(moments: Moments) -> Figure:
     """The figure from covariances of z-scores."""
-    counted = moments.is_defined & np.triu(np.ones_like(moments.is_defined))
-    if not counted.any():
+    is_counted = moments.is_defined & np.triu(np.ones_like(moments.is_defined))
+    if not is_counted.any():
         return Figure(None, note=NO_VARIATION)
-    # Deviations of z-scores are 1.
-    return Figure(float(np.mean(np.abs(moments.before - moments.after)[counted])))
+    # The deviations of z-scores are 1, so nothing is left to divide by.
+    return Figure(float(np.mean(np.abs(moments.before - moments.after)[is_counted])))
 
 
 MEASURE = Measure(

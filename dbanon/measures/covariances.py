@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from dbanon.measures.attributes import Flags, Floats
 
-# A smaller correlation is rounding error.
-_ROUNDING = 1e-13
+# A smaller correlation is a rounding error.
+_ROUNDING_TOLERANCE = 1e-13
 
-_CHUNK = 1 << 16
+_CHUNK_RECORDS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Covariances v and correlations r of p columns, each pair over records with both values.
+    """Covariances and correlations of p columns, of each pair over records with both values.
 
     Parameters
     ----------
-    before, after : float64 (p, p), covariances.
+    before, after : float64 (p, p), covariances before and after release.
     correlations_before, correlations_after : float64 (p, p), correlations; 0 for constant columns.
     is_defined : bool (p, p), pairs with at least two records, of columns that vary before release.
     """
@@ -36,15 +36,15 @@ class Moments:
     is_defined: Flags
 
     @property
-    def related(self) -> Flags:
+    def covary(self) -> Flags:
         """bool (p, p), pairs with nonzero covariance before release."""
-        return self.is_defined & (np.abs(self.correlations_before) > _ROUNDING)
+        return self.is_defined & (np.abs(self.correlations_before) > _ROUNDING_TOLERANCE)
 
 
 def moments(
     points: Floats, released: Floats, labels: NDArray[np.intp], cells: Flags | None
 ) -> Moments:
-    """The moments of p columns; memory does not grow with the number of records.
+    """Compute the moments of p columns, in chunks of records to save memory.
 
     Parameters
     ----------
@@ -53,45 +53,47 @@ def moments(
     cells : bool (n, p), cells that are not NULL; None for all.
     """
     n, p = points.shape
-    count = np.zeros((p, p))
-    sums = np.zeros((2, p, p))  # of column i, over records that also have column j
+    n_records = np.zeros((p, p))
+    # By side (before or after release) and columns i and j: of column i, over records with both.
+    sums = np.zeros((2, p, p))
     squares, products = np.zeros((2, p, p)), np.zeros((2, p, p))
     varies = _columns_vary(points, released) if cells is None else np.zeros((2, p, p), bool)
-    firsts = np.full((2, p, p), np.nan)
-    for start in range(0, n, _CHUNK):
-        chunk = slice(start, start + _CHUNK)
+    first_values = np.full((2, p, p), np.nan)
+    for start in range(0, n, _CHUNK_RECORDS):
+        chunk = slice(start, start + _CHUNK_RECORDS)
         present = None if cells is None else cells[chunk]
         weights = (
-            np.ones((min(_CHUNK, n - start), 1)) if present is None else present.astype(np.float64)
+            np.ones((min(_CHUNK_RECORDS, n - start), 1))
+            if present is None
+            else present.astype(np.float64)
         )
-        count += weights.T @ weights
+        n_records += weights.T @ weights
         for side, values in enumerate((points[chunk], released[labels[chunk]])):
             if present is not None:
-                _update_variation(firsts[side], varies[side], values, present)
+                _update_variation(first_values[side], varies[side], values, present)
                 values = values * weights
             sums[side] += values.T @ weights
             products[side] += values.T @ values
             if present is not None:
                 squares[side] += np.square(values).T @ weights
-    degrees = np.maximum(count - 1, 1)
-    share = np.maximum(count, 1)
+    degrees_of_freedom = np.maximum(n_records - 1, 1)
+    divisors = np.maximum(n_records, 1)
     results = []
     for side in range(2):
         if cells is None:
             squares[side] = np.diagonal(products[side])[:, None]
-        covariance = (products[side] - sums[side] * sums[side].T / share) / degrees
-        variance = (squares[side] - np.square(sums[side]) / share) / degrees
-        related = varies[side] & varies[side].T
-        results.append((covariance, _correlation(covariance, variance, related)))
+        covariances = (products[side] - sums[side] * sums[side].T / divisors) / degrees_of_freedom
+        variances = (squares[side] - np.square(sums[side]) / divisors) / degrees_of_freedom
+        both_vary = varies[side] & varies[side].T
+        results.append((covariances, _correlations(covariances, variances, both_vary)))
     (before, correlations_before), (after, correlations_after) = results
-    first = np.diagonal(varies[0])
-    return Moments(
-        before, after, correlations_before, correlations_after, (count > 1) & first[:, None] & first
-    )
+    varies_before = np.diagonal(varies[0])
+    is_defined = (n_records > 1) & varies_before[:, None] & varies_before
+    return Moments(before, after, correlations_before, correlations_after, is_defined)
 
 
 def _columns_vary(points: Floats, released: Floats) -> Flags:
-    """bool (2, p, p), whether each column varies; exact, unlike a variance above 0."""
+    """bool (2, p, p), True if column i varies, by side; exact, unlike a variance above 0."""
     varies = np.zeros((2, points.shape[1], 1), bool)
     for side, table in enumerate((points, released)):
         for column_index, column in enumerate(table.T):
@@ -99,24 +101,35 @@ def _columns_vary(points: Floats, released: Floats) -> Flags:
     return np.repeat(varies, points.shape[1], axis=2)
 
 
-def _update_variation(firsts: Floats, varies: Flags, values: Floats, present: Flags) -> None:
-    """Update ``varies``: whether column i varies over records that also have column j.
+def _update_variation(first_values: Floats, varies: Flags, values: Floats, present: Flags) -> None:
+    """Update whether column i varies over records that also have column j, from a chunk.
 
-    All arrays are (p, p). ``firsts`` holds the first value, NaN before there is one.
+    Parameters
+    ----------
+    first_values : float64 (p, p), the first value of column i in such records; NaN before there is
+        one. Updated.
+    varies : bool (p, p). Updated.
+    values, present : float64 (r, p) and bool (r, p), the records of the chunk.
     """
     for i, j in np.ndindex(*varies.shape):
         if varies[i, j]:
             continue
         values_of_both = values[present[:, i] & present[:, j], i]
         if values_of_both.size:
-            if np.isnan(firsts[i, j]):
-                firsts[i, j] = values_of_both[0]
-            varies[i, j] = bool((values_of_both != firsts[i, j]).any())
+            if np.isnan(first_values[i, j]):
+                first_values[i, j] = values_of_both[0]
+            varies[i, j] = bool((values_of_both != first_values[i, j]).any())
 
 
-def _correlation(covariance: Floats, variance: Floats, varies: Flags) -> Floats:
-    width = np.sqrt(np.maximum(variance * variance.T, 0.0))
-    correlations = np.divide(
-        covariance, width, out=np.zeros_like(covariance), where=varies & (width > 0)
+def _correlations(covariances: Floats, variances: Floats, both_vary: Flags) -> Floats:
+    """The correlations of column pairs, float64 (p, p); 0 unless both columns vary.
+
+    Parameters
+    ----------
+    variances : float64 (p, p), the variance of column i over records that also have column j.
+    """
+    deviations = np.sqrt(np.maximum(variances * variances.T, 0.0))
+    is_defined = both_vary & (deviations > 0)
+    return np.asarray(
+        np.divide(covariances, deviations, out=np.zeros_like(covariances), where=is_defined)
     )
-    return np.asarray(correlations)

@@ -1,8 +1,9 @@
-"""deviation_loss, IL_1: the mean of |x - x'| over the square root of 2 times the deviation.
+"""deviation_loss, IL_1: the mean change of a value, divided by sqrt(2) times the deviation.
 
-S_j is the originals' sample deviation. Eq. (6) as printed lacks the root; it is IL1s of J.
-Mateo-Sanz, F. Sebe and J. Domingo-Ferrer, "Outlier protection in continuous microdata masking", PSD
-2004, which replaced |x - x'| / |x| because of x = 0. Constant columns count as 0 in the mean.
+It is the mean of |x - x'| / (sqrt(2) S) over all cells, where S is the sample deviation of the
+column's originals. Eq. (6) as printed lacks the root. The measure is IL1s of J. Mateo-Sanz, F. Sebe
+and J. Domingo-Ferrer, "Outlier protection in continuous microdata masking", PSD 2004, which
+replaced |x - x'| / |x| because x may be 0. Constant columns count as 0 in the mean.
 
 Source: Chen and Han 2010, eq. (6).
 """
@@ -17,21 +18,21 @@ from dbanon.measures.figure import NO_NUMBERS, NO_ROWS, EvaluationTask, Figure, 
 def deviation_loss(task: EvaluationTask) -> Figure:
     """The mean over cells of numeric columns, and by column."""
     pairs = task.pairs
-    if not pairs.numbers:
+    if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     points, released = pairs.points
-    cells = pairs.cells(pairs.numbers)
-    sums = np.zeros(len(pairs.numbers))
-    for part in pairs.chunks():
-        gap = np.abs(points[part] - released[pairs.rows[part]])
-        sums += (gap if cells is None else gap * cells[part]).sum(axis=0)
+    cells = pairs.cells(pairs.numeric_columns)
+    sums = np.zeros(len(pairs.numeric_columns))
+    for chunk in pairs.chunks():
+        changes = np.abs(points[chunk] - released[pairs.labels[chunk]])
+        sums += (changes if cells is None else changes * cells[chunk]).sum(axis=0)
     sums /= np.sqrt(2.0)
     counts = np.full(len(sums), pairs.n) if cells is None else cells.sum(axis=0)
     if not counts.any():
         return Figure(None, note=NO_ROWS)
     columns = {
         column.name: float(total / count)
-        for column, total, count in zip(pairs.numbers, sums, counts, strict=True)
+        for column, total, count in zip(pairs.numeric_columns, sums, counts, strict=True)
         if count
     }
     return Figure(float(sums.sum() / counts.sum()), columns)

@@ -13,24 +13,26 @@ from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figu
 def direct_loss(task: EvaluationTask) -> Figure:
     """The mean over all cells and by column, and ``zil``, the sum."""
     pairs = task.pairs
-    labels = pairs.rows
-    total, cells = 0.0, 0
+    labels = pairs.labels
+    total, n_cells = 0.0, 0
     columns = {}
     for index, column in enumerate(pairs.columns):
-        present = pairs.cells([column])
-        count = pairs.n if present is None else int(present.sum())
+        cells = pairs.cells([column])
+        count = pairs.n if cells is None else int(cells.sum())
         column_total = 0.0
         for chunk in pairs.chunks():
             records = np.arange(chunk.start, chunk.stop)
-            column_total += float(column.apart(records, labels[chunk]).sum())
+            column_total += float(column.distances_ignoring_nulls(records, labels[chunk]).sum())
         if count:
             columns[column.name] = column_total / count
-        total, cells = total + column_total, cells + count
+        total, n_cells = total + column_total, n_cells + count
         task.tick((index + 1) / len(pairs.columns))
-    if not cells:
+    if not n_cells:
         return Figure(None, note=NO_ROWS)
-    covered = total == 0 and any(column.covers for column in pairs.columns)
-    return Figure(total / cells, columns, {"zil": total}, note=NOT_FOR_LABELS if covered else "")
+    # Labels that cover their values are at distance 0, whatever they lose.
+    is_meaningless = total == 0 and any(column.is_generalized for column in pairs.columns)
+    note = NOT_FOR_LABELS if is_meaningless else ""
+    return Figure(total / n_cells, columns, {"zil": total}, note=note)
 
 
 MEASURE = Measure(

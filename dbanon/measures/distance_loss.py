@@ -1,8 +1,8 @@
 """distance_loss, IL_h: distances that records moved, relative to distances from the mean.
 
-The sum over the records of d(z, z') over that of d(z, mean of z), d being Euclidean distance of
-z-scores, **not squared**: eq. (1) has the root and (2) to (4) add up d. The source does not
-mention z-scores, but raw columns in different units would be dominated by one.
+It is the sum of d(z, z') over the records, divided by the sum of d(z, mean of z), where d is the
+Euclidean distance of z-scores, **not squared**: eq. (1) has the root, and (2) to (4) add up d. The
+source does not mention z-scores, but with raw values one column with large units would dominate.
 
 Source: J. Chen and J. Han, "Evaluation model for quality of k-anonymity data oriented to
 microaggregation", 2010, eq. (1) to (5).
@@ -18,21 +18,22 @@ from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Fig
 def distance_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
     pairs = task.pairs
-    if not pairs.numbers:
+    if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
     points, released = pairs.points
-    cells = pairs.cells(pairs.numbers)
-    moved = spread = 0.0
-    for part in pairs.chunks():
-        at = points[part]
-        gap = at - released[pairs.rows[part]]
+    cells = pairs.cells(pairs.numeric_columns)
+    total_moved = total_from_mean = 0.0
+    for chunk in pairs.chunks():
+        # The mean of z-scores is 0.
+        from_mean = points[chunk]
+        moved = from_mean - released[pairs.labels[chunk]]
         if cells is not None:
-            at, gap = at * cells[part], gap * cells[part]
-        moved += float(np.sqrt(np.square(gap).sum(axis=1)).sum())
-        spread += float(np.sqrt(np.square(at).sum(axis=1)).sum())
-    if not spread:
+            from_mean, moved = from_mean * cells[chunk], moved * cells[chunk]
+        total_moved += float(np.sqrt(np.square(moved).sum(axis=1)).sum())
+        total_from_mean += float(np.sqrt(np.square(from_mean).sum(axis=1)).sum())
+    if not total_from_mean:
         return Figure(None, note=NO_VARIATION)
-    return Figure(moved / spread)
+    return Figure(total_moved / total_from_mean)
 
 
 MEASURE = Measure(

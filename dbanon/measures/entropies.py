@@ -20,8 +20,9 @@ class CategoricalColumn:
 
     Parameters
     ----------
-    before, after : int64 (m,), codes; those of ordinal columns are comparable.
-    levels : int64 (L,), the distinct originals, ascending.
+    before, after : int64 (r,), codes of original and released values. Those of ordinal columns are
+        ordered.
+    levels : int64 (l,), the distinct originals, ascending.
     ordinal : True if codes are ordered.
     """
 
@@ -36,10 +37,11 @@ def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
     """The categorical columns: nominal, ordinal, and labels of hierarchies."""
     columns = []
     for column in pairs.columns:
-        codes = _codes(column)
+        codes = _encode(column)
         if codes is None:
             continue
-        before, after = codes[0], codes[1][pairs.rows]
+        original_codes, released_codes = codes
+        before, after = original_codes, released_codes[pairs.labels]
         present = pairs.cells([column])
         if present is not None:
             before, after = before[present[:, 0]], after[present[:, 0]]
@@ -48,7 +50,8 @@ def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
     return columns
 
 
-def _codes(column: ColumnPair) -> tuple[Codes, Codes] | None:
+def _encode(column: ColumnPair) -> tuple[Codes, Codes] | None:
+    """Codes of originals and of released values, int64 (n,) and (m,); None if not categorical."""
     if isinstance(column, Categories | Nodes):
         return column.value_ids, column.released_value_ids
     if isinstance(column, Numbers) and column.ordinal:
@@ -61,7 +64,7 @@ def _codes(column: ColumnPair) -> tuple[Codes, Codes] | None:
 
 
 def entropy(codes: Codes) -> float:
-    """The entropy of a nominal column: -sum of p log2 p."""
+    """The entropy of a nominal column, -sum of p log2 p over its values."""
     counts = np.unique(codes, return_counts=True)[1]
     shares = counts / max(int(counts.sum()), 1)
     return float(-(shares * np.log2(shares)).sum()) + 0.0
@@ -70,14 +73,17 @@ def entropy(codes: Codes) -> float:
 def ordinal_entropy(codes: Codes, levels: Codes) -> float:
     """The entropy of an ordinal column: the mean binary entropy over all cut points.
 
-    p_i is the share of values up to the i-th of ``levels``, the ascending original values, before
-    and after release.
+    Cut point i separates values up to the i-th level from larger ones.
+
+    Parameters
+    ----------
+    levels : int64 (l,), the distinct original values, ascending.
     """
     if len(levels) < 2:
         return 0.0
-    up_to = np.searchsorted(np.sort(codes), levels[:-1], "right") / max(len(codes), 1)
+    shares_below = np.searchsorted(np.sort(codes), levels[:-1], "right") / max(len(codes), 1)
     total = 0.0
-    for shares in (up_to, 1 - up_to):
+    for shares in (shares_below, 1 - shares_below):
         logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
         total -= float((shares * logs).sum())
     return total / (len(levels) - 1) + 0.0

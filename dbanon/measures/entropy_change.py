@@ -1,8 +1,9 @@
 """entropy_change, IL_R: how much the entropy of the categorical columns changed, in percent.
 
-100 |H - H'| / H, summed over columns; H = 0 gives 0. Shares of an ordinal column are cumulative
-(the printed ones would depend on the direction of the order). It is not monotone, and 0 for any
-permutation: prefer ``entropy_loss``.
+It is 100 |H - H'| / H for the sums H before and H' after release of the columns' entropies; H = 0
+gives 0. Entropies of ordinal columns use cumulative shares (with the shares as printed they would
+depend on the direction of the order). The figure is 0 for any permutation of values, and may
+decrease when classes merge: prefer ``entropy_loss``.
 
 Source: Chen and Han 2010, eq. (14) to (17).
 """
@@ -26,20 +27,21 @@ def entropy_change(task: EvaluationTask) -> Figure:
     before, after = 0.0, 0.0
     columns = {}
     for column in categorical:
-        pair = _entropies(column)
-        columns[column.name] = _change(*pair)
-        before, after = before + pair[0], after + pair[1]
-    return Figure(_change(before, after), columns)
+        column_before, column_after = _entropies(column)
+        columns[column.name] = _percent_change(column_before, column_after)
+        before, after = before + column_before, after + column_after
+    return Figure(_percent_change(before, after), columns)
 
 
 def _entropies(column: CategoricalColumn) -> tuple[float, float]:
+    """The entropies of a column before and after release."""
     if column.ordinal:
         before = ordinal_entropy(column.before, column.levels)
         return before, ordinal_entropy(column.after, column.levels)
     return entropy(column.before), entropy(column.after)
 
 
-def _change(before: float, after: float) -> float:
+def _percent_change(before: float, after: float) -> float:
     return 100 * abs(before - after) / before if before else 0.0
 
 

@@ -1,8 +1,8 @@
 """entropy_loss: the share of a column's entropy that remains given the released value.
 
-The mean of H(X | X') / H(X) over categorical columns, treated as nominal, without constant ones. It
-never decreases when classes merge or labels generalize, and is 0 if the released value determines
-the original. Related to the non-uniform entropy of A. De Waal and L. Willenborg, "Information
+The mean of H(X | X') / H(X) over the categorical columns that vary, treated as nominal. It never
+decreases when classes merge or labels generalize, and is 0 if the released value determines the
+original. It is related to the non-uniform entropy of A. De Waal and L. Willenborg, "Information
 loss through global recoding and local suppression", 1999.
 """
 

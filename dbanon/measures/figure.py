@@ -1,4 +1,4 @@
-"""Figure: the result of a measure. Measure: an entry of the catalogue of measures."""
+"""Measures of a release, their parameters and input, and figures, which are their results."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from dbanon.errors import InvalidParameter
 from dbanon.measures.pairs import Pairs
 
-# Called with the share done; an exception from it cancels the evaluation.
+# A callback that takes the progress, 0 to 1. An exception from it cancels the evaluation.
 Tick = Callable[[float], None]
 
 
-def ignore_progress(share: float) -> None:
+def ignore_progress(progress: float) -> None:
     """Ignore progress and never cancel."""
-    del share
+    del progress
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Figure:
 
     Parameters
     ----------
-    value : None if the measure does not apply to this table.
-    columns : values of single columns, if defined.
-    parts : related values by name.
+    value : the result; None if the measure does not apply to this table.
+    columns : the result for single columns, by column, if defined.
+    parts : intermediate or related results, by name.
     note : why there is no value, or a caveat.
     """
 
@@ -40,7 +40,9 @@ class Figure:
 class Parameters:
     """Parameters of measures.
 
-    Raises InvalidParameter if a value is out of range.
+    Raises
+    ------
+    InvalidParameter : a value is out of range.
 
     Parameters
     ----------
@@ -49,9 +51,9 @@ class Parameters:
     taus : weights of DLD and ID in DR.
     gammas : weights of IL and DR in the score.
     interval_percents : interval widths of interval disclosure, in percent.
-    small : class sizes below which rows are counted.
-    epsilon : distance of the security ratio, in sample standard deviations.
-    sample : number of records to link, sampled with ``seed``; None for all if affordable.
+    small : class sizes; ``class_risk`` reports the share of rows in smaller classes for each.
+    epsilon : distance threshold of the security ratio, in sample standard deviations.
+    sample : number of records to link, sampled with ``seed``; None for all, unless too many.
     """
 
     lambdas: tuple[float, float, float] = (0.5, 0.0, 0.5)
@@ -89,8 +91,8 @@ class EvaluationTask:
 
     Parameters
     ----------
-    figures : results so far, by name, for measures that depend on others.
-    tick : called regularly during long computations.
+    figures : previous results, by measure, for measures that depend on others.
+    tick : reports the progress of long computations.
     """
 
     pairs: Pairs
@@ -99,7 +101,14 @@ class EvaluationTask:
     tick: Tick = ignore_progress
 
     def weighted(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
-        """A weighted sum of other figures; without a value if a figure with weight has none."""
+        """The weighted sum of the figures of other measures.
+
+        It has no value if a figure with a weight above 0 has none.
+
+        Parameters
+        ----------
+        names, weights : the measures, and the weight of each.
+        """
         total = 0.0
         for name, weight in zip(names, weights, strict=True):
             if not weight:
@@ -117,16 +126,17 @@ class Measure:
 
     Parameters
     ----------
-    name : ends with ``_loss`` or ``_risk``; higher means more loss or more gain for an attacker.
-    run : function from task to figure.
-    summary : one line for display.
-    range : possible values, in words.
+    name : a unique name. Higher figures of ``…_loss`` and ``…_risk`` mean more loss or more risk.
+    run : the function that computes the figure.
+    summary : a description in one line.
+    range : a description of possible values.
     symbol : the symbol in the literature; empty if it has none.
-    cost : complexity.
-    needs : ``counts`` (class sizes), ``columns`` (the values of each column in any order, so SQL
-        can compute it from source and release) or ``pairs`` (which record became which row).
-    of : measures it depends on, which precede it in the catalogue.
-    lower : True if lower is better.
+    cost : the complexity, for n records, p columns and k.
+    needs : the input: ``counts`` (class sizes), ``columns`` (the values of each column in any
+        order, which SQL can compute from source and release) or ``pairs`` (which record became
+        which row).
+    depends_on : measures whose figures it uses, which precede it in the catalogue.
+    lower_is_better : True if lower is better.
     """
 
     name: str
@@ -136,8 +146,8 @@ class Measure:
     symbol: str = ""
     cost: str = "n p"
     needs: str = "pairs"
-    of: tuple[str, ...] = ()
-    lower: bool = True
+    depends_on: tuple[str, ...] = ()
+    lower_is_better: bool = True
 
 
 NO_NUMBERS = "no column of numbers is released as numbers"
@@ -145,5 +155,5 @@ NO_VARIATION = "no column of numbers varies"
 NOT_ALL_NUMBERS = "not all columns are numbers released as numbers"
 NO_CATEGORIES = "no column is categorical"
 NO_ROWS = "no row is released"
-# Note of figures that are 0 or 1 by definition.
+# The note on figures that are 0 or 1 by definition because labels cover their values.
 NOT_FOR_LABELS = "not meant for labels: one that covers its value is at distance 0 of it"

@@ -1,17 +1,17 @@
 """Information loss: the share of the original variation that a release loses.
 
-SSE/SST on z-scores: for means from 0 (nothing lost) to 1 (only the overall mean is left). Rounded
-means, medians and medoids can exceed 1. A column's loss is its SSE/SST; the total is the quotient
-of the sums over columns. SST = 0 gives 0. Suppressed records and NULLs are not in the sums; reports
-state their numbers.
+The loss is SSE/SST on z-scores. For class means it ranges from 0 (nothing lost) to 1 (only the
+overall mean is left); for rounded means, medians and medoids it can exceed 1. A column's loss is
+its SSE/SST; the total is the quotient of the sums over columns. SST = 0 gives 0. Suppressed records
+and NULLs are left out of the sums; reports state how many there are.
 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
 statistical disclosure control", IEEE TKDE 14 (2002), section 2.
 
-``iloss`` is the loss of generalization to class ranges and common ancestors. A class C loses |C| *
-(max_C - min_C) / (max_T - min_T) in a numeric attribute, and the sum over its records of h(leaf to
-common ancestor) / h(leaf to root) in a categorical one, h being edges. NULLs and suppressed records
-lose nothing.
+``iloss`` is the loss of generalization to class ranges and common ancestors. In a numeric attribute
+a class C of table T loses |C| (max_C - min_C) / (max_T - min_T). In a categorical attribute it
+loses the sum over its records of h(leaf to common ancestor) / h(leaf to root), where h counts
+edges. NULLs and suppressed records count as no loss.
 
 Source: Jiang, Zeng and Ma, Journal of Software 28 (2017), section 2.2.
 
@@ -40,9 +40,9 @@ class Loss:
 
     Parameters
     ----------
-    columns : float64 (p,).
-    total : over all columns.
-    sums : SSE and SST of each column, which can be added up over parts of a table.
+    columns : float64 (p,), the SSE/SST of each column.
+    total : SSE/SST over all columns.
+    sums : pairs of SSE and SST by column, which can be added up over parts of a table.
     """
 
     columns: NDArray[np.float64]
@@ -55,7 +55,7 @@ def centroid_loss(
     partition: Partition,
     valid: NDArray[np.bool_] | None = None,
 ) -> Loss:
-    """The loss if every class is released with its centroid, apart from rounding errors.
+    """The loss if every class is released as its centroid, apart from rounding errors.
 
     Parameters
     ----------
@@ -96,15 +96,15 @@ def released_loss(
     *,
     is_partial: bool = False,
 ) -> Loss:
-    """The loss if every class is released with these values.
+    """The loss if every class is released as its row of ``released``.
 
     Parameters
     ----------
     points : float64 (n, p), standardized originals.
     released : float64 (n_classes, p), released values, standardized by the same map.
     valid : bool (n, p), False for NULL; None for all True.
-    is_partial : True if the points are part of a table and its z-scores: deviations are then from
-        0, the mean of the table, and not from that of the part.
+    is_partial : True if the points are only some of a table's z-scores. SST then uses deviations
+        from 0, the mean of the whole table, instead of from the mean of the points.
     """
     sums = [
         column_sums(
@@ -116,7 +116,7 @@ def released_loss(
         )
         for column in range(points.shape[1])
     ]
-    return loss_of(sums)
+    return loss_from_sums(sums)
 
 
 def column_sums(
@@ -127,19 +127,19 @@ def column_sums(
     *,
     is_partial: bool = False,
 ) -> tuple[float, float]:
-    """SSE and SST of a column; arguments as for one column of ``released_loss``."""
-    error, _, total = kernels.column_squares(
+    """SSE and SST of a column; arguments as in ``released_loss``, for a single column."""
+    sse, _, sst = kernels.column_squares(
         points,
         partition.labels,
         np.ascontiguousarray(released),
-        None,
+        None,  # no rounded values
         valid,
-        0,
-        0.0,
-        1.0,
+        0,  # exponent
+        0.0,  # shift
+        1.0,  # scale
         is_partial,
     )
-    return error, total
+    return sse, sst
 
 
 def scaled_sums(
@@ -151,10 +151,18 @@ def scaled_sums(
     *,
     is_partial: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """SSE and SST of a raw column, for exact and rounded released values."""
+    """Pairs of SSE and SST of a raw column, for exact and for rounded released values.
+
+    Parameters
+    ----------
+    values : float64 (n,), originals.
+    released : two arrays, float64 (n_classes,): exact and rounded values.
+    transform : the standardization of the column.
+    valid, is_partial : as in ``released_loss``.
+    """
     exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
     exact, rounded = released
-    error, rounded_error, total = kernels.column_squares(
+    sse, rounded_sse, sst = kernels.column_squares(
         values,
         partition.labels,
         exact,
@@ -166,24 +174,23 @@ def scaled_sums(
         scale,
         is_partial,
     )
-    return (error, total), (rounded_error, total)
+    return (sse, sst), (rounded_sse, sst)
 
 
-def loss_of(sums: Sequence[tuple[float, float]]) -> Loss:
-    """The loss of columns from their ``column_sums``."""
-    errors, totals = np.array(sums, np.float64).reshape(-1, 2).T
-    shares = np.divide(errors, totals, out=np.zeros(len(sums)), where=totals > 0)
-    total = float(totals.sum())
-    total_loss = float(errors[totals > 0].sum() / total) if total else 0.0
+def loss_from_sums(sums: Sequence[tuple[float, float]]) -> Loss:
+    """The loss of columns from the SSE and SST of each, as ``column_sums`` returns them."""
+    sse, sst = np.array(sums, np.float64).reshape(-1, 2).T
+    column_losses = np.divide(sse, sst, out=np.zeros(len(sums)), where=sst > 0)
+    total_sst = float(sst.sum())
     return Loss(
-        shares,
-        total_loss,
-        tuple((float(error), float(column_total)) for error, column_total in sums),
+        columns=column_losses,
+        total=float(sse[sst > 0].sum() / total_sst) if total_sst else 0.0,
+        sums=tuple((float(error), float(variation)) for error, variation in sums),
     )
 
 
 def average_class_size(partition: Partition, k: int) -> float:
-    """Released records per class over k: 1 is optimal; 0 without classes."""
+    """The mean number of released records per class, divided by k: 1 is optimal; 0 if no class."""
     if not partition.n_classes:
         return 0.0
     return float(partition.sizes.sum() / partition.n_classes / k)
@@ -196,8 +203,8 @@ def discernibility(partition: Partition) -> int:
 
 
 def iloss(
-    numbers: NDArray[np.float64] | NDArray[np.int32],
-    measure: Hierarchy | Scale,
+    values: NDArray[np.float64] | NDArray[np.int32],
+    domain: Hierarchy | Scale,
     partition: Partition,
     valid: NDArray[np.bool_] | None = None,
 ) -> float:
@@ -205,19 +212,19 @@ def iloss(
 
     Parameters
     ----------
-    numbers : (n,), values, or leaf positions of a hierarchy.
-    measure : the hierarchy, or the scale of the table's values.
-    valid : bool (n,), False for NULL; None for all True. The same within each class.
+    values : (n,), numbers, or leaf positions in a hierarchy.
+    domain : the hierarchy, or the scale of the table's numbers.
+    valid : bool (n,), False for NULL; None for all True. All records of a class have the same.
     """
     if not partition.n_classes:
         return 0.0
     members, starts = partition.members, partition.starts
-    grouped = numbers[members]
+    grouped = values[members]
     low, high = np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
     present = np.ones(len(starts), bool) if valid is None else valid[members[starts]]
-    if isinstance(measure, Scale):
-        if not measure.spread:
+    if isinstance(domain, Scale):
+        if not domain.spread:
             return 0.0
-        return float((partition.sizes * (high - low) / measure.spread)[present].sum())
-    nodes = np.repeat(measure.common(low, high), partition.sizes)
-    return float(measure.loss(grouped, nodes)[np.repeat(present, partition.sizes)].sum())
+        return float((partition.sizes * (high - low) / domain.spread)[present].sum())
+    nodes = np.repeat(domain.common(low, high), partition.sizes)
+    return float(domain.loss(grouped, nodes)[np.repeat(present, partition.sizes)].sum())

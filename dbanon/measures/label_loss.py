@@ -1,7 +1,7 @@
-"""label_loss: iloss of released labels, per cell.
+"""label_loss: the mean ``iloss`` per cell, computed from the released labels instead of classes.
 
-The share of edges climbed, or the width of the interval relative to that of the column: ``iloss``
-computed from the labels as written, rather than from classes.
+A label loses the share of edges from its value up to it, and an interval its width relative to the
+column's range.
 
 Source: Jiang, Zeng and Ma, Journal of Software 28 (2017), section 2.2.
 """
@@ -17,21 +17,21 @@ from dbanon.measures.figure import EvaluationTask, Figure, Measure
 def label_loss(task: EvaluationTask) -> Figure:
     """The mean over cells of columns released as labels; NULLs count 0."""
     pairs = task.pairs
-    labels = pairs.rows
+    labels = pairs.labels
     columns = {}
     for column in pairs.columns:
         if isinstance(column, Intervals):
             losses = column.width[labels]
         elif isinstance(column, Nodes):
             leaves = np.maximum(column.original, 0)
-            # Labels of other tools may not cover the value and may be deeper than it.
+            # A label of another tool may not cover the value, which would make the loss negative.
             losses = np.maximum(
                 column.tree.loss(leaves, np.maximum(column.released, 0)[labels]), 0.0
             )
         else:
             continue
-        present = pairs.cells([column])
-        present_losses = losses if present is None else losses[present[:, 0]]
+        cells = pairs.cells([column])
+        present_losses = losses if cells is None else losses[cells[:, 0]]
         columns[column.name] = float(present_losses.sum() / max(pairs.n, 1))
     if not columns:
         return Figure(None, note="no column is released as labels")

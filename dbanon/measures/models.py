@@ -16,12 +16,12 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import sensitive
 from dbanon.measures.sensitive import Counts, Values
 
-Sizes: TypeAlias = NDArray[np.int64]
+PersonCounts: TypeAlias = NDArray[np.int64]
 
-# Rounding of shares must not fail a class that reaches its level exactly.
-_SLACK = 1e-9
+# Tolerance for rounding errors, for classes that reach their level exactly.
+_ROUNDING_TOLERANCE = 1e-9
 
-ORDERS = ("equal", "ordered")
+SIMPLE_DISTANCES = ("equal", "ordered")
 HIERARCHICAL = "hierarchical"
 
 
@@ -50,10 +50,10 @@ class Model:
     distance: HierarchySource = "equal"
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
+        if self.kind not in _LEVEL_FUNCTIONS:
             raise InvalidParameter(
                 f'There is no privacy model "{self.kind}".',
-                hint="Known: " + ", ".join(_KINDS) + ".",
+                hint="Known: " + ", ".join(_LEVEL_FUNCTIONS) + ".",
             )
         if not np.isfinite(self.level) or self.level <= 0:
             raise InvalidParameter(f"The level of {self.kind} must be a number above 0.")
@@ -64,16 +64,16 @@ class Model:
             )
         if self.l < 1:
             raise InvalidParameter("The l of recursive_cl must be a whole number, 1 or more.")
-        if self.distance not in ORDERS:
+        if self.distance not in SIMPLE_DISTANCES:
             object.__setattr__(self, "distance", parse(self.distance, files=True))
 
     @classmethod
-    def of_plain(cls, parameters: Mapping[str, Any], *, files: bool = True) -> Model:
-        """A model from its parameters by name.
+    def from_plain(cls, parameters: Mapping[str, Any], *, files: bool = True) -> Model:
+        """Build a model from its parameters by name.
 
         Parameters
         ----------
-        files : True if a hierarchy may be the path of a file; never on a server.
+        files : True if a hierarchy may be the path of a file, which is never allowed on a server.
 
         Raises
         ------
@@ -81,13 +81,14 @@ class Model:
         """
         if not {"attribute", "kind", "level"} <= set(parameters):
             raise InvalidParameter(
-                "A privacy model must be an object with attribute, kind and level.", hint=_EXAMPLE
+                "A privacy model must be an object with attribute, kind and level.", hint=_FORM_HINT
             )
         plain = {
-            name: v.item() if isinstance(v, np.generic) else v for name, v in parameters.items()
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in parameters.items()
         }
         for key, value in plain.items():
-            if key not in _KEYS or _KEY_OF_KIND.get(key, plain["kind"]) != plain["kind"]:
+            if key not in _KEYS or _KIND_OF_KEY.get(key, plain["kind"]) != plain["kind"]:
                 raise InvalidParameter(
                     "A privacy model has no such key.",
                     hint="Known keys: " + ", ".join(_KEYS) + "; l belongs to recursive_cl, distance"
@@ -96,41 +97,53 @@ class Model:
             types, expected = _KEYS[key]
             if not isinstance(value, types) or isinstance(value, bool):
                 raise InvalidParameter(f'"{key}" of a privacy model must be {expected}.')
-        if plain.get("distance", "equal") not in ORDERS:
+        if plain.get("distance", "equal") not in SIMPLE_DISTANCES:
             plain["distance"] = parse(plain["distance"], files=files)
         return cls(**plain)
 
-    def satisfied(
-        self, counts: Counts, table: Values, persons: Sizes | None = None
+    def is_satisfied(
+        self, counts: Counts, table: Values, persons: PersonCounts | None = None
     ) -> NDArray[np.bool_]:
-        """Whether each class satisfies the model, bool (m,).
+        """bool (m,), True for classes that satisfy the model.
 
         Parameters
         ----------
-        counts : int64 (m, s), counts of values in these classes.
-        table : float64 (s,), the distribution in the whole table.
-        persons : int64 (m,), persons per class if ``counts`` and ``table`` count persons.
+        counts : int64 (m, s), how often each of s values occurs in each of m classes.
+        table : float64 (s,), the share of each value in the whole table.
+        persons : int64 (m,), persons per class if ``counts`` and ``table`` count persons; None if
+            they count rows.
         """
-        values, at_least = self._levels(counts, table, persons)
+        values, is_higher_stricter = self._levels(counts, table, persons)
         level = self.level
         if self.kind == "recursive_cl":
             return values < level
-        return values >= level - _SLACK if at_least else values <= level + _SLACK
+        return (
+            values >= level - _ROUNDING_TOLERANCE
+            if is_higher_stricter
+            else values <= level + _ROUNDING_TOLERANCE
+        )
 
-    def worst(self, counts: Counts, table: Values, persons: Sizes | None = None) -> float:
-        """The level that all of these classes reach, at least one class; see ``satisfied``."""
-        values, at_least = self._levels(counts, table, persons)
-        return float(values.min() if at_least else values.max())
+    def reached_level(
+        self, counts: Counts, table: Values, persons: PersonCounts | None = None
+    ) -> float:
+        """The level that all of these classes reach, which must be one or more.
 
-    def _levels(self, counts: Counts, table: Values, persons: Sizes | None) -> tuple[Values, bool]:
-        """The level of each class, float64 (m,), and whether higher is better."""
+        Arguments are as in ``is_satisfied``.
+        """
+        values, is_higher_stricter = self._levels(counts, table, persons)
+        return float(values.min() if is_higher_stricter else values.max())
+
+    def _levels(
+        self, counts: Counts, table: Values, persons: PersonCounts | None
+    ) -> tuple[Values, bool]:
+        """The level of each class, float64 (m,), and whether a higher level is stricter."""
         if persons is not None and not self.compares_with_table:
-            counts = sensitive.least_diverse(counts, persons)
-        return _KINDS[self.kind](self, counts, table, persons)
+            counts = sensitive.least_diverse_counts(counts, persons)
+        return _LEVEL_FUNCTIONS[self.kind](self, counts, table, persons)
 
     @property
-    def order(self) -> str | Hierarchy:
-        """The distance, with its hierarchy available.
+    def resolved_distance(self) -> str | Hierarchy:
+        """The name of the distance, or its hierarchy.
 
         Raises
         ------
@@ -144,7 +157,7 @@ class Model:
         )
 
     @property
-    def at_least(self) -> bool:
+    def is_higher_stricter(self) -> bool:
         """True if a higher level is stricter."""
         return self.kind in ("distinct_l", "entropy_l")
 
@@ -153,38 +166,44 @@ class Model:
         """True if classes are compared with the distribution in the whole table."""
         return self.kind in ("t_closeness", "beta_likeness", "delta_disclosure")
 
-    def is_union_closed(self, of_persons: bool) -> bool:
+    def is_union_closed(self, counts_persons: bool) -> bool:
         """True if the union of classes that satisfy the model always satisfies it.
 
-        Not for delta-disclosure, where a class without a value dilutes its share, nor for entropy_l
-        if persons have several values.
+        This does not hold for delta-disclosure, where a class that lacks a value reduces its share
+        in the union, nor for entropy_l if persons have several values.
+
+        Parameters
+        ----------
+        counts_persons : True if the model counts persons instead of rows.
         """
         if self.kind == "entropy_l":
-            return not of_persons
+            return not counts_persons
         return self.kind != "delta_disclosure"
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """The model as plain values, for the ledger; omits the content of a hierarchy."""
         values: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
         values["level"] = float(self.level)
         if self.kind == "recursive_cl":
             values["l"] = int(self.l)
         if self.kind == "t_closeness":
-            values["distance"] = self.distance if self.distance in ORDERS else HIERARCHICAL
+            values["distance"] = (
+                self.distance if self.distance in SIMPLE_DISTANCES else HIERARCHICAL
+            )
         return values
 
     def describe(self) -> str:
-        """The model in words."""
+        """Describe the model in a few words."""
         text = f'{self.kind} {self.level:g} of "{self.attribute}"'
         if self.kind == "recursive_cl":
             text += f" with l = {self.l}"
         if self.kind == "t_closeness":
-            text += f", {self.distance if self.distance in ORDERS else HIERARCHICAL}"
+            text += f", {self.distance if self.distance in SIMPLE_DISTANCES else HIERARCHICAL}"
         return text
 
 
-_EXAMPLE = 'Write {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
-# Keys of a model as an object: the types, and a description of valid values.
+_FORM_HINT = 'Write {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
+# Types of valid values, and a description of them, by parameter of a model.
 _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "attribute": ((str,), "the name of a sensitive column"),
     "kind": ((str,), "the name of a privacy model"),
@@ -192,40 +211,42 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "l": ((int,), "a whole number"),
     "distance": ((str, Mapping, Hierarchy, Path), "equal, ordered or a hierarchy"),
 }
-_KEY_OF_KIND = {"l": "recursive_cl", "distance": "t_closeness"}
+# The only kind of model that a parameter applies to.
+_KIND_OF_KEY = {"l": "recursive_cl", "distance": "t_closeness"}
 
 
 def model_kinds() -> tuple[str, ...]:
     """The names of all kinds of models."""
-    return tuple(_KINDS)
+    return tuple(_LEVEL_FUNCTIONS)
 
 
-_LevelFunction = Callable[[Model, Counts, Values, "Sizes | None"], tuple[Values, bool]]
+# Takes a model, and counts, table and persons as ``is_satisfied``; returns as ``Model._levels``.
+_LevelFunction = Callable[[Model, Counts, Values, "PersonCounts | None"], tuple[Values, bool]]
 
-_KINDS: dict[str, _LevelFunction] = {
-    "distinct_l": lambda model, counts, overall, persons: (
+_LEVEL_FUNCTIONS: dict[str, _LevelFunction] = {
+    "distinct_l": lambda model, counts, table, persons: (
         sensitive.class_distinct_counts(counts),
         True,
     ),
-    "entropy_l": lambda model, counts, overall, persons: (sensitive.class_entropies(counts), True),
-    "recursive_cl": lambda model, counts, overall, persons: (
+    "entropy_l": lambda model, counts, table, persons: (sensitive.class_entropies(counts), True),
+    "recursive_cl": lambda model, counts, table, persons: (
         sensitive.class_recursive_ratios(counts, model.l),
         False,
     ),
-    "t_closeness": lambda model, counts, overall, persons: (
-        sensitive.class_distances(counts, model.order, overall, persons),
+    "t_closeness": lambda model, counts, table, persons: (
+        sensitive.class_distances(counts, model.resolved_distance, table, persons),
         False,
     ),
-    "alpha_k": lambda model, counts, overall, persons: (
+    "alpha_k": lambda model, counts, table, persons: (
         sensitive.class_largest_shares(counts),
         False,
     ),
-    "beta_likeness": lambda model, counts, overall, persons: (
-        sensitive.class_gains(counts, overall, persons),
+    "beta_likeness": lambda model, counts, table, persons: (
+        sensitive.class_gains(counts, table, persons),
         False,
     ),
-    "delta_disclosure": lambda model, counts, overall, persons: (
-        sensitive.class_log_ratios(counts, overall, persons),
+    "delta_disclosure": lambda model, counts, table, persons: (
+        sensitive.class_log_ratios(counts, table, persons),
         False,
     ),
 }
@@ -233,7 +254,13 @@ _KINDS: dict[str, _LevelFunction] = {
 
 @dataclass(frozen=True)
 class CountedModel:
-    """A privacy model in words, and the level that every written class reaches."""
+    """A privacy model, and the level that every class of a written table reaches.
+
+    Parameters
+    ----------
+    model : a description of the model.
+    achieved : the level.
+    """
 
     model: str
     achieved: float

@@ -1,4 +1,4 @@
-"""overall_loss, IL: the mean of IL_h and IL_s.
+"""overall_loss, IL: the mean of IL_h (``distance_loss``) and IL_s (``statistics_loss``).
 
 Source: Chen and Han 2010, eq. (10).
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
-OF = ("distance_loss", "statistics_loss")
+TERMS = ("distance_loss", "statistics_loss")
 
 
 def overall_loss(task: EvaluationTask) -> Figure:
-    """The mean of both."""
-    return task.weighted(OF, (0.5, 0.5))
+    """The mean of the two losses."""
+    return task.weighted(TERMS, (0.5, 0.5))
 
 
 MEASURE = Measure(
@@ -22,5 +22,5 @@ MEASURE = Measure(
     summary="Mean of how far records moved (IL_h) and how much statistics changed (IL_s)",
     range="0 up, without limit",
     cost="none of its own",
-    of=OF,
+    depends_on=TERMS,
 )

@@ -1,7 +1,7 @@
 """Pairs of original records and released rows, the input of measures.
 
 A release has neither keys nor order, so only the run that makes it knows the pairs, or a caller who
-preserved the order. Suppressed records are excluded from all sums and denominators.
+kept the rows in order. Suppressed records are excluded from all sums and denominators.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from dbanon.data.scales import Standardization
 from dbanon.measures.attributes import ColumnPair, Flags, Floats, Numbers
 from dbanon.measures.covariances import Moments, moments
 
-# Records per chunk: large enough for numpy, small compared to the table.
-CHUNK = 1 << 16
+# Records per chunk: enough for numpy to be fast, few enough to save memory.
+CHUNK_RECORDS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """n released records and their m classes.
+    """n released records and their m classes, with original and released values.
 
     Parameters
     ----------
-    columns : the quasi-identifiers, original and released.
-    partition : classes of the n records, none suppressed; n classes for a perturbation that gives
-        every record separate values.
-    suppressed : number of suppressed records.
+    columns : the quasi-identifiers.
+    partition : classes of the n records, none of which is suppressed; n classes if a perturbation
+        gives every record its own values.
+    n_suppressed : number of suppressed records.
     strata : int32 (n,), the stratum of each record; None for a single one.
     entities : int32 (n,), the person of each record; None if every record is a person.
     suppressed_cells : number of cells that are NULL only in the release.
-    suppressed_weight : weight of ``suppressed_distance``.
+    suppressed_weight : factor of ``suppressed_distance``.
     """
 
     columns: tuple[ColumnPair, ...]
     partition: Partition
-    suppressed: int = 0
+    n_suppressed: int = 0
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
     suppressed_cells: int = 0
@@ -62,43 +62,44 @@ class Pairs:
         return self.partition.n_classes
 
     @cached_property
-    def rows(self) -> NDArray[np.intp]:
+    def labels(self) -> NDArray[np.intp]:
         """The class of each record, (n,), in numpy's index type, which avoids copies."""
         return self.partition.labels.astype(np.intp)
 
     # --- numbers ---------------------------------------------------------------------------------
 
     @cached_property
-    def ranked(self) -> tuple[Numbers, ...]:
-        """The columns of numbers and ranks."""
+    def ordered_columns(self) -> tuple[Numbers, ...]:
+        """The columns of numbers or ranks that are released as such."""
         return tuple(column for column in self.columns if isinstance(column, Numbers))
 
     @cached_property
-    def numbers(self) -> tuple[Numbers, ...]:
-        """The columns of numbers."""
-        return tuple(column for column in self.ranked if not column.ordinal)
+    def numeric_columns(self) -> tuple[Numbers, ...]:
+        """The columns of numbers that are released as numbers."""
+        return tuple(column for column in self.ordered_columns if not column.ordinal)
 
     @property
-    def all_numbers(self) -> bool:
+    def is_all_numeric(self) -> bool:
         """True if all columns are numeric."""
-        return bool(self.columns) and len(self.numbers) == len(self.columns)
+        return bool(self.columns) and len(self.numeric_columns) == len(self.columns)
 
     def scores(self, columns: tuple[Numbers, ...]) -> tuple[Floats, Floats]:
-        """z-scores, float64 (n, p) and (m, p), with the originals' mean and sample deviation.
+        """z-scores of originals, float64 (n, p), and of released values, float64 (m, p).
 
-        0 in constant columns and for NULL.
+        Both use the mean and the sample deviation of the originals. 0 in constant columns and for
+        NULL.
         """
         transform = Standardization.of([column.scale for column in columns])
         scores = []
-        for values, missing in (
-            ([c.original for c in columns], [c.missing for c in columns]),
-            ([c.released for c in columns], [c.withheld for c in columns]),
+        for values, nulls in (
+            ([c.original for c in columns], [c.original_nulls for c in columns]),
+            ([c.released for c in columns], [c.released_nulls for c in columns]),
         ):
             points = np.empty((len(values[0]) if values else 0, len(columns)))
-            for column, (numbers, is_null) in enumerate(zip(values, missing, strict=True)):
+            for column, (numbers, is_null) in enumerate(zip(values, nulls, strict=True)):
                 points[:, column] = numbers if is_null is None else np.where(is_null, 0.0, numbers)
             points = transform.apply(points)
-            for column, is_null in enumerate(missing):
+            for column, is_null in enumerate(nulls):
                 if is_null is not None:
                     points[is_null, column] = 0.0
             scores.append(points)
@@ -106,123 +107,141 @@ class Pairs:
 
     @cached_property
     def points(self) -> tuple[Floats, Floats]:
-        """The z-scores of the columns of numbers, C order."""
-        return self.scores(self.numbers)
+        """The z-scores of the numeric columns, in C order."""
+        return self.scores(self.numeric_columns)
 
     @cached_property
     def moments(self) -> Moments:
         """The covariances of numeric columns, before and after release."""
-        return moments(*self.points, self.rows, self.cells(self.numbers))
+        return moments(*self.points, self.labels, self.cells(self.numeric_columns))
 
     def cells(self, columns: Iterable[ColumnPair]) -> Flags | None:
         """bool (n, p), True for cells without NULL before and after release; None for all True."""
         columns = tuple(columns)
-        labels = self.rows
-        if all(c.missing is None and c.withheld is None for c in columns):
+        labels = self.labels
+        if all(c.original_nulls is None and c.released_nulls is None for c in columns):
             return None
         cells = np.ones((self.n, len(columns)), bool)
         for index, column in enumerate(columns):
-            if column.missing is not None:
-                cells[:, index] &= ~column.missing
-            if column.withheld is not None:
-                cells[:, index] &= ~column.withheld[labels]
+            if column.original_nulls is not None:
+                cells[:, index] &= ~column.original_nulls
+            if column.released_nulls is not None:
+                cells[:, index] &= ~column.released_nulls[labels]
         return cells
 
     def chunks(self) -> Iterator[slice]:
-        """Slices of the records, in chunks."""
-        return (slice(at, min(at + CHUNK, self.n)) for at in range(0, self.n, CHUNK))
+        """Slices that divide the records into chunks."""
+        return (
+            slice(at, min(at + CHUNK_RECORDS, self.n)) for at in range(0, self.n, CHUNK_RECORDS)
+        )
 
     # --- comparison by attackers -----------------------------------------------------------------
 
     @cached_property
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-        """int64 (n,) and int64 (m,), a group id per record and class: its stratum and NULLs.
+        """The group of each record, int64 (n,), and of each class, int64 (m,); None for one group.
 
-        Attackers see both, so they only compare records and rows of the same group. But they cannot
-        recognize original NULLs in columns with suppressed cells: there, classes that are released
-        alike are all in the group of the first of their records. None for a single group.
+        Records and classes of a group have the same stratum and NULL in the same columns. Attackers
+        see both, so they only compare records and rows of the same group. In columns with
+        suppressed cells they cannot tell which NULLs are original. There all classes with the same
+        released values are in the group of their first record.
         """
         codes: list[NDArray[Any]] = []
-        firsts = self._first_records()
+        first_records = self._first_records()
         for column in self.columns:
-            if column.missing is None and column.withheld is None:
+            if column.original_nulls is None and column.released_nulls is None:
                 continue
-            before = np.zeros(self.n, bool) if column.missing is None else column.missing
-            after = np.zeros(self.m, bool) if column.withheld is None else column.withheld
+            before = (
+                np.zeros(self.n, bool) if column.original_nulls is None else column.original_nulls
+            )
+            after = (
+                np.zeros(self.m, bool) if column.released_nulls is None else column.released_nulls
+            )
             if column.suppressed is not None:
-                after = before[firsts]
+                after = before[first_records]
             codes.append(np.concatenate((before, after)))
         if self.strata is not None:
-            codes.append(np.concatenate((self.strata, self.strata[firsts])))
+            codes.append(np.concatenate((self.strata, self.strata[first_records])))
         if not codes:
             return None
-        together = combine_codes(codes)
-        return together[: self.n], together[self.n :]
+        group_ids = combine_codes(codes)
+        return group_ids[: self.n], group_ids[self.n :]
 
     def _first_records(self) -> NDArray[np.int64]:
         """int64 (m,), the first record of each class.
 
-        If cells are suppressed, the first record of all classes that are released alike.
+        If cells are suppressed, the first record of all classes with the same released values.
         """
-        firsts = self.partition.members[self.partition.starts].astype(np.int64)
+        first_records = self.partition.members[self.partition.starts].astype(np.int64)
         if not self.suppressed_cells:
-            return firsts
+            return first_records
         codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
-        codes += [column.withheld for column in self.columns if column.withheld is not None]
+        codes += [
+            column.released_nulls for column in self.columns if column.released_nulls is not None
+        ]
         if self.strata is not None:
-            codes.append(self.strata[firsts])
-        groups = combine_codes(codes, self.m)
-        first_of_group = np.full(self.m, self.n, np.int64)
-        np.minimum.at(first_of_group, groups, firsts)
-        return first_of_group[groups]
+            codes.append(self.strata[first_records])
+        row_ids = combine_codes(codes, self.m)
+        first_of_row = np.full(self.m, self.n, np.int64)
+        np.minimum.at(first_of_row, row_ids, first_records)
+        return first_of_row[row_ids]
 
     @cached_property
     def suppressed_distance(self) -> Floats:
         """float64 (m,), the distance that suppressed cells add to each row in record linkage.
 
-        With weight 1, each cell adds the mean distance of the column's other released values. So
-        rows with many suppressed cells are not nearer than rows with the right values.
+        With weight 1, each cell adds the column's mean distance between records and random released
+        values. So rows with many suppressed cells are not nearer than rows with the right values.
         """
-        distance = np.zeros(self.m)
+        row_distances = np.zeros(self.m)
         order = np.random.default_rng(0).permutation(self.n)
         for column in self.columns:
             if column.suppressed is None:
                 continue
-            others = self.rows[order]
-            compared = ~column.suppressed[others]
-            if column.missing is not None:
-                compared &= ~column.missing
-            apart = column.gap(np.flatnonzero(compared), others[compared])
-            distance[column.suppressed] += float(apart.mean()) if len(apart) else 1.0
-        return distance * self.suppressed_weight
+            random_rows = self.labels[order]
+            is_compared = ~column.suppressed[random_rows]
+            if column.original_nulls is not None:
+                is_compared &= ~column.original_nulls
+            distances = column.distances(np.flatnonzero(is_compared), random_rows[is_compared])
+            row_distances[column.suppressed] += float(distances.mean()) if len(distances) else 1.0
+        return row_distances * self.suppressed_weight
 
     @cached_property
     def row_ids(self) -> NDArray[np.int64]:
-        """int64 (m,), an id from 0, equal for classes of a group with identical released values."""
+        """int64 (m,), an id of each class's released row, from 0.
+
+        It is the same for classes of a group with identical released values.
+        """
         codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
         if self.groups is not None:
             codes.append(self.groups[1])
         ids = combine_codes(codes, self.m)
-        # Number ids in the order of classes, for locality of later searches.
-        firsts = np.unique(ids, return_index=True)[1]
-        positions = np.empty(len(firsts), np.int64)
-        positions[np.argsort(firsts)] = np.arange(len(firsts))
-        return positions[ids]
+        # Number rows in the order of classes, so that later searches use caches well.
+        first_classes = np.unique(ids, return_index=True)[1]
+        new_ids = np.empty(len(first_classes), np.int64)
+        new_ids[np.argsort(first_classes)] = np.arange(len(first_classes))
+        return new_ids[ids]
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """int64, rows per value of ``row_ids``; persons if there are ``entities``."""
-        rows = self.row_ids[self.partition.labels]
+        """The number of rows per value of ``row_ids``, int64; of persons if there are any."""
+        row_of_record = self.row_ids[self.partition.labels]
         if self.entities is None:
-            return np.bincount(rows).astype(np.int64)
-        people = combine_codes([self.entities])
-        width = int(people.max(initial=0)) + 1
-        cells = np.unique(rows * width + people)
-        return np.bincount(cells // width).astype(np.int64)
+            return np.bincount(row_of_record).astype(np.int64)
+        persons = combine_codes([self.entities])
+        n_persons = int(persons.max(initial=0)) + 1
+        row_persons = np.unique(row_of_record * n_persons + persons)
+        return np.bincount(row_persons // n_persons).astype(np.int64)
 
 
 def combine_codes(codes: Iterable[NDArray[Any]], n: int = 0) -> NDArray[np.int64]:
-    """An id from 0 for each combination of codes, int64 (n,); every array has n values."""
+    """An id from 0 for each combination of codes, int64 (n,).
+
+    Parameters
+    ----------
+    codes : one array, (n,), per column.
+    n : the number of values; only needed if there may be no column.
+    """
     combined: NDArray[np.int64] | None = None
     for code in codes:
         values, ids = np.unique(code, return_inverse=True)
@@ -232,6 +251,6 @@ def combine_codes(codes: Iterable[NDArray[Any]], n: int = 0) -> NDArray[np.int64
         elif len(combined) == int(combined.max(initial=-1)) + 1:
             break  # all combinations are distinct
         elif len(values) > 1:
-            mixed = combined * len(values) + ids
-            combined = np.unique(mixed, return_inverse=True)[1].reshape(-1).astype(np.int64)
+            pair_codes = combined * len(values) + ids
+            combined = np.unique(pair_codes, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return np.zeros(n, np.int64) if combined is None else combined

@@ -18,21 +18,23 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
 
 # If persons are counted, single classes may satisfy entropy_l although their union does not.
-_MAY_FAIL_TOGETHER = (
+_UNION_HINT = (
     "Classes with the same released values form one class, and a person with several values counts"
     " once. Lower the level of entropy_l, or choose distinct_l."
 )
 
 
 def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
-    """The hierarchies by sensitive column."""
-    return {m.attribute: m.distance for m in models if isinstance(m.distance, Hierarchy)}
+    """The hierarchies of the models, by sensitive column."""
+    return {
+        model.attribute: model.distance for model in models if isinstance(model.distance, Hierarchy)
+    }
 
 
 def value_positions(
     column: CodedColumn, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
-    """The position of each value among the column's values, or its leaf, int32 (n,)."""
+    """The position of each record's value among the column's values or leaves, int32 (n,)."""
     positions: NDArray[np.int32] = positions_of_codes(
         ValueFrequencies.of_column(column), attribute, models
     )[column.codes]
@@ -42,7 +44,10 @@ def value_positions(
 def positions_of_codes(
     frequencies: ValueFrequencies, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
-    """The position of each code among occurring ones, or its leaf, int32 (s,); NULL is last."""
+    """The position of each code's value, int32 (s,); that of NULL is last.
+
+    It is the value's leaf if a model has a hierarchy, else its index among the values that occur.
+    """
     occurs = frequencies.counts[:-1] > 0
     positions = np.zeros(len(frequencies.counts), np.int32)
     tree = trees_of_models(models).get(attribute.name)
@@ -58,37 +63,41 @@ def positions_of_codes(
     return positions
 
 
-def levels_reached(
+def require_levels(
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
     counts: Counts,
     persons: EntityCount | None = None,
 ) -> tuple[CountedModel, ...]:
-    """The levels that all classes of a written table reach; ``attributes`` by column.
+    """Check the models of a written table, and return the levels that all classes reach.
 
     Parameters
     ----------
+    attributes : the sensitive attributes, by column.
     persons : counts of persons from staging, if models count persons.
 
     Raises
     ------
     RecountFailed : a class violates a model, or the counts do not cover all rows.
     """
-    counts_by_column, sizes = {}, None if persons is None else persons.persons_per_class
+    counts_by_column = {}
     for name, cells in counts.cells.items():
-        rows = _row_counts(cells, attributes[name], models)
-        if int(rows.sum()) != counts.rows.rows:
+        row_counts = _row_counts(cells, attributes[name], models)
+        if int(row_counts.sum()) != counts.rows.rows:
             raise RecountFailed(
                 f'The values of "{name}" that were counted do not cover all rows.',
                 hint="This is an error in dbanon: please report it.",
             )
         counts_by_column[name] = (
-            rows if persons is None else _person_counts(rows, persons, name, attributes, models)
+            row_counts
+            if persons is None
+            else _person_counts(row_counts, persons, name, attributes, models)
         )
-    return require_models(models, counts_by_column, sizes)
+    persons_per_class = None if persons is None else persons.persons_per_class
+    return require_models(models, counts_by_column, persons_per_class)
 
 
-def levels_in_rows(
+def row_levels(
     models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
 ) -> tuple[float, ...]:
     """The levels that all classes reach when counting rows, even if models count persons."""
@@ -96,7 +105,7 @@ def levels_in_rows(
         name: _row_counts(cells, attributes[name], models) for name, cells in counts.cells.items()
     }
     return tuple(
-        model.worst(
+        model.reached_level(
             counts_by_column[model.attribute],
             _table_shares(counts_by_column[model.attribute], None),
         )
@@ -105,17 +114,28 @@ def levels_in_rows(
 
 
 def _person_counts(
-    rows: NDArray[np.int64],
+    row_counts: NDArray[np.int64],
     persons: EntityCount,
     name: str,
     attributes: Mapping[str, Attribute],
     models: Sequence[Model],
 ) -> NDArray[np.int64]:
-    """Persons by class and value, after checking that staged and written classes agree."""
+    """Persons by class and value, int64 (n_classes, s); checks that staged classes were written.
+
+    Parameters
+    ----------
+    row_counts : int64 (n_classes, s), the rows of the written table by class and value.
+    persons : counts of persons from staging.
+    name : the sensitive column.
+
+    Raises
+    ------
+    RecountFailed : the rows in staging differ from those of the written table.
+    """
     cells = persons.cells[name]
     assert cells.persons is not None
-    staged = _row_counts(cells, attributes[name], models)
-    if not np.array_equal(_sort_classes(staged), _sort_classes(rows)):
+    staged_counts = _row_counts(cells, attributes[name], models)
+    if not np.array_equal(_sort_classes(staged_counts), _sort_classes(row_counts)):
         raise RecountFailed(
             f'The values of "{name}"'
             " in the written table differ from those of the rows whose persons were counted;"
@@ -127,7 +147,7 @@ def _person_counts(
 
 
 def _sort_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort classes by their counts: class ids depend on collation, which staging lacks."""
+    """Sort classes by their counts, as their ids depend on collations, which staging lacks."""
     return counts[np.lexsort(counts.T[::-1])] if counts.size else counts
 
 
@@ -136,8 +156,8 @@ def _row_counts(
 ) -> NDArray[np.int64]:
     """Rows by class and value, int64 (n_classes, s)."""
     positions = value_positions(cells.column, attribute, models)
-    width = width_of(models, attribute.name, positions)
-    counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, width), np.int64)
+    n_values = count_values(models, attribute.name, positions)
+    counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, n_values), np.int64)
     np.add.at(counts, (cells.classes, positions), cells.sizes)
     return counts
 
@@ -147,10 +167,13 @@ def require_models(
     counts: Mapping[str, NDArray[np.int64]],
     persons: NDArray[np.int64] | None = None,
 ) -> tuple[CountedModel, ...]:
-    """Check the counts of a written table, by sensitive attribute int64 (n_classes, s).
+    """Check the models on the counts of a written table; return the levels that all classes reach.
 
-    ``persons``, int64 (n_classes,), are persons per class if counts are of persons. The table's
-    distribution is the sum over classes. Returns the levels that all classes reach.
+    Parameters
+    ----------
+    counts : by sensitive column, int64 (n_classes, s), counts by class and value. Their sums over
+        classes give the distribution in the whole table.
+    persons : int64 (n_classes,), persons per class if the counts are of persons; else None.
 
     Raises
     ------
@@ -159,34 +182,41 @@ def require_models(
     for model in models:
         class_counts = counts[model.attribute]
         table = _table_shares(class_counts, persons)
-        failing = int((~model.satisfied(class_counts, table, persons)).sum())
-        if failing:
+        n_failing = int((~model.is_satisfied(class_counts, table, persons)).sum())
+        if n_failing:
             raise RecountFailed(
-                f"{failing} of {len(class_counts)} classes counted do not keep to"
-                f" {model.describe()}.",
-                hint=_MAY_FAIL_TOGETHER
+                f"{n_failing} of {len(class_counts)} counted classes violate {model.describe()}.",
+                hint=_UNION_HINT
                 if persons is not None and model.kind == "entropy_l"
                 else "This is an error in dbanon: please report it.",
             )
     return tuple(
         CountedModel(
             model.describe(),
-            model.worst(class_counts, _table_shares(class_counts, persons), persons),
+            model.reached_level(
+                counts[model.attribute], _table_shares(counts[model.attribute], persons), persons
+            ),
         )
-        for model, class_counts in ((model, counts[model.attribute]) for model in models)
+        for model in models
     )
 
 
 def _table_shares(
     counts: NDArray[np.int64], persons: NDArray[np.int64] | None
 ) -> NDArray[np.float64]:
-    """The share of each value over all classes, float64 (s,)."""
+    """The share of each value in the whole table, float64 (s,); arguments as ``is_satisfied``."""
     size = None if persons is None else int(persons.sum())
     return ValueFrequencies(counts.sum(axis=0), share_base=size).shares
 
 
-def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
-    """The number of values, or of leaves if there is a hierarchy."""
+def count_values(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
+    """The number of values of a column, or of leaves if a model has a hierarchy for it.
+
+    Parameters
+    ----------
+    name : the column.
+    codes : its codes or leaf positions, from 0.
+    """
     leaves = [
         model.distance.n_leaves
         for model in models

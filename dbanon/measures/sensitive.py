@@ -1,11 +1,14 @@
-"""What classes reveal about a sensitive attribute.
+"""Measures of what classes reveal about a sensitive attribute, for privacy models.
 
-Measures take counts of s values by class, int64 (n_classes, s), from ``sensitive_counts``.
-``table``, float64 (s,), is the distribution in the whole table, by default that of the counts.
-``persons``, int64 (n_classes,), are persons per class if the counts are of persons, who may have
-several values.
+Measures take these arguments, and return a value per class, float64 (n_classes,); the worst class
+determines whether a table satisfies a model:
 
-A measure returns a value per class, float64 (n_classes,). The worst class decides.
+- ``counts``, int64 (n_classes, s): how often each of s values occurs in each class, as counted by
+  ``sensitive_counts``.
+- ``table``, float64 (s,): the distribution of values in the whole table; None for that of all
+  counts.
+- ``persons``, int64 (n_classes,): persons per class if the counts are of persons, each of whom may
+  have several values; None if they are of rows.
 """
 
 from __future__ import annotations
@@ -24,25 +27,27 @@ Values: TypeAlias = NDArray[np.float64]
 
 
 def sensitive_counts(partition: Partition, codes: NDArray[np.int32], s: int) -> NDArray[np.int64]:
-    """How often each value occurs in each class, int64 (n_classes, s).
+    """Count how often each value occurs in each class, int64 (n_classes, s).
 
     Parameters
     ----------
-    codes : int32 (n,), the value of each record, 0 to s - 1, with a separate code for NULL; -1 is
-        not counted.
+    codes : int32 (n,), the code of each record's value, 0 to s - 1. NULL has its own code. Records
+        with code -1 are not counted.
+    s : the number of codes.
     """
     released = (partition.labels >= 0) & (codes >= 0)
     cells = partition.labels[released].astype(np.int64) * s + codes[released]
-    counted = np.bincount(cells, minlength=partition.n_classes * s)
-    return counted.reshape(partition.n_classes, s).astype(np.int64)
+    counts = np.bincount(cells, minlength=partition.n_classes * s)
+    return counts.reshape(partition.n_classes, s).astype(np.int64)
 
 
-def least_diverse(counts: Counts, persons: NDArray[np.int64]) -> Counts:
-    """Counts with one value per person, chosen to be least diverse, int64 (n_classes, s).
+def least_diverse_counts(counts: Counts, persons: NDArray[np.int64]) -> Counts:
+    """The least diverse counts with only one value per person, int64 (n_classes, s).
 
-    In each class the most frequent value takes all its persons, and each following value as many as
-    remain. No choice of one value per person is less diverse, so guarantees for these counts cover
-    every choice. If persons have one value each, these are the counts.
+    In each class all persons who have the most frequent value are counted for it, then as many of
+    the remaining persons as possible for the next value, and so on. No choice of one value per
+    person is less diverse, so guarantees for these counts cover every choice. If each person has
+    one value, the result equals ``counts``.
     """
     descending = -np.sort(-counts, axis=1)
     preceding = np.cumsum(descending, axis=1) - descending
@@ -51,10 +56,10 @@ def least_diverse(counts: Counts, persons: NDArray[np.int64]) -> Counts:
 
 
 def class_distinct_counts(counts: Counts) -> Values:
-    """Distinct values in each class; the minimum is the l of distinct l-diversity.
+    """The number of distinct values in each class; the minimum is the l of distinct l-diversity.
 
-    Also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer and M.
-    Venkitasubramaniam, "l-diversity", ACM TKDD 1 (2007); T. Truta and B. Vinay, "Privacy
+    It is also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer
+    and M. Venkitasubramaniam, "l-diversity", ACM TKDD 1 (2007); T. Truta and B. Vinay, "Privacy
     protection: p-sensitive k-anonymity property", ICDE workshops 2006.
     """
     values: Values = (counts > 0).sum(axis=1).astype(np.float64)
@@ -70,9 +75,9 @@ def class_entropies(counts: Counts) -> Values:
 
 
 def class_recursive_ratios(counts: Counts, l: int) -> Values:  # noqa: E741
-    """r_1 / (r_l + r_(l+1) + ...) for counts r_1 >= r_2 >= ... of each class; may be infinite.
+    """r_1 / (r_l + r_(l+1) + ...) for the counts r_1 >= r_2 >= ... of each class; may be infinite.
 
-    Recursive (c, l)-diversity requires c to be greater than the maximum.
+    Recursive (c, l)-diversity requires that it is below c in every class.
     """
     descending = -np.sort(-counts, axis=1)
     tail = descending[:, l - 1 :].sum(axis=1)
@@ -82,7 +87,7 @@ def class_recursive_ratios(counts: Counts, l: int) -> Values:  # noqa: E741
 
 
 def class_largest_shares(counts: Counts) -> Values:
-    """The largest share of a value in each class; (alpha, k)-anonymity requires <= alpha.
+    """The share of the most frequent value in each class, at most alpha in (alpha, k)-anonymity.
 
     Source: R. Wong, J. Li, A. Fu and K. Wang, "(alpha, k)-anonymity", KDD 2006.
     """
@@ -106,8 +111,8 @@ def class_distances(
 
     Source: N. Li, T. Li and S. Venkatasubramanian, "t-closeness", ICDE 2007, section 4.
 
-    Shares of persons add up to the number of values per person. If class and table differ in this,
-    the difference is moved to "no value", at distance 1 from every value.
+    Shares of persons add up to the mean number of values per person. If class and table differ in
+    this sum, the difference is moved to "no value", at distance 1 from every value.
     """
     excess = _shares(counts, persons) - _table_shares(counts, table)
     values: Values
@@ -133,31 +138,39 @@ def class_distances(
 
 
 def _ordered_distance(cumulative: NDArray[np.float64], steps: int) -> float:
-    """The earth mover's distance along an order with "no value", from cumulative excess (s,).
+    """The earth mover's distance of a class for ordered values, one of which may be "no value".
 
     The cumulative mass moved to "no value" increases from 0 to the final excess and should be as
     close to ``cumulative`` as possible: isotonic regression in the L1 norm, with a heap.
+
+    Parameters
+    ----------
+    cumulative : float64 (s,), cumulative sums of the class's shares minus the table's.
+    steps : the number of steps from the first value to the last.
     """
     if cumulative[-1] < 0:
         cumulative = -cumulative
     clipped = np.clip(cumulative, 0.0, cumulative[-1])
     cost = float(np.abs(cumulative - clipped).sum())
-    largest: list[float] = []
+    # A max-heap of the previous values, as negative numbers.
+    heap: list[float] = []
     for value in clipped.tolist():
-        heappush(largest, -value)
-        if -largest[0] > value:
-            cost += -largest[0] - value
-            heapreplace(largest, -value)
+        heappush(heap, -value)
+        largest = -heap[0]
+        if largest > value:
+            cost += largest - value
+            heapreplace(heap, -value)
     return float(cumulative[-1]) + cost / steps
 
 
 def class_gains(
     counts: Counts, table: Values | None = None, persons: NDArray[np.int64] | None = None
 ) -> Values:
-    """The largest relative gain (q - p) / p of a value's share in each class: basic beta-likeness.
+    """The largest relative gain (q - p) / p over the values of each class, for beta-likeness.
 
-    Infinite if a class has a value that the table lacks. Source: J. Cao and P. Karras,
-    "Publishing microdata with a robust privacy guarantee", PVLDB 5 (2012).
+    Here p is a value's share in the table, and q that in the class. Infinite if a class has a value
+    that the table lacks. Source: J. Cao and P. Karras, "Publishing microdata with a robust privacy
+    guarantee", PVLDB 5 (2012).
     """
     p = _table_shares(counts, table)
     values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
@@ -170,13 +183,13 @@ def class_log_ratios(
     table: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The largest |ln(q / p)| over the values in each class: delta-disclosure privacy.
+    """The largest |ln(q / p)| over the values of each class, for delta-disclosure privacy.
 
-    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. The paper
-    includes all values of the table, so a missing value violates every delta. Here, as in ARX and
-    pycanon, missing values are ignored. Both agree if classes have every
-    value (``class_distinct_counts``).
-    Infinite if a class has a value that the table lacks.
+    Here p is a value's share in the table, and q that in the class. Infinite if a class has a value
+    that the table lacks. Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. The
+    paper includes all values of the table, so a class that lacks one violates every delta. Here, as
+    in ARX and pycanon, values that a class lacks are ignored. Both definitions agree if every class
+    has all values (``class_distinct_counts``).
     """
     p = _table_shares(counts, table)
     ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
@@ -189,18 +202,20 @@ def class_log_ratios(
 
 
 def _has_new_value(counts: Counts, table: Values) -> NDArray[np.bool_]:
-    """Whether each class has a value that the table lacks, bool (n_classes,)."""
-    new: NDArray[np.bool_] = np.any(counts[:, table <= 0] > 0, axis=1)
-    return new
+    """bool (n_classes,), True for classes with a value that the table lacks."""
+    has_new_value: NDArray[np.bool_] = np.any(counts[:, table <= 0] > 0, axis=1)
+    return has_new_value
 
 
 def _shares(counts: Counts, persons: NDArray[np.int64] | None = None) -> Values:
+    """The share of each value in each class, float64 (n_classes, s)."""
     sizes = counts.sum(axis=1) if persons is None else persons
     shares: Values = counts / sizes[:, None]
     return shares
 
 
 def _table_shares(counts: Counts, table: Values | None) -> Values:
+    """``table``, or by default the share of each value in all counts, float64 (s,)."""
     if table is not None:
         return table
     total = max(int(counts.sum()), 1)
@@ -209,28 +224,32 @@ def _table_shares(counts: Counts, table: Values | None) -> Values:
 
 
 def _hierarchical_distance(
-    extra: NDArray[np.float64], tree: Hierarchy, with_none: bool = False
+    excess: NDArray[np.float64], tree: Hierarchy, has_no_value: bool = False
 ) -> NDArray[np.float64]:
-    """The earth mover's distance of each class along a hierarchy.
+    """The earth mover's distance of each class along a hierarchy, float64 (n_classes,).
 
-    Mass crosses a node if it is in excess below one child and lacking below another: the smaller of
-    the two sums over children, times the node's height over that of the tree. With ``with_none``
-    the remaining imbalance moves to "no value", at the height of the tree.
+    Mass moves through a node from children with an excess to children with a deficit: the smaller
+    of the two sums over children, at a cost of the node's height over that of the tree.
+
+    Parameters
+    ----------
+    excess : float64 (n_classes, s), shares in the class minus those in the table.
+    has_no_value : True if the remaining imbalance moves to "no value", at the height of the tree.
     """
-    cumulative = np.cumsum(np.pad(extra, ((0, 0), (1, 0))), axis=1)
+    cumulative = np.cumsum(np.pad(excess, ((0, 0), (1, 0))), axis=1)
     node_sums = cumulative[:, tree.ranges[:, 1] + 1] - cumulative[:, tree.ranges[:, 0]]
     heights = np.zeros(len(tree.labels), np.int64)
-    gains = np.zeros_like(node_sums)
-    losses = np.zeros_like(node_sums)
+    excesses = np.zeros_like(node_sums)
+    deficits = np.zeros_like(node_sums)
     for node in range(len(tree.labels) - 1, 0, -1):
         parent = int(tree.parents[node])
         heights[parent] = max(heights[parent], heights[node] + 1)
-        gains[:, parent] += np.maximum(node_sums[:, node], 0)
-        losses[:, parent] += np.maximum(-node_sums[:, node], 0)
+        excesses[:, parent] += np.maximum(node_sums[:, node], 0)
+        deficits[:, parent] += np.maximum(-node_sums[:, node], 0)
     if not heights[0]:
-        return np.zeros(len(extra))
-    crossing = np.minimum(gains, losses)
-    if with_none:
-        crossing[:, 0] = np.maximum(gains[:, 0], losses[:, 0])
-    cost: NDArray[np.float64] = (crossing * heights).sum(axis=1) / heights[0]
-    return cost
+        return np.zeros(len(excess))
+    moved = np.minimum(excesses, deficits)
+    if has_no_value:
+        moved[:, 0] = np.maximum(excesses[:, 0], deficits[:, 0])
+    distances: NDArray[np.float64] = (moved * heights).sum(axis=1) / heights[0]
+    return distances

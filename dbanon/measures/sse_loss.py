@@ -1,7 +1,7 @@
-"""sse_loss: SSE/SST on z-scores, the share of variation lost. The main loss measure.
+"""sse_loss: SSE/SST on z-scores, the share of variation lost. It is the main loss measure.
 
-See ``information_loss.py``. ``distance_loss`` does not square distances, although its source calls
-both SSE.
+See ``information_loss.py``. ``distance_loss`` is not the same: it does not square distances,
+although its source calls both SSE.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dbanon.measures.information_loss import released_loss
 def sse_loss(task: EvaluationTask) -> Figure:
     """The loss over columns of numbers and ranks."""
     pairs = task.pairs
-    if not pairs.ranked:
+    if not pairs.ordered_columns:
         return Figure(None, note=NO_NUMBERS)
-    if all(column.scale.is_constant for column in pairs.ranked):
+    if all(column.scale.is_constant for column in pairs.ordered_columns):
         return Figure(None, note=NO_VARIATION)
-    points, released = pairs.points if pairs.numbers == pairs.ranked else pairs.scores(pairs.ranked)
-    loss = released_loss(points, pairs.partition, released, pairs.cells(pairs.ranked))
-    names = [column.name for column in pairs.ranked]
+    has_ranks = pairs.numeric_columns != pairs.ordered_columns
+    points, released = pairs.scores(pairs.ordered_columns) if has_ranks else pairs.points
+    loss = released_loss(points, pairs.partition, released, pairs.cells(pairs.ordered_columns))
+    names = [column.name for column in pairs.ordered_columns]
     return Figure(loss.total, dict(zip(names, loss.columns.tolist(), strict=True)))
 
 

@@ -1,6 +1,6 @@
 """statistics_loss, IL_s: the weighted sum of IL_1, IL_2 and IL_3.
 
-The text of the source uses weights of 1/3, its experiment 1/2, 0 and 1/2, which are the default.
+The text of the source uses weights of 1/3. Its experiment uses 1/2, 0 and 1/2, the default here.
 
 Source: Chen and Han 2010, eq. (9).
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
-OF = ("deviation_loss", "moment_loss", "structure_loss")
+TERMS = ("deviation_loss", "moment_loss", "structure_loss")
 
 
 def statistics_loss(task: EvaluationTask) -> Figure:
-    """The weighted sum."""
-    return task.weighted(OF, task.parameters.lambdas)
+    """The weighted sum of the three losses."""
+    return task.weighted(TERMS, task.parameters.lambdas)
 
 
 MEASURE = Measure(
@@ -24,5 +24,5 @@ MEASURE = Measure(
     summary="Change of values, means, variances and correlations (IL_1 to IL_3), weighted",
     range="0 up, without limit",
     cost="none of its own",
-    of=OF,
+    depends_on=TERMS,
 )

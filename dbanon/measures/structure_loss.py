@@ -1,8 +1,9 @@
 """structure_loss, IL_3: relative changes of covariances (A) and changes of correlations (B).
 
-(A + B) / 2 where A is the mean of |v - v'| / |v| over column pairs i <= j, and B that of |r - r'|
-over i < j (the printed i <= j adds zeros). With one column it is A. A is fragile: covariances near
-0 make terms arbitrarily large. Terms with v = 0 are left out, and those near 0 are counted. Prefer
+It is (A + B) / 2 for covariances v and correlations r before, and v' and r' after release. A is the
+mean of |v - v'| / |v| over column pairs i <= j, and B the mean of |r - r'| over i < j (the printed
+i <= j adds zeros). With one column the figure is A. A is fragile: covariances near 0 make terms
+arbitrarily large. Terms with v = 0 are left out, and ``pairs near 0`` counts those near 0. Prefer
 ``covariance_loss`` and ``correlation_loss``.
 
 Source: Chen and Han 2010, eq. (8).
@@ -12,36 +13,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.correlation_loss import change_of_correlations, constant_columns
+from dbanon.measures.correlation_loss import change_of_correlations, describe_constant_columns
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 
-# Relative changes of smaller correlations mean little.
+# Covariances of columns with a smaller correlation count as near 0.
 _NEAR_ZERO = 0.01
 
 
 def structure_loss(task: EvaluationTask) -> Figure:
     """The figure over numeric columns."""
-    if not task.pairs.numbers:
+    if not task.pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
-    return of_moments(task.pairs.moments)
+    return figure_from_moments(task.pairs.moments)
 
 
-def of_moments(moments: Moments) -> Figure:
-    """The figure from covariances."""
-    upper = np.triu(np.ones_like(moments.is_defined))
-    counted = moments.related & upper
-    if not counted.any():
+def figure_from_moments(moments: Moments) -> Figure:
+    """The figure from covariances of z-scores."""
+    upper_triangle = np.triu(np.ones_like(moments.is_defined))
+    is_counted = moments.covary & upper_triangle
+    if not is_counted.any():
         return Figure(None, note=NO_VARIATION)
-    before, after = moments.before[counted], moments.after[counted]
-    relative = float(np.mean(np.abs(before - after) / np.abs(before)))
-    weak = np.abs(moments.correlations_before) < _NEAR_ZERO
-    parts = {"A": relative, "pairs near 0": float((moments.is_defined & upper & weak).sum())}
-    change = change_of_correlations(moments)
-    constant = constant_columns(moments)
-    if change is None:
-        return Figure(relative, parts=parts, note=constant)
-    return Figure((relative + change) / 2, parts={**parts, "B": change}, note=constant)
+    before, after = moments.before[is_counted], moments.after[is_counted]
+    covariance_change = float(np.mean(np.abs(before - after) / np.abs(before)))
+    is_near_zero = np.abs(moments.correlations_before) < _NEAR_ZERO
+    n_near_zero = (moments.is_defined & upper_triangle & is_near_zero).sum()
+    parts = {"A": covariance_change, "pairs near 0": float(n_near_zero)}
+    correlation_change = change_of_correlations(moments)
+    note = describe_constant_columns(moments)
+    if correlation_change is None:
+        return Figure(covariance_change, parts=parts, note=note)
+    value = (covariance_change + correlation_change) / 2
+    return Figure(value, parts={**parts, "B": correlation_change}, note=note)
 
 
 MEASURE = Measure(

@@ -1,7 +1,8 @@
 """Losses from the moments of source and release, without pairs of rows.
 
-``sse_loss`` becomes 1 - v'/v, which is exact for unrounded class means of all rows, and negative if
-released values vary more than the originals. The other measures are the same as with pairs.
+``sse_loss`` is 1 - v'/v for variances v before and v' after release. This is exact for unrounded
+class means of all rows, and negative if released values vary more than the originals. The other
+measures are the same as with pairs.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dbanon.measures.attributes import Flags, Floats
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_VARIATION, Figure
 
-# A smaller mean, relative to the deviation, is rounding error.
-_ROUNDING = 1e-15
+# A mean below this fraction of the deviation is a rounding error.
+_ROUNDING_TOLERANCE = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class ColumnMoments:
     ----------
     means : float64 (p,).
     covariances : float64 (p, p), over rows with both values; NaN for fewer than two.
-    varies : bool (p,).
+    varies : bool (p,), True for columns that are not constant.
     """
 
     means: Floats
@@ -36,56 +37,67 @@ class ColumnMoments:
 
     @property
     def deviations(self) -> Floats:
-        """float64 (p,), 0 for constant columns."""
+        """Standard deviations, float64 (p,), 0 for constant columns."""
         deviations = np.sqrt(np.maximum(np.nan_to_num(np.diagonal(self.covariances)), 0.0))
         return np.asarray(np.where(self.varies, deviations, 0.0))
 
     @property
     def correlations(self) -> Floats:
-        """float64 (p, p), 0 for constant columns."""
-        width = np.outer(self.deviations, self.deviations)
-        is_defined = (width > 0) & np.isfinite(self.covariances)
-        return np.divide(self.covariances, width, out=np.zeros_like(width), where=is_defined)
+        """Correlations, float64 (p, p), 0 for constant columns."""
+        products = np.outer(self.deviations, self.deviations)
+        is_defined = (products > 0) & np.isfinite(self.covariances)
+        return np.divide(self.covariances, products, out=np.zeros_like(products), where=is_defined)
 
 
 def unpaired_figures(
     before: ColumnMoments, after: ColumnMoments, names: list[str]
 ) -> dict[str, Figure]:
-    """The figures of one or more numeric columns, by measure."""
-    spread = before.deviations
-    varied = spread > 0
-    width = np.outer(spread, spread)
-    is_defined = (width > 0) & np.isfinite(before.covariances) & np.isfinite(after.covariances)
+    """The figures of one or more numeric columns, by measure.
 
-    def scaled(covariances: Floats) -> Floats:
-        return np.divide(covariances, width, out=np.zeros_like(width), where=is_defined)
+    Parameters
+    ----------
+    names : the names of the p columns.
+    """
+    varies = before.deviations > 0
+    products = np.outer(before.deviations, before.deviations)
+    is_defined = (products > 0) & np.isfinite(before.covariances) & np.isfinite(after.covariances)
 
-    remaining = scaled(np.where(np.outer(after.varies, after.varies), after.covariances, 0.0))
-    moments = Moments(
-        scaled(before.covariances), remaining, before.correlations, after.correlations, is_defined
+    def standardize(covariances: Floats) -> Floats:
+        return np.divide(covariances, products, out=np.zeros_like(products), where=is_defined)
+
+    covariances_after = standardize(
+        np.where(np.outer(after.varies, after.varies), after.covariances, 0.0)
     )
-    losses = 1 - np.diagonal(remaining)
+    moments = Moments(
+        before=standardize(before.covariances),
+        after=covariances_after,
+        correlations_before=before.correlations,
+        correlations_after=after.correlations,
+        is_defined=is_defined,
+    )
+    losses = 1 - np.diagonal(covariances_after)
     change = correlation_loss.change_of_correlations(moments)
     return {
         "sse_loss": Figure(
-            float(losses[varied].mean()) if varied.any() else None,
-            {name: float(losses[i]) for i, name in enumerate(names) if varied[i]},
-            note="" if varied.any() else NO_VARIATION,
+            float(losses[varies].mean()) if varies.any() else None,
+            {name: float(losses[i]) for i, name in enumerate(names) if varies[i]},
+            note="" if varies.any() else NO_VARIATION,
         ),
-        "moment_loss": _moment_loss(before, after, np.abs(losses[varied])),
-        "structure_loss": structure_loss.of_moments(moments),
-        "covariance_loss": covariance_loss.of_moments(moments),
+        "moment_loss": _moment_loss(before, after, np.abs(losses[varies])),
+        "structure_loss": structure_loss.figure_from_moments(moments),
+        "covariance_loss": covariance_loss.figure_from_moments(moments),
         "correlation_loss": Figure(
             change, note="" if change is not None else "there is one column of numbers"
         ),
     }
 
 
-def _moment_loss(before: ColumnMoments, after: ColumnMoments, variances: Floats) -> Figure:
-    has_mean = np.abs(before.means) > _ROUNDING * before.deviations
-    if not len(variances):
+def _moment_loss(before: ColumnMoments, after: ColumnMoments, variance_changes: Floats) -> Figure:
+    """``moment_loss`` from relative changes of the variances that are not 0, float64 (v,)."""
+    has_mean = np.abs(before.means) > _ROUNDING_TOLERANCE * before.deviations
+    if not len(variance_changes):
         return Figure(None, note=NO_VARIATION)
     if not has_mean.any():
         return Figure(None, note="all means are 0")
-    means = np.abs(before.means - after.means)[has_mean] / np.abs(before.means)[has_mean]
-    return Figure((float(means.mean()) + float(variances.mean())) / 2)
+    mean_changes = np.abs(before.means - after.means)[has_mean] / np.abs(before.means)[has_mean]
+    return Figure((float(mean_changes.mean()) + float(variance_changes.mean())) / 2)

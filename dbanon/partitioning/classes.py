@@ -61,7 +61,7 @@ def find_classes(
     NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     SuppressionOverBudget : more records would be suppressed than allowed.
     """
-    policy.guarantee_for().require(find_method(policy.method))
+    policy.guarantee_for().check_method(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
     units = level_measures = None
     clustered = microdata

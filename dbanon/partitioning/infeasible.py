@@ -37,11 +37,11 @@ def infeasible(
     """
 
     def satisfied(model: Model) -> NDArray[np.bool_]:
-        return model.satisfied(counts[model.attribute], table_shares[model.attribute], persons)
+        return model.is_satisfied(counts[model.attribute], table_shares[model.attribute], persons)
 
     failing = [model for model in models if not satisfied(model).all()]
     hints = [
-        _feasible(m, m.worst(counts[m.attribute], table_shares[m.attribute], persons))
+        _feasible(m, m.reached_level(counts[m.attribute], table_shares[m.attribute], persons))
         for m in failing
     ]
     if len(next(iter(counts.values()))) > 1:
@@ -93,6 +93,6 @@ def _feasible(model: Model, best: float) -> str:
     description = f'{model.kind} of "{model.attribute}"'
     if not np.isfinite(best):
         return f"no level of {description} is feasible"
-    if model.at_least:
+    if model.is_higher_stricter:
         return f"{description} is feasible up to {np.floor(best * 1e4) / 1e4:g}"
     return f"{description} is feasible from {np.ceil(best * 1e4 + 1) / 1e4:g}"

@@ -17,7 +17,7 @@ from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
-from dbanon.measures.recount import width_of
+from dbanon.measures.recount import count_values
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import Blocks, partition_blocks
@@ -273,7 +273,7 @@ def _as_recounted(
         return codes, table.shares
     if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
         shares = table.shares
-        leaves = width_of(models, name, codes)
+        leaves = count_values(models, name, codes)
         return codes, np.pad(shares, (0, max(leaves - len(shares), 0)))
     places = np.zeros_like(codes)
     places[released] = table.occurring_positions[codes[released]]

@@ -16,7 +16,7 @@ from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, cou
 from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
-from dbanon.measures.recount import positions_of_codes, width_of
+from dbanon.measures.recount import count_values, positions_of_codes
 
 
 def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -219,7 +219,7 @@ def released_places(
         counts = np.zeros(int(position_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, position_of, table.counts)
         tables[name] = ValueFrequencies(counts, share_base=table.share_base)
-        width = width_of(models, name, positions[name])
+        width = count_values(models, name, positions[name])
         require_memory(8, partition.n_classes, width, f'"{name}"', "values", memory_limit)
     return positions, tables
 

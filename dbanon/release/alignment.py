@@ -45,12 +45,12 @@ def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | No
     records = np.arange(pairs.n)
     if pairs.n > MOST:
         records = np.random.default_rng(seed).choice(pairs.n, MOST, replace=False)
-    rows, n = pairs.rows[records], len(records)
+    rows, n = pairs.labels[records], len(records)
     if n < 2:
         return None
     distances: Floats = np.zeros((n, n))
     for column in pairs.columns:
-        distances += column.apart(records[:, None], rows[None, :])
+        distances += column.distances_ignoring_nulls(records[:, None], rows[None, :])
     by_record, by_row = distances.mean(axis=1), distances.mean(axis=0)
     chance, paired_sum = n * float(by_row.mean()), float(np.trace(distances))
     # Lower bounds of any pairing: each record with its nearest row, and vice versa.

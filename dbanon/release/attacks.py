@@ -97,10 +97,10 @@ def attack_data_of(
     trees = trees_of(microdata.attributes, hierarchies or {}, table_measures)
     return AttackData(
         columns=columns_of(microdata, table_measures, trees, columns),
-        members=members,
-        controls=microdata.n_records - members,
+        n_members=members,
+        n_controls=microdata.n_records - members,
         weights=weights,
-        linked=(
+        source_columns=(
             tuple(names.index(name) for name in parts[0]),
             tuple(names.index(name) for name in parts[1]),
         ),
@@ -111,10 +111,10 @@ def attack_data_of(
 def attacks_of(exposed: AttackData) -> Attacks:
     """Run all attacks."""
     names = [column.name for column in exposed.columns]
-    first, second = (tuple(names[at] for at in part) for part in exposed.linked)
+    first, second = (tuple(names[at] for at in part) for part in exposed.source_columns)
     return Attacks(
-        exposed.members,
-        exposed.controls,
+        exposed.n_members,
+        exposed.n_controls,
         int(exposed.weights.sum()),
         MappingProxyType(run_attacks(exposed)),
         (first, second),

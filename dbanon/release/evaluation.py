@@ -135,7 +135,7 @@ def evaluation_of_figures(
             columns[column][name] = value
     return Evaluation(
         rows=pairs.n,
-        suppressed=pairs.suppressed,
+        suppressed=pairs.n_suppressed,
         losses=MappingProxyType({n: f.value for n, f in figures.items() if n in LOSSES}),
         risks=MappingProxyType({n: f.value for n, f in figures.items() if n in RISKS}),
         columns=MappingProxyType(columns),
@@ -217,12 +217,12 @@ def _with_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPa
     A suppressed cell is NULL in the release, but not in the original. Readers cannot tell it from
     other NULLs. So in a column with such cells, all NULLs stand for any value.
     """
-    hidden = column.withheld
+    hidden = column.released_nulls
     if hidden is None:
         return column, 0
     cells = hidden[partition.labels]
-    if column.missing is not None:
-        cells &= ~column.missing
+    if column.original_nulls is not None:
+        cells &= ~column.original_nulls
     return (covering(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
 
 

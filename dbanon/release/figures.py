@@ -110,7 +110,7 @@ def published_figures(
             figures[name] = _loss(name, pairs, figure, losses, step, separate_classes)
         elif name in _OF_VALUES:
             figures[name] = _round_value_loss(
-                measure.run(task), step, name, limits, len(pairs.numbers)
+                measure.run(task), step, name, limits, len(pairs.numeric_columns)
             )
         elif name == "linkage_risk":
             figures[name] = _linkage(figure, pairs, step, exact)
@@ -144,10 +144,10 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
             continue
         cells = pairs.cells([column])
         present = np.ones(pairs.n, bool) if cells is None else cells[:, 0]
-        rows = column.released[pairs.rows]
+        rows = column.released[pairs.labels]
         original, power = np.array(rows, np.float64), column.scale.exponent
         scaled = np.ldexp(rows[present], -power)
-        labels, _ = classes_of(scaled, pairs.rows[present], separate_classes)
+        labels, _ = classes_of(scaled, pairs.labels[present], separate_classes)
         limits = limit_deviations(
             np.ldexp(column.original[present], -power), scaled, labels, largest
         )
@@ -159,7 +159,7 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
         suppressed = original_column.suppressed
         if suppressed is not None:
             # Clip suppressed cells to the range of the others, which readers know.
-            hidden = suppressed[pairs.rows]
+            hidden = suppressed[pairs.labels]
             clipped = np.clip(column.original[hidden], scale.least, scale.most)
             original[hidden] = clipped
         limited_column = replace(column, original=original, scale=scale, ranks=ranks)
@@ -212,8 +212,8 @@ def _loss(
     elif name == "label_loss":
         return _rounded(figure, step, most=1.0)
     elif name == "sse_loss":
-        squares = [_squares(pairs, column, separate_classes) for column in pairs.ranked]
-        loss = _of_sums(figure, pairs.ranked, squares, "sse")
+        squares = [_squares(pairs, column, separate_classes) for column in pairs.ordered_columns]
+        loss = _of_sums(figure, pairs.ordered_columns, squares, "sse")
     else:
         loss = _of_sums(figure, pairs.columns, distance_sums(pairs, separate_classes), "gower")
     if name == "direct_loss":

@@ -376,7 +376,7 @@ def _distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> Publ
         # Suppressed cells count in the total.
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
-    apart = column.apart(np.arange(pairs.n), pairs.rows)
+    apart = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if present is None else int(present.sum())
     largest = largest_of(pairs, separate_classes)
     return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
@@ -410,7 +410,7 @@ def largest_of(pairs: Pairs, separate_classes: bool) -> int:
     """The size of the largest class, over all columns if each has its own classes."""
     if not separate_classes:
         return int(pairs.partition.sizes.max(initial=0))
-    kinds = [column.released_value_ids[pairs.rows] for column in pairs.columns]
+    kinds = [column.released_value_ids[pairs.labels] for column in pairs.columns]
     return max(
         int(np.unique(column_kinds, return_counts=True)[1].max(initial=0)) for column_kinds in kinds
     )

@@ -18,7 +18,7 @@ from dbanon.data.schema import Kind
 from dbanon.hierarchy.leaves import ANY, TreeBuilder, leaf_codes, take_records, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
-from dbanon.measures import Loss, iloss, loss_of, scaled_sums
+from dbanon.measures import Loss, iloss, loss_from_sums, scaled_sums
 from dbanon.recoding import (
     GENERALIZED,
     ExactTotals,
@@ -152,7 +152,7 @@ def _sse(
 
     loss_sums = list(choose_column_map(microdata.numbers)(sums, range(len(scales))))
     before, after = [exact for exact, _ in loss_sums], [rounded for _, rounded in loss_sums]
-    return loss_of(before), loss_of(after)
+    return loss_from_sums(before), loss_from_sums(after)
 
 
 def _iloss(
@@ -249,7 +249,7 @@ def _with_suppressed(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
     sums = []
     for (loss_sum, total), count in zip(loss.sums, counts, strict=True):
         sums.append((loss_sum + count, total if measure == "iloss" else total + count))
-    total_loss = loss_of(sums)
+    total_loss = loss_from_sums(sums)
     return (
         total_loss
         if measure != "iloss"

@@ -250,7 +250,7 @@ class Report(LabelledTextWithCard):
     def warning_texts(self) -> tuple[str, ...]:
         """Texts of all warnings: cautions, findings on columns, and lost columns."""
         return (
-            *(f"{caution.what}; {caution.why}" for caution in self.cautions),
+            *(f"{caution.warning}; {caution.reason}" for caution in self.cautions),
             *(f"column {finding.describe(self.k_requested)}" for finding in self.findings),
             *(f"column {text}" for text in (*self.homogeneous, *self.describe_lost_columns())),
             *(f"column {text}" for text in self.describe_averaged_columns()),
@@ -299,7 +299,7 @@ class Report(LabelledTextWithCard):
         if not earlier:
             return self
         # Store the caution in the arguments, so that reports from the ledger repeat it.
-        report = self if caution is None else self.with_arguments(intersects=caution.what)
+        report = self if caution is None else self.with_arguments(intersects=caution.warning)
         text = EARLIER.format(NOT_CHECKED, earlier)
         # Name the command only if joint histories were not refused.
         if not joint or "share" in joint[JOINT]:
@@ -399,16 +399,20 @@ class Report(LabelledTextWithCard):
             ),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
-            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),
+            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.unit_suffix}"),
             *homogeneity_pairs(self.homogeneity, self.arguments.get("models", ())),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
-                f"{holds.classes}: number, smallest / median / largest",
+                f"{holds.classes_text}: number, smallest / median / largest",
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
             *describe_counts(self.arguments),
-            *((finding.title, finding.why) for finding in self.cautions if finding not in leading),
+            *(
+                (finding.title, finding.reason)
+                for finding in self.cautions
+                if finding not in leading
+            ),
             *(("CODES AVERAGED", text) for text in self.describe_averaged_columns()),
             (f"information loss, {measure}", loss),
             *(

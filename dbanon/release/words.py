@@ -9,7 +9,7 @@ from typing import Any
 
 from dbanon.data.files import LINKS
 from dbanon.data.words import read_renamed
-from dbanon.job.pseudonym import caution_of
+from dbanon.job.pseudonym import pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, releases_intersect
 from dbanon.release.alignment import INPUT, ROWS_LINK
 from dbanon.release.joint import joint_caution
@@ -47,8 +47,8 @@ def first_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
 def first_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The first lines of a report, which must not be overlooked, as pairs of label and text."""
     return [
-        *((caution.title, caution.why) for caution in first_cautions(arguments)),
-        *(("ROWS", f"{k}, {label}") for k, label in verdict.of_rows),
+        *((caution.title, caution.reason) for caution in first_cautions(arguments)),
+        *(("ROWS", f"{k}, {label}") for k, label in verdict.row_anonymity_texts),
     ]
 
 
@@ -92,7 +92,7 @@ def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Cauti
     if parted := joint_rows_caution(arguments):
         cautions = (parted, *cautions)
     if pseudonyms := arguments.get("pseudonyms"):
-        cautions = (*cautions, caution_of(pseudonyms["columns"], entity))
+        cautions = (*cautions, pseudonym_caution(pseudonyms["columns"], entity))
     return cautions
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.nulls import NullChoice
-from dbanon.advice.persons import coarsest, person_column
-from dbanon.advice.profile import SMALL, Profile
+from dbanon.advice.persons import coarsest_identifier, person_column
+from dbanon.advice.profile import SMALL_COUNT, Profile
 from dbanon.advice.recommend import Point, Recommendation, recommend
 from dbanon.advice.request import AdviceRequest, are_numbers, default_methods
 from dbanon.advice.roles import (
@@ -24,7 +24,7 @@ from dbanon.advice.roles import (
     is_code,
     propose,
 )
-from dbanon.advice.singling import singling, sizes_of
+from dbanon.advice.singling import find_unique_sets, group_size_counter
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NOMINAL
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
@@ -85,15 +85,15 @@ def advise(
         job = _job(request, chosen, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.roles, job, tick)
-    small = max(SMALL, request.k[0])
+    small = max(SMALL_COUNT, request.k[0])
     with clock.part("singling") as tick:
-        counts = sizes_of(microdata)
+        counts = group_size_counter(microdata)
 
         def sizes(names: Any) -> Mapping[int, int]:
             tick(0.0)
             return counts(names)
 
-        singling_out = singling(chosen, sizes, small)
+        singling_out = find_unique_sets(chosen, sizes, small)
     choice = null_choice(request, planned, microdata)
     planned = replace(planned, policy=replace(planned.policy, nulls=choice.nulls))
     with clock.part("sweep") as tick, warnings.catch_warnings():
@@ -269,7 +269,7 @@ def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]
     A run refuses an entity that is NULL somewhere.
     """
     named = {*request.quasi_identifiers, *request.sensitive}
-    return coarsest(
+    return coarsest_identifier(
         column
         for column in profile.columns
         if column.name in persons and column.name not in named and column.present == profile.rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dbanon.advice.names import MOST_CODES, names_code
+from dbanon.advice.names import MAX_CODES, names_code
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NUMERIC, Kind
 from dbanon.release.recode import Release
@@ -40,7 +40,7 @@ def averaged_codes(
         valid = microdata.valid_column(name)
         values = microdata.numbers[:, numeric.index(name)]
         source_codes = np.unique(values if valid is None else values[valid])
-        if not names_code(name) or len(source_codes) > MOST_CODES or (source_codes % 1).any():
+        if not names_code(name) or len(source_codes) > MAX_CODES or (source_codes % 1).any():
             continue
         strange = ~np.isin(column.as_float(), source_codes)
         if column.missing is not None:

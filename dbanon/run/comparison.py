@@ -11,12 +11,12 @@ from dbanon.data.counts import CountRequests, Counts, Recount
 from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.chain_guarantee import FIRST_RELEASE_SUFFIX
 from dbanon.job.guarantee import PERSONS
-from dbanon.job.of_chain import BESIDE_FIRST
 from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
-from dbanon.measures.recount import levels_reached, trees_of_models
+from dbanon.measures.recount import require_levels, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -207,7 +207,7 @@ def recount_models(
     )
     try:
         cells = count_class_values(session, relation_read, relation, questions)
-        levels = levels_reached(counted_models, attributes, Counts(recount, cells=cells))
+        levels = require_levels(counted_models, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
         error.hint = AGAIN
         raise
@@ -222,7 +222,7 @@ def _recorded_model(
     """The model of a ledger's entry, or the reason why it cannot be restored."""
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
-    if str(recorded["model"]).endswith(BESIDE_FIRST):
+    if str(recorded["model"]).endswith(FIRST_RELEASE_SUFFIX):
         return "it compares with the first release of its chain, which the state of the chain has"
     if recorded.get("counted_in") == PERSONS:
         return (

@@ -36,7 +36,7 @@ from dbanon.errors import (
 from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.pseudonym import caution_of
+from dbanon.job.pseudonym import pseudonym_caution
 from dbanon.measures.joint_rows import joint_rows
 from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
@@ -225,8 +225,8 @@ def require_pseudonyms(
                 hint=REPORT_IT,
             )
     if draft.job.pseudonyms:
-        caution = caution_of(draft.job.pseudonyms, draft.job.entity)
-        warn_caller(PseudonymsLink(f"{caution.what}: {caution.why}."))
+        caution = pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
+        warn_caller(PseudonymsLink(f"{caution.warning}: {caution.reason}."))
 
 
 def visible_classes(draft: PreparedRelease, counts: Counts) -> Partition:
@@ -262,7 +262,7 @@ def few_persons(
     refused = partial(
         TooFewPersons,
         "Classes would hold fewer persons than k; nothing was published.",
-        hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
+        hint="Name the column that identifies persons as `entity`, so that k counts persons,"
         " or leave out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, PersonsBelowK, refused)
@@ -303,7 +303,7 @@ def homogeneity_of(
     released : the names of the released quasi-identifiers.
     count : counts them, given the columns of a class and the sensitive column.
     """
-    questions = planned.questions(released)
+    questions = planned.count_requests(released)
     if questions.attribute_columns:
         return ()
     return tuple(count(questions.columns, name) for name in planned.job.sensitive)
@@ -342,4 +342,4 @@ def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
     visible_labels = combinations(microdata, draft.release)[labels[released]]
     return joint_rows(
         microdata.entities[released], visible_labels, int(policy.k), policy.seed
-    ).plain()
+    ).to_plain()

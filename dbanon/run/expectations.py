@@ -80,7 +80,7 @@ def _breaches(
     breaches: dict[str, list[str]] = {}
     for name, bounds in expected.counts.items():
         count = counts.totals[name]
-        breach = bounds.describe(count, before.get(name))
+        breach = bounds.describe_violation(count, before.get(name))
         if breach is not None:
             breaches[name] = [f"{name}: {count}; {breach}"]
     rows = counts.totals[ROWS]

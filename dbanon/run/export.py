@@ -33,7 +33,7 @@ from dbanon.job.guarantee import REPORT_IT, Guarantee
 from dbanon.job.job import Job
 from dbanon.ledger import releases
 from dbanon.measures import Model
-from dbanon.measures.recount import levels_in_rows
+from dbanon.measures.recount import row_levels
 from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
@@ -396,8 +396,8 @@ def _require_same(
     if not all(
         isclose(level, before, rel_tol=1e-9)
         for level, before in zip(
-            levels_in_rows(comparable_models, sensitive, file_counts),
-            levels_in_rows(comparable_models, released, counts),
+            row_levels(comparable_models, sensitive, file_counts),
+            row_levels(comparable_models, released, counts),
             strict=True,
         )
     ):

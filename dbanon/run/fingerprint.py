@@ -57,7 +57,7 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
-    names = sorted({*job.named, *job.guarantee.persons, *job.key})
+    names = sorted({*job.named_columns, *job.guarantee.persons, *job.key})
     rows = source.digest(planned.relation, names, salt)
     if rows is None:
         return None
@@ -163,7 +163,7 @@ def definition(planned: Plan) -> Any:
         "models": planned.hierarchies.models,
     }
     if planned.pseudonym_key is not None:
-        read["pseudonym_key"] = planned.pseudonym_key.check
+        read["pseudonym_key"] = planned.pseudonym_key.fingerprint
     return _plain({"relation": str(planned.relation.name), **job_fields, **read})
 
 

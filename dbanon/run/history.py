@@ -86,7 +86,7 @@ def unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
 def warn_of_history(caution: Caution | None) -> None:
     """Warn with ``ReleasesIntersect``, if there is something to warn of."""
     if caution is not None:
-        warn_caller(ReleasesIntersect(f"{caution.what}; {caution.why}."))
+        warn_caller(ReleasesIntersect(f"{caution.warning}; {caution.reason}."))
 
 
 def _describe_outputs(earlier: Sequence[EarlierRelease]) -> str:

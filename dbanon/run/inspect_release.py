@@ -80,7 +80,7 @@ def private_report(store: Store, relation: RelationName) -> PrivateReport | None
 def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
     """What whoever has the release can count: in words, and by which columns."""
     guarantee = entry.guarantee
-    questions = guarantee.questions(entry.quasi_identifiers)
+    questions = guarantee.count_requests(entry.quasi_identifiers)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
     for columns in questions.attribute_columns:
         yield f"{columns[0]} by itself{within_strata}: k counts these.", columns

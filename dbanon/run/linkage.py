@@ -92,10 +92,10 @@ class RetainedColumns:
         counts: KeptColumnCounts,
         released: Sequence[str],
     ) -> None:
-        self.job, self.bounds_rows = planned.job, planned.guarantee.bounds_rows
+        self.job, self.has_k_anonymous_rows = planned.job, planned.guarantee.has_k_anonymous_rows
         self._relation = planned.relation
         self._originals, self._counts, self._rows = originals, counts, counts.n_rows
-        self._columns = planned.questions(released).columns
+        self._columns = planned.count_requests(released).columns
 
     def dependence_strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """How far each column and each quasi-identifier follow from one another."""
@@ -153,7 +153,7 @@ class CountedColumns(Protocol):
         """The job that the release is made by."""
 
     @property
-    def bounds_rows(self) -> bool:
+    def has_k_anonymous_rows(self) -> bool:
         """Whether there are classes that such a column could undo."""
 
     def dependence_strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -184,7 +184,7 @@ def linking_columns(
     job = columns.job
     reported = {column.name for column in telling}
     names = [name for name in (*job.sensitive, *job.keep) if name not in reported]
-    if not names or not columns.bounds_rows:
+    if not names or not columns.has_k_anonymous_rows:
         return ()
     findings = []
     for name, strengths in columns.dependence_strengths(names).items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import InvalidParameter, MissingDependency, name_missing_extras
 from dbanon.job.job import Job
-from dbanon.job.reading import USUAL, Reading
+from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.job.requirements import CLIENT
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
@@ -145,9 +145,9 @@ def open_source(
             )
     if not allowed:
         raise InvalidParameter("There is no store for this source.", hint=_LEAVES_DATABASE)
-    job.reading.require_no_csv()
+    job.reading.require_no_csv_options()
     if not is_folder:
-        job.reading.require_own_files()
+        job.reading.require_no_foreign_files()
     if job.where is not None:
         raise InvalidParameter(
             "A condition (where) cannot be used with an unknown kind of source.",
@@ -159,7 +159,7 @@ def open_source(
         origin,
         on_sql,
         table=job.table,
-        columns=(*job.read, *job.guarantee.counted_columns),
+        columns=(*job.columns_to_read, *job.guarantee.counted_columns),
         chunk_rows=job.chunk_rows,
         memory_bytes=job.memory_limit and job.memory_limit // 2,
         progress=progress,
@@ -183,7 +183,7 @@ def open_store(
     database: Any,
     on_sql: OnSql | None = None,
     *,
-    reading: Reading = USUAL,
+    reading: Reading = DEFAULT_READING,
     table: str | None = None,
     memory: int | None = None,
 ) -> ClientStore:
@@ -211,7 +211,7 @@ def open_store(
         from dbanon.stores.duckdb.file_source import FileStore
 
         return FileStore(database, on_sql, reading=reading, table=table, memory_bytes=memory)
-    reading.require_none()
+    reading.require_no_file_options()
     # Each import costs a quarter of a second or more: only the one that is needed.
     if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         from dbanon.stores.duckdb.store import DuckdbStore

@@ -322,7 +322,7 @@ def _outlook(
         method=job.policy.method,
         arguments=arguments,
         k=int(job.policy.k),
-        guarantee=planned.guarantee.sentence(job.quasi_identifiers),
+        guarantee=planned.guarantee.describe(job.quasi_identifiers),
         memory=memory,
         memory_limit=job.memory_limit,
         forecast=None if foreseen is None else foreseen.to_dict(),

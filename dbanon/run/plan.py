@@ -17,14 +17,14 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.policy import Policy
-from dbanon.job.pseudonym import PseudonymKey, require_pseudonymous
+from dbanon.job.pseudonym import PseudonymKey, require_pseudonym_type
 from dbanon.job.requirements import (
     CLIENT,
     require_evaluation,
     require_kinds,
     require_passthrough_options,
 )
-from dbanon.job.sets import ColumnSet, require_equality
+from dbanon.job.sets import ColumnSet, require_comparable_values
 from dbanon.job.verdict import Verdict
 from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.measures.recount import trees_of_models
@@ -112,7 +112,7 @@ class Plan:
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
-        return self.job.guarantee_under(self.policy)
+        return self.job.guarantee_for_policy(self.policy)
 
     def request(
         self,
@@ -139,18 +139,20 @@ class Plan:
             "hierarchies": self.hierarchies.described(policy.hierarchies),
             "models": [
                 {"model": level.model, "counted": level.achieved}
-                | dict(holds.of_models)
-                | model.plain()
+                | dict(holds.model_ledger_values)
+                | model.to_plain()
                 for level, model in zip(holds.models, policy.models, strict=True)
             ],
             "also_k": [
                 {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
-                for column_set, counted in zip(self.column_sets(released), holds.also, strict=True)
+                for column_set, counted in zip(
+                    self.column_sets(released), holds.rarest_in_sets, strict=True
+                )
             ],
             **holds.ledger_values,
             **more,
         }
-        if not self.guarantee.also:
+        if not self.guarantee.column_sets:
             del arguments["also_k"]
         source, output, kind = names_and_kind
         return Request(
@@ -165,20 +167,21 @@ class Plan:
             not_copied=self.not_copied,
             k=int(policy.k),
             entity=job.entity,
-            guarantee=self.guarantee.sentence(released),
+            guarantee=self.guarantee.describe(released),
         )
 
-    def questions(self, released: Sequence[str]) -> CountRequests:
+    def count_requests(self, released: Sequence[str]) -> CountRequests:
         """The counts to take on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        guarantee = replace(self.guarantee, also=self.column_sets(released))
-        return guarantee.questions(released, sensitive, self.roles.leaf_columns)
+        guarantee = replace(self.guarantee, column_sets=self.column_sets(released))
+        return guarantee.count_requests(released, sensitive, self.roles.leaf_columns)
 
     def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
         """The sets of columns by the names that a release with these quasi-identifiers has."""
         quasi_identifiers = self.job.quasi_identifiers
         return tuple(
-            column_set.released(quasi_identifiers, released) for column_set in self.guarantee.also
+            column_set.with_released_names(quasi_identifiers, released)
+            for column_set in self.guarantee.column_sets
         )
 
     def draft(
@@ -213,7 +216,7 @@ class Plan:
     def not_copied(self) -> tuple[str, ...]:
         """The columns that a release leaves out."""
         columns = self.relation.schema.attributes
-        return tuple(a.name for a in columns if a.name not in self.job.named)
+        return tuple(a.name for a in columns if a.name not in self.job.named_columns)
 
 
 def plan(
@@ -237,17 +240,21 @@ def plan(
     attributes = _quasi_identifiers(job, relation)
     normalize, person_names = job.entity_normalize, job.guarantee.persons
     persons = tuple(as_identifier(relation.attribute(name), normalize) for name in person_names)
-    job.guarantee.require(find_method(job.policy.method))
+    job.guarantee.check_method(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
     if target is not None:
         _require_ranges(job, target, attributes)
-    names = list(dict.fromkeys([*job.named, *job.guarantee.counted_columns, *job.expected_columns]))
+    names = list(
+        dict.fromkeys(
+            [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
+        )
+    )
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     numbers: tuple[str, ...] = ()
-    if target is not None and not job.guarantee.persons and job.guarantee.bounds_rows:
+    if target is not None and not job.guarantee.persons and job.guarantee.has_k_anonymous_rows:
         numbers = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(numbers)
     key = None if target is None else _key_of(job, relation, source, target)
@@ -258,12 +265,14 @@ def plan(
     models = with_null_leaves(hierarchies.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
-        require_equality(relation.attribute(name))
+        require_comparable_values(relation.attribute(name))
     for name in (trees := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
-        inspected = source.inspect(relation, [relation.attribute(name) for name in job.named])
+        inspected = source.inspect(
+            relation, [relation.attribute(name) for name in job.named_columns]
+        )
         relation = relation.with_attributes(inspected)
         for name in (*job.quasi_identifiers, *job.retained_columns):
             target.require_type(relation.attribute(name))
@@ -338,9 +347,9 @@ def _key_of(
     if not job.pseudonyms:
         return None
     for name in job.pseudonyms:
-        require_pseudonymous(relation.attribute(name))
+        require_pseudonym_type(relation.attribute(name))
     target.require_pseudonyms(source)
-    return key_of_pseudonyms(str(job.pseudonymized.pseudonym_key))
+    return key_of_pseudonyms(str(job.pseudonym_options.pseudonym_key))
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:

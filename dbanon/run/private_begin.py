@@ -11,7 +11,7 @@ from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.private import PrivateJob
-from dbanon.job.synthesis import Private
+from dbanon.job.synthesis import PrivateOptions
 from dbanon.ledger import budgets
 from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
@@ -52,7 +52,7 @@ class PrivatePlan:
     """
 
     job: PrivateJob
-    settings: Private
+    settings: PrivateOptions
     relation: Relation
     columns: tuple[AnyColumn, ...]
     n: int
@@ -73,7 +73,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     require_of_rows(relation)
     require_roles(job, relation)
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
-    session.require_rights(relation, job.read)
+    session.require_rights(relation, job.columns_to_read)
     for name in job.persons:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
@@ -108,7 +108,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
 
 def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
-) -> tuple[Private, dict[str, dict[str, Any]]]:
+) -> tuple[PrivateOptions, dict[str, dict[str, Any]]]:
     """The job's settings with their hierarchies read, and descriptions for the ledger."""
     specs = job.private_options.hierarchies
     for name, spec in specs.items():

@@ -17,8 +17,8 @@ from dbanon.errors import (
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
-from dbanon.job.pseudonym import Pseudonymized
-from dbanon.job.request import job_of_request
+from dbanon.job.pseudonym import PseudonymOptions
+from dbanon.job.request import job_from_request
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import reading_entry
@@ -102,7 +102,7 @@ def _job(
         _require_key(name, arguments["pseudonyms"], pseudonym_key)
     if pseudonym_key is not None:
         more["pseudonym_key"] = pseudonym_key
-    job = job_of_request(request, door=door, output=str(name), **with_chain, **more)
+    job = job_from_request(request, door=door, output=str(name), **with_chain, **more)
     relation = session.find_source(parse_relation(job.table))
     job = with_rules(session, job)
     if INDEPENDENT in accept and job.chain is None:
@@ -197,8 +197,8 @@ def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None)
             hint="Refresh it from a client, and name the file or variable that holds the key:"
             " `pseudonym_key`.",
         )
-    Pseudonymized(pseudonym_key=where)
-    if key_of_pseudonyms(where).check != then["key"]:
+    PseudonymOptions(pseudonym_key=where)
+    if key_of_pseudonyms(where).fingerprint != then["key"]:
         raise PseudonymKeyWrong(
             f"This is not the key that the pseudonyms of {name} were made with.",
             hint="Name the key of the release. If pseudonyms need not match it any more, release"
@@ -224,7 +224,7 @@ def _differences(
     if existing is not None and source.get("oid") not in (None, existing.oid):
         yield SOURCE, f"{relation.name} is another table of this name now"
     types = {a.name: a.sql_type for a in relation.schema.attributes}
-    for name in dict.fromkeys((*job.read, *(job.roles or ()))):
+    for name in dict.fromkeys((*job.columns_to_read, *(job.roles or ()))):
         if name not in types:
             yield SOURCE, f'column "{name}" of {relation.name} is gone'
         elif name in source["types"] and types[name] != source["types"][name]:

@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, TableRules, checked, rules_as_comments
+from dbanon.job.rules import BY_RULES, TableRules, rules_from_comments, validate_rules
 from dbanon.ledger import rules as kept
 from dbanon.ledger.rules import StoredRule
 from dbanon.sessions.base import Relation
@@ -72,7 +72,7 @@ def declare(
     with store.session(write=True) as session:
         relation = session.find_source(parse_relation(table))
         requested = (
-            dict(rules_as_comments(session.comments_on(relation.name))) if from_comments else {}
+            dict(rules_from_comments(session.comments_on(relation.name))) if from_comments else {}
         )
         requested |= by_column or {}
         if not requested and from_comments:
@@ -80,7 +80,7 @@ def declare(
                 f"No comment on a column of {relation.name} states a rule.",
                 hint="Write a line in the comment on a column: dbanon: quasi_identifier",
             )
-        rules = checked(requested)
+        rules = validate_rules(requested)
         columns = [attribute.name for attribute in relation.schema.attributes]
         for name in rules.by_column:
             if name not in columns:
@@ -244,9 +244,9 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
     of_policy = {
         name: options.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
     }
-    pseudonymized = replace(job.pseudonymized, pseudonyms=options.pop("pseudonyms"))
+    pseudonym_options = replace(job.pseudonym_options, pseudonyms=options.pop("pseudonyms"))
     return replace(
-        job, **options, pseudonymized=pseudonymized, policy=replace(job.policy, **of_policy)
+        job, **options, pseudonym_options=pseudonym_options, policy=replace(job.policy, **of_policy)
     )
 
 

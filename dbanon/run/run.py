@@ -14,7 +14,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.data.words import with_former_key
 from dbanon.errors import CodesAveraged, warn_caller
-from dbanon.job.guarantee import PARTED
+from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
@@ -85,7 +85,7 @@ def run(
         planned = plan(job, source, target, lambda: tick(0.0))
         job_fingerprint = fingerprint(planned, source)
         if job.source_digest:
-            read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
+            read = source_digest(source, planned.relation, list(dict.fromkeys(job.columns_to_read)))
             planned = replace(planned, state={**planned.state, "read": read})
     planned = replace(
         planned, identifiers=source.find_direct_identifiers(planned.relation, job.retained_columns)
@@ -113,7 +113,7 @@ def run(
         proved = target.find_unique_columns_in_sample(written, job.retained_columns)
         telling = find_disclosive_columns(job, draft.originals, stored.group_by_value, proved)
         columns = RetainedColumns(planned, draft.originals, stored, draft.release.names)
-        if job.persons == PARTED:
+        if job.persons == SPLIT_PERSONS:
             joint[JOINT_ROWS] = describe_joint_rows(draft)
         joint.update(joint_histories(job, planned.history, target, written))
         return RecountResult(
@@ -173,7 +173,7 @@ def publish(
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        questions = planned.questions(draft.release.names)
+        questions = planned.count_requests(draft.release.names)
         counts = target.count(written, questions)
         counted = check(written, counts)
     evaluated, certified = Evaluated(), {}
@@ -246,7 +246,7 @@ def read_and_cluster(
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
         microdata = merge_nulls(microdata, planned.policy)
-        if planned.job.persons == PARTED:
+        if planned.job.persons == SPLIT_PERSONS:
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
@@ -328,7 +328,7 @@ def report_of(
     more = findings_of(counted)
     if job.entity_normalize is not None:
         more["entity_normalize"] = job.entity_normalize
-    if job.persons == PARTED:
+    if job.persons == SPLIT_PERSONS:
         more[PERSON_ROWS] = job.persons
     if output.creates_schema:
         more["schema_created"] = output.name.schema
@@ -337,10 +337,10 @@ def report_of(
     if job.where is not None:
         more["where"] = job.where
     if draft.pseudonym_key is not None:
-        more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.check}
+        more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.fingerprint}
     if planned.compared:
         more["expect"] = dict(planned.compared)
-    if job.reading.changed:
+    if job.reading.non_default_options:
         more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
         more["kept_columns"] = CLIENT

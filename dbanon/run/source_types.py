@@ -25,7 +25,7 @@ def require_types(job: Job | PrivateJob, relation: Relation, then: Mapping[str, 
     if job.roles is None:
         return
     every = isinstance(job, Job) and job.where is not None
-    compared_columns = {*(job.roles if every else job.read)} - {*job.accept_types}
+    compared_columns = {*(job.roles if every else job.columns_to_read)} - {*job.accept_types}
     changed = [
         a
         for a in relation.schema.attributes

@@ -13,8 +13,8 @@ import numpy as np
 
 from dbanon.advice.answer import SkippedMethod, Sweep
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import KNEES, Point, next_refinement, with_frontier
-from dbanon.advice.request import AdviceRequest, are_numbers, curve, default_methods
+from dbanon.advice.recommend import KNEE_RANGE, Point, next_refinement, with_frontier
+from dbanon.advice.request import AdviceRequest, are_numbers, default_methods, parse_curve
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords
@@ -260,12 +260,12 @@ class _Todo:
 
 
 def _is_refined(name: str) -> bool:
-    return curve(name)[1] is not None
+    return parse_curve(name)[1] is not None
 
 
 def _in_order(ks: Sequence[int]) -> list[int]:
     """The values of k, those where a knee is searched first, each group in descending order."""
-    return sorted(ks, key=lambda k: (k not in KNEES, -k))
+    return sorted(ks, key=lambda k: (k not in KNEE_RANGE, -k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +303,7 @@ class _Trial:
         started = time.process_time()
         policy, microdata = self.policy(name, k), self.records.of(k)
         foreseen = self._foreseen(policy)
-        policy.guarantee_for().require(find_method(policy.method))
+        policy.guarantee_for().check_method(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
         clustering, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
         hierarchies = policy.hierarchies
@@ -319,7 +319,7 @@ class _Trial:
             names=["linkage_risk", "class_risk"],
             tick=lambda s: tick(0.6 + 0.4 * s),
         )
-        method, refine = curve(name)
+        method, refine = parse_curve(name)
         risk = figures.risks["linkage_risk"]
         if risk is None:
             return None
@@ -379,7 +379,7 @@ class _Trial:
 
     def policy(self, name: str, k: int) -> Policy:
         """The policy of a release of the sweep."""
-        method, refine = curve(name)
+        method, refine = parse_curve(name)
         options: dict[str, Any] = {}
         if self.numeric and find_method(method).takes_categories:
             # Other methods release numbers, so release and measure numbers here as well.

@@ -173,7 +173,7 @@ class Verification:
             k_rows=recount.k_rows,
             recount_sql="\n".join(
                 recount_for_people(relation, columns)
-                for columns in guarantee.questions(names).classes
+                for columns in guarantee.count_requests(names).classes
             ),
             counted=guarantee.summarize_recount(recount),
             **more,
@@ -262,8 +262,8 @@ def _verify_classes(
     comparison.require_columns(names)
     guarantee = Guarantee(k) if entry is None else entry.guarantee
     with _read(relation):
-        recount = count_classes(session, relation, guarantee.questions(names))
-    if guarantee.k_in_rows:
+        recount = count_classes(session, relation, guarantee.count_requests(names))
+    if guarantee.classes_have_k_rows:
         hint = AGAIN if entry else partial(_hint_without_entry, session, relation)
         require_smallest(recount, k, str(relation), hint)
     models: tuple[ModelCount, ...] = ()
@@ -321,11 +321,13 @@ def recount_sets(
     ------
     RecountFailed : a combination is shared by fewer than its k.
     """
-    counts = Counts(recount, further_sets=count_sets(session, relation, guarantee.questions(names)))
+    counts = Counts(
+        recount, further_sets=count_sets(session, relation, guarantee.count_requests(names))
+    )
     counted = guarantee.require_sets(counts, AGAIN)
     return tuple(
         SetCount(column_set.columns, int(column_set.k or guarantee.k), now)
-        for column_set, now in zip(guarantee.also, counted, strict=True)
+        for column_set, now in zip(guarantee.column_sets, counted, strict=True)
     )
 
 

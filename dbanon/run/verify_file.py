@@ -16,7 +16,7 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.job.export import PARQUET
-from dbanon.job.guarantee_names import recorded
+from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.ledger.entry_checks import MISSHAPEN, are_texts, require_arguments
 from dbanon.run.comparison import recount_models
 from dbanon.run.verify import Verification, recount_sets, require_smallest
@@ -70,9 +70,9 @@ def verify_file(
         for name in names:
             if name not in [attribute.name for attribute in relation.schema.attributes]:
                 raise ColumnNotFound(f'The file {path} has no column "{name}".')
-        guarantee = recorded(k, arguments)
-        recount = count_classes(session, relation.name, guarantee.questions(names))
-        if guarantee.k_in_rows:
+        guarantee = guarantee_from_ledger(k, arguments)
+        recount = count_classes(session, relation.name, guarantee.count_requests(names))
+        if guarantee.classes_have_k_rows:
             require_smallest(
                 recount, k, str(path), "Delete the file, and export the release again."
             )

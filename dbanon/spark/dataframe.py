@@ -93,14 +93,16 @@ class DataFrameSource:
         UnsupportedType : a column to read has a type that cannot be released.
         """
         names = list(self.frame.columns)
-        for name in dict.fromkeys(job.read):
+        for name in dict.fromkeys(job.columns_to_read):
             if name not in names:
                 raise ColumnNotFound(
                     f'The DataFrame has no column "{name}".', hint=nearest_names(name, names)
                 )
             if names.count(name) > 1:
                 raise InvalidParameter(f'The DataFrame has two columns named "{name}".')
-        check_names([*job.read, *job.key], names, is_case_sensitive(self.frame.sparkSession))
+        check_names(
+            [*job.columns_to_read, *job.key], names, is_case_sensitive(self.frame.sparkSession)
+        )
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(RelationName(None, FRAME_NAME), Schema(attributes), KIND, required=required)
@@ -196,7 +198,7 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
     KeyRequired : a row has no key.
     DuplicateKeys : two rows have the same key.
     """
-    names = [*job.named, *job.guarantee.persons, *job.key]
+    names = [*job.named_columns, *job.guarantee.persons, *job.key]
     rows = frame.select(*(column(name) for name in dict.fromkeys([*names, *layout.numbers])))
     has_number_key, is_repeatable = _is_number(relation, job.key), _is_repeatable(frame)
     disks = DiskCache()

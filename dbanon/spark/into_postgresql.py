@@ -65,7 +65,7 @@ class PostgresqlTarget:
             self._plan_output(session)
             if relation is not None:
                 require_first(job, relation.name, self._history(session, str(relation.name)))
-            for name in job.named:
+            for name in job.named_columns:
                 session.type_of(self._source_attributes[name])
 
     def _plan_output(self, session: PsycopgSession) -> Output:

@@ -20,7 +20,7 @@ from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
-from dbanon.job.private import refused
+from dbanon.job.private import build_option_refusal
 from dbanon.job.requirements import CLIENT
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import find_method
@@ -42,7 +42,7 @@ def check_method(options: Mapping[str, Any]) -> None:
     InvalidParameter : such a method is requested.
     """
     if options.get("method") in PRIVATE_METHODS:
-        raise refused("engine")
+        raise build_option_refusal("engine")
 
 
 def check_job(job: Job) -> None:
@@ -76,7 +76,7 @@ def check_job(job: Job) -> None:
         "spill": job.spill is not None,
         "kept_columns=client": job.kept_columns == CLIENT,
         "exports": bool(job.exports),
-        **{name: name != "foreign_files" for name in job.reading.changed},
+        **{name: name != "foreign_files" for name in job.reading.non_default_options},
     }
     for name, is_requested in unsupported.items():
         if is_requested:

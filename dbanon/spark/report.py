@@ -24,7 +24,7 @@ from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
 from dbanon.data.words import with_former_key
 from dbanon.hierarchy.leaves import sort_values
-from dbanon.measures.information_loss import Loss, loss_of
+from dbanon.measures.information_loss import Loss, loss_from_sums
 from dbanon.recoding import find_recoding
 from dbanon.recoding.columns import ReleasedColumn
 from dbanon.release.outcome import OperatorFigures, public_loss
@@ -206,7 +206,7 @@ def losses_of(
 
 def _total_loss(parts: Sequence[tuple[tuple[float, float], ...]]) -> Loss:
     columns = zip(*parts, strict=True)
-    return loss_of(
+    return loss_from_sums(
         [(sum(a for a, _ in pairs), sum(b for _, b in pairs)) for pairs in map(tuple, columns)]
     )
 

@@ -94,10 +94,10 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
         source = SqlSource(snapshot_session)
         relation = source.describe(job)
         require_roles(job, relation)
-        relation = source.locate(relation, job, job.read)
+        relation = source.locate(relation, job, job.columns_to_read)
         key = job.key or pieces.primary_key_columns(relation)
         findings = SourceFindings.of(source, relation, job)
-        column_names = {*job.read, *key, *findings.person_identifiers}
+        column_names = {*job.columns_to_read, *key, *findings.person_identifiers}
         # The table's column order is also that of the release.
         read_attributes = [a for a in relation.schema.attributes if a.name in column_names]
         attributes = source.inspect(relation, read_attributes)
@@ -292,7 +292,7 @@ def of_frame(
             "A condition needs a table in PostgreSQL.",
             hint="Filter the DataFrame, or the files, and leave out `where`.",
         )
-    arrow_schema([relation.attribute(name) for name in job.read])
+    arrow_schema([relation.attribute(name) for name in job.columns_to_read])
     return PinnedSource(
         name or FRAME_NAME,
         frame,

@@ -182,11 +182,11 @@ def _release(
                 " published.",
                 hint="A DataFrame has to give the same rows each time: write it to files first.",
             )
-        not_copied = tuple(a.name for a in pinned.attributes if a.name not in job.named)
+        not_copied = tuple(a.name for a in pinned.attributes if a.name not in job.named_columns)
         report = report.requested(source=pinned.name, not_copied=not_copied)
         if job.where is not None:
             report = report.with_arguments(where=job.where)
-        if job.reading.changed:
+        if job.reading.non_default_options:
             report = report.with_arguments(reading=job.reading.to_dict())
         return release_target.publish(rows, report, lambda: time.perf_counter() - started)
     finally:
@@ -199,12 +199,12 @@ def _pinned(
     session: SparkSession, job: Job, source: Any, tasks: int | None
 ) -> Iterator[PinnedSource]:
     if isinstance(source, DataFrame):
-        job.reading.require_none()
+        job.reading.require_no_file_options()
         yield of_frame(source, job)
         return
     url = _database(source)
     if url is not None:
-        job.reading.require_none()
+        job.reading.require_no_file_options()
     if url is None:
         yield parquet(session, str(source), job)
         return

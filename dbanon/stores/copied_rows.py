@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
-from dbanon.job.pseudonym import pseudonymous
+from dbanon.job.pseudonym import pseudonym_attribute
 from dbanon.sessions.base import random_order
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import PreparedRelease, Progress, Source
@@ -20,7 +20,7 @@ def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
     """The columns to copy, with their staged types, in source order."""
     pseudonyms = draft.job.pseudonyms
     return [
-        pseudonymous(a) if a.name in pseudonyms else a
+        pseudonym_attribute(a) if a.name in pseudonyms else a
         for a in draft.relation.schema.attributes
         if a.name in draft.job.copied_columns
     ]
@@ -101,7 +101,7 @@ def _rows_with_pseudonyms(
             keys,
             [
                 tuple(
-                    value if attribute is None else key.of(attribute, value, is_padded)
+                    value if attribute is None else key.pseudonym(attribute, value, is_padded)
                     for attribute, value, is_padded in zip(
                         pseudonym_attributes, row, pads_values, strict=True
                     )

@@ -82,7 +82,7 @@ class PreparedRelease:
 def build_request(draft: PreparedRelease) -> dict[str, Any]:
     """Build the recorded request of a release, with the resolved name of its source."""
     job = replace(draft.job, table=str(draft.relation.name))
-    return request.request_of(job, draft.state)
+    return request.build_request(job, draft.state)
 
 
 @dataclass(frozen=True, eq=False)

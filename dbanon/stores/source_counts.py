@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.persons import (
-    HEAD,
-    LOOKED_UP,
-    PROBED,
+    HEAD_ROWS,
+    PROBED_ROWS,
+    SEARCHED_ROWS,
     candidate_identifiers,
-    constant_within,
+    find_constant_attributes,
     find_person_identifiers,
 )
 from dbanon.advice.profile import ColumnProfile
-from dbanon.advice.roles import identifying
+from dbanon.advice.roles import find_identifiers
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity_error
 from dbanon.data.partition import Partition
@@ -122,14 +122,14 @@ def find_direct_identifiers(
     readable = [a for a in attributes if a.kind is not Kind.OTHER]
     if readable:
         name, columns = relation.name, tuple(a.name for a in readable)
-        head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
+        head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, relation.relation.quoted)
         forms = detect_forms(session, relation.relation, readable)
         _, columns_of_head = profile_columns(
             session, head, readable, distinct_count_sql=session.distinct_count_sql
         )
         for column in columns_of_head:
             profiles[column.name] = replace(column, form=forms[column.name])
-    return identifying(profiles.values())
+    return find_identifiers(profiles.values())
 
 
 def count_spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
@@ -166,7 +166,10 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     Columns that the current database role may not read are skipped.
     """
     attributes = relation.schema.attributes
-    candidate_names, constant_names = candidate_identifiers(attributes), constant_within(attributes)
+    candidate_names, constant_names = (
+        candidate_identifiers(attributes),
+        find_constant_attributes(attributes),
+    )
     if not candidate_names:
         return {}
     readable = session.readable(relation, [*candidate_names, *constant_names])
@@ -175,7 +178,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     if not candidates:
         return {}
     name, columns = relation.name, tuple(a.name for a in (*candidates, *constant))
-    head = _LeadingRows(name.schema, name.name, columns, HEAD, staged=name.staged)
+    head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, staged=name.staged)
 
     def count_within_values(column: ColumnProfile) -> Iterator[list[int]]:
         for row in session.rows(_dependency_query(session, name, column.attribute, constant)):
@@ -218,10 +221,10 @@ def _dependency_query(
     value = session.compared(identifier)
     columns = (identifier.name, *(a.name for a in constant))
     searched_rows = _LeadingRows(
-        relation.schema, relation.name, columns, LOOKED_UP, staged=relation.staged
+        relation.schema, relation.name, columns, SEARCHED_ROWS, staged=relation.staged
     )
     probed_rows = _LeadingRows(
-        relation.schema, relation.name, (identifier.name,), PROBED, staged=relation.staged
+        relation.schema, relation.name, (identifier.name,), PROBED_ROWS, staged=relation.staged
     )
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant

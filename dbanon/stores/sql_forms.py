@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dbanon.advice.forms import (
-    LOOKED_AT,
+    MAX_EXAMINED_VALUES,
     SEPARATORS,
     Check,
     IdentifierForm,
+    can_hold_identifiers,
     form_of,
     forms,
-    may_have,
 )
 from dbanon.data.schema import Attribute
 from dbanon.sessions.names import RelationName, quote
@@ -35,7 +35,7 @@ def detect_forms(
 
     Only the distinct values among the first ``LOOKED_AT`` non-NULL ones are considered.
     """
-    candidates = [a for a in attributes if may_have(a)]
+    candidates = [a for a in attributes if can_hold_identifiers(a)]
     form_by_name = {}
     for start in range(0, len(candidates), _QUERIES_PER_STATEMENT):
         batch = candidates[start : start + _QUERIES_PER_STATEMENT]
@@ -87,14 +87,18 @@ def _apply_check_digits(
 def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> str:
     """Build a query that counts the values with valid check digits."""
     # For an IBAN, move the first four characters to the end and replace letters by two digits.
-    digits = "substr(v.compact, 5) || substr(v.compact, 1, 4)" if form.moved else "v.compact"
+    digits = (
+        "substr(v.compact, 5) || substr(v.compact, 1, 4)"
+        if form.moves_country_code
+        else "v.compact"
+    )
     digits_query = f"SELECT {digits} AS digits FROM {rows} AS v WHERE {_matches(session, form)}"
-    for start in range(0, len(_LETTERS) if form.moved else 0, _MAX_NESTED_CALLS):
+    for start in range(0, len(_LETTERS) if form.moves_country_code else 0, _MAX_NESTED_CALLS):
         digits = "v.digits"
         for letter_index in range(start, min(start + _MAX_NESTED_CALLS, len(_LETTERS))):
             digits = f"replace({digits}, '{_LETTERS[letter_index]}', '{10 + letter_index}')"
         digits_query = f"SELECT {digits} AS digits FROM ({digits_query}) AS v"
-    zeros = f"substr('{'0' * form.width}', 1, {form.width} - length(f.digits))"
+    zeros = f"substr('{'0' * form.n_checked}', 1, {form.n_checked} - length(f.digits))"
     padded = f"SELECT {zeros} || f.digits AS digits FROM ({digits_query}) AS f"
     conditions = " AND ".join(map(_check_digit_condition, form.checks))
     return f"SELECT count(*) FROM ({padded}) AS p WHERE {conditions}"
@@ -110,7 +114,7 @@ def _values_subquery(session: Session, relation: RelationName, attribute: Attrib
     value = replace(attribute, name="value")
     rows = (
         f"(SELECT s.{column} AS {quote(value.name)} FROM {relation.quoted} AS s"
-        f" WHERE s.{column} IS NOT NULL LIMIT {LOOKED_AT})"
+        f" WHERE s.{column} IS NOT NULL LIMIT {MAX_EXAMINED_VALUES})"
     )
     compact = "d.plain"
     for separator in SEPARATORS:
@@ -133,7 +137,7 @@ def _check_digit_condition(check: Check) -> str:
     """
     terms = [
         _digit_value(f"substr(p.digits, {position}, 1)", digit_values)
-        for position, digit_values in enumerate(check.places, 1)
+        for position, digit_values in enumerate(check.position_values, 1)
     ]
     # No term is negative, so all databases agree on the remainder.
     return f"({' + '.join(terms)}) % {check.modulus} IN ({', '.join(map(str, check.remainders))})"

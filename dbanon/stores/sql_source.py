@@ -102,9 +102,9 @@ class SqlSource:
                         [*suggestions, "Write them as the table has them, or take them out."]
                     ),
                 )
-        for name in job.named:
+        for name in job.named_columns:
             relation.attribute(name)
-        self.session.require_typed(job.named)
+        self.session.require_typed(job.named_columns)
         return relation
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:

@@ -13,7 +13,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.private import PrivateJob
-from dbanon.job.pseudonym import pseudonymous
+from dbanon.job.pseudonym import pseudonym_attribute
 from dbanon.ledger import entries, job_history, person_record
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
@@ -52,7 +52,7 @@ class SqlTarget:
         """Plan the output after all checks that need no rows; raises as ``plan_output``."""
         name = parse_relation(job.output)
         if job.output_kind == "view":
-            self.session.require_columns_of_views(job.named)
+            self.session.require_columns_of_views(job.named_columns)
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
@@ -128,7 +128,7 @@ class SqlTarget:
             session.stage_classes(partition, columns)
         elif draft.roles.passthrough is None:
             if draft.pseudonym_key is not None:
-                session.stage_key(*draft.pseudonym_key.blocks())
+                session.stage_key(*draft.pseudonym_key.hmac_blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         salt = None if is_copied else self._person_salt(draft)
@@ -200,7 +200,7 @@ class SqlTarget:
         # A column has one staged part per bound; these are the positions of first parts.
         positions = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         named_attributes = [
-            a for a in draft.relation.schema.attributes if a.name in draft.job.named
+            a for a in draft.relation.schema.attributes if a.name in draft.job.named_columns
         ]
         retained_names = [
             attribute.name for attribute in named_attributes if attribute.name not in recoded_names
@@ -220,7 +220,7 @@ class SqlTarget:
             if staged_columns:
                 continue
             if name in draft.job.pseudonyms:
-                attribute = pseudonymous(attribute)
+                attribute = pseudonym_attribute(attribute)
             if is_copied:
                 column = statements.kept_column(retained_names.index(name))
                 release_columns.append((name, self.session.type_of(attribute), f"r.{column}"))

@@ -20,7 +20,7 @@ from dbanon.errors import BoundsRequired, InvalidParameter
 from dbanon.hierarchy import builders
 from dbanon.hierarchy.spec import HierarchySpec, enum_tree
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.synthesis import Private
+from dbanon.job.synthesis import PrivateOptions
 from dbanon.synthesis.domains import OTHER, TRUTHS, CategoricalDomain, NumericDomain, add_other_leaf
 
 # Returns the values of a column in its type, and which of them are NULL, if its type allows it.
@@ -64,7 +64,7 @@ _NEVER = (
 _TEXT = "OU"
 
 
-def public_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
+def public_columns(table: Table, options: PrivateOptions) -> tuple[PublicColumn, ...]:
     """Determine the public domain of each column without reading any value.
 
     Raises
@@ -93,7 +93,7 @@ def public_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
     return tuple(_public(table, j, options) for j in range(len(table.names)))
 
 
-def _public(table: Table, j: int, options: Private) -> PublicColumn:
+def _public(table: Table, j: int, options: PrivateOptions) -> PublicColumn:
     name, dtype = table.names[j], table.dtypes[j]
     column = (
         _line(name, dtype, options)
@@ -109,7 +109,7 @@ def _public(table: Table, j: int, options: Private) -> PublicColumn:
     return column
 
 
-def _line(name: str, dtype: np.dtype[Any], options: Private) -> NumericDomain:
+def _line(name: str, dtype: np.dtype[Any], options: PrivateOptions) -> NumericDomain:
     if name not in options.bounds:
         raise BoundsRequired(f'Column "{name}" has no public bounds.', hint=_NEVER)
     pair = options.bounds[name]
@@ -135,7 +135,9 @@ def _line(name: str, dtype: np.dtype[Any], options: Private) -> NumericDomain:
     return NumericDomain(name, dtype, low, high, missing, log)
 
 
-def _leaves(table: Table, name: str, dtype: np.dtype[Any], options: Private) -> CategoricalDomain:
+def _leaves(
+    table: Table, name: str, dtype: np.dtype[Any], options: PrivateOptions
+) -> CategoricalDomain:
     if dtype.kind == "b":
         if name in options.bounds and tuple(options.bounds[name]) != (0, 1):
             raise InvalidParameter(f'Column "{name}" holds Booleans, which need no bounds.')
@@ -167,7 +169,7 @@ def _leaves(table: Table, name: str, dtype: np.dtype[Any], options: Private) -> 
     return CategoricalDomain(name, dtype, tree, missing, tree.positions.get(OTHER, 0))
 
 
-def _public_values(name: str, labels: tuple[str, ...] | None, options: Private) -> Hierarchy:
+def _public_values(name: str, labels: tuple[str, ...] | None, options: PrivateOptions) -> Hierarchy:
     """The public values of a text column, from the options or its enumerated type."""
     if name in options.hierarchies and name in options.orders:
         raise InvalidParameter(f'Column "{name}" has both a hierarchy and an order: give only one.')

@@ -15,7 +15,7 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Synthesis
 from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
 from dbanon.job.concentrated import Cost, delta_option, describe_rho, rho_of
-from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, Private
+from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, PrivateOptions
 from dbanon.synthesis.columns import PublicColumn, Table, number_persons, public_columns
 from dbanon.synthesis.marginals import Division, divide, dp_marginals
 from dbanon.synthesis.noise import Noise
@@ -79,7 +79,7 @@ class Budget:
         BudgetExhausted : less is left; nothing is spent.
         """
         cost = cost if isinstance(cost, Cost) else Cost(_EPSILON.check(cost))
-        charge = _exact(cost.charged(self.delta))
+        charge = _exact(cost.charge(self.delta))
         with self._lock:
             if self._spent + charge > self._total:
                 raise BudgetExhausted(
@@ -201,7 +201,7 @@ class _MarginalsMethod:
 
 
 def _ranks(
-    n: int, columns: Sequence[PublicColumn], options: Private, noise: Callable[[], Noise]
+    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
 ) -> SynthesisMethod:
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
     divided = shares(n, len(columns), options.epsilon, trees, options.margins, values)
@@ -211,7 +211,7 @@ def _ranks(
 
 
 def _marginals(
-    n: int, columns: Sequence[PublicColumn], options: Private, noise: Callable[[], Noise]
+    n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
 ) -> SynthesisMethod:
     cost = options.cost
     if cost.delta is not None and cost.delta * n >= 1:
@@ -229,7 +229,7 @@ def _marginals(
 _METHODS = {DP_RANKS: _ranks, DP_MARGINALS: _marginals}
 
 
-def planned_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
+def planned_columns(table: Table, options: PrivateOptions) -> tuple[PublicColumn, ...]:
     """Determine the columns' public domains; raises as ``public_columns``."""
     require_columns(len(table.names))
     return public_columns(table, options)
@@ -237,7 +237,7 @@ def planned_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
 
 def private_rows(
     table: Table,
-    options: Private,
+    options: PrivateOptions,
     budget: Spendable,
     noise: Callable[[], Noise],
     method: str = DP_RANKS,

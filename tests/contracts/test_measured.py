@@ -264,11 +264,11 @@ def test_models_compare_a_part_with_the_table(
     assert isinstance(result.classes, Partition)
     assert isinstance(by_itself.classes, Partition)
     counts = sensitive_counts(result.classes, codes[HALF], 5)
-    assert model.satisfied(counts, np.bincount(codes) / N).all()
+    assert model.is_satisfied(counts, np.bincount(codes) / N).all()
     assert result.classes.n_classes > 3
     # By its own shares the half forms other classes, but the table's shares refuse them.
     half_counts = sensitive_counts(by_itself.classes, codes[HALF], 5)
-    assert not model.satisfied(half_counts, np.bincount(codes) / N).all()
+    assert not model.is_satisfied(half_counts, np.bincount(codes) / N).all()
 
 
 def test_a_run_measures_its_table_once(monkeypatch: pytest.MonkeyPatch) -> None:

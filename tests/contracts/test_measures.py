@@ -62,15 +62,15 @@ def test_the_suffix_tells_the_direction(name):
     if name.endswith("_risk"):
         assert name in RISKS
     if name.endswith(("_loss", "_risk")):
-        assert MEASURES[name].lower
+        assert MEASURES[name].lower_is_better
     if name.endswith("ratio"):
-        assert not MEASURES[name].lower
+        assert not MEASURES[name].lower_is_better
 
 
 @each_measure
 def test_parts_come_first(name):
     order = list(MEASURES)
-    assert all(order.index(part) < order.index(name) for part in MEASURES[name].of)
+    assert all(order.index(part) < order.index(name) for part in MEASURES[name].depends_on)
 
 
 @each_measure
@@ -78,7 +78,7 @@ def test_asked_alone_it_says_the_same(name):
     case = make(np.random.default_rng(5), 20, ("number", "number"))
     task = EvaluationTask(pairs(case))
     single = evaluate(task, [name])
-    assert {name, *MEASURES[name].of} <= set(single)
+    assert {name, *MEASURES[name].depends_on} <= set(single)
     assert len(single) < len(MEASURES)
     same(single, evaluate(task))
 
@@ -311,8 +311,8 @@ def test_a_sample_is_near_the_whole_and_says_how_near(kinds):
 
 
 def test_too_much_to_compare_makes_a_sample(monkeypatch):
-    monkeypatch.setattr("dbanon.measures.risk.links.MOST_CELLS", 1000)
-    monkeypatch.setattr("dbanon.measures.risk.links.SAMPLE", 50)
+    monkeypatch.setattr("dbanon.measures.risk.links.MAX_ATTRIBUTE_COMPARISONS", 1000)
+    monkeypatch.setattr("dbanon.measures.risk.links.SAMPLE_SIZE", 50)
     # Only records an attacker compares count: with 200 strata no record has another to compare.
     case = make(np.random.default_rng(11), 200, ("number", "nominal"))
     case.labels, case.strata = list(range(200)), list(range(200))

@@ -210,7 +210,7 @@ def test_the_default_is_the_same_at_all_doors(parameter: Parameter, door: str) -
     job = build_options(Job, JOB)
     at_rest = next(
         getattr(part, parameter.name)
-        for part in (job.policy, job.reading, job.pseudonymized, job)
+        for part in (job.policy, job.reading, job.pseudonym_options, job)
         if parameter.name in {field.name for field in fields(part)}
     )
     # The method says what its own recoding is, and how its columns are made comparable.
@@ -244,7 +244,7 @@ def test_fields_without_a_description_are_no_options() -> None:
     assert {field.name for field in fields(Job)} - described == {
         "policy",
         "reading",
-        "pseudonymized",
+        "pseudonym_options",
         "door",
         "run_id",
         "roles",

@@ -85,9 +85,8 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("release/private_report", "run/outlook"),
         ),
         "way": ("bounds/certificate",),
-        # The result of clustering, and the subject of a caution: too many places use them.
+        # The result of clustering: too many places use it.
         "Found": ("data/partition",),
-        "what": ("job/of_chain", "job/verdict"),
         # Every source has it, as does its documentation.
         "drawn": (
             *("sessions/interface", "stores/duckdb/drawn_source", "stores/frame/source"),

@@ -78,8 +78,8 @@ def text() -> str:
     return "".join(
         (
             _HEAD,
-            _literal("RowMethod", "Methods whose classes are of rows.", of_rows),
-            _literal("AttributeMethod", "Those that group each attribute by itself.", others),
+            _literal("RowMethod", "Methods that group rows into classes.", of_rows),
+            _literal("AttributeMethod", "Methods that group each attribute separately.", others),
             "MethodName: TypeAlias = RowMethod | AttributeMethod\n",
             _typed_dict(
                 "PolicyOptions", "TypedDict", "The options of a policy, without k.", policy
@@ -87,7 +87,8 @@ def text() -> str:
             _typed_dict(
                 "ClassOptions",
                 "TypedDict",
-                "The options of classes alone, without k and the method, and its parameters.",
+                "The options for classes without a release: of policies, and the methods'"
+                " parameters.",
                 [
                     *(parameter for parameter in classes if parameter.name != "method"),
                     *method_options.values(),
@@ -96,7 +97,7 @@ def text() -> str:
             _typed_dict(
                 "ReadingOptions",
                 "TypedDict",
-                "The options of reading a CSV file.",
+                "The options for reading files.",
                 parameters(Reading),
             ),
             _typed_dict(

@@ -12,7 +12,7 @@ from dbanon.doors.plpython_options import allowed_keys
 from dbanon.doors.sql_script import method_arguments
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
-from dbanon.job.private import own_options
+from dbanon.job.private import private_method_options
 from tests.docs import option_types
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -61,7 +61,7 @@ def of_command() -> list[Parameter]:
     options: list[Parameter] = []
     for parameter in all_parameters(Job):
         options += [parameter, *parameters(Chain)[1:]] if parameter.kind is Chain else [parameter]
-    return [*options, *own_options()]
+    return [*options, *private_method_options()]
 
 
 def pages() -> dict[str, list[str]]:

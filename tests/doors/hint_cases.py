@@ -266,7 +266,7 @@ OF_TABLES = (
         doors=_LINE,
     ),
     Case(
-        "Name the column that says whose a row is: `entity`.",
+        "Name the column that identifies the person of a row: `entity`.",
         {"entity_normalize": "casefold"},
         values={"entity": "code"},
         doors=_LINE,
@@ -277,7 +277,7 @@ OF_TABLES = (
         values={"sensitive": ["ill"]},
         doors=_LINE,
     ),
-    Case("Ask for it, too: `evaluate`.", {"attacks": True}, values={"evaluate": True}),
+    Case("Request one as well: `evaluate`.", {"attacks": True}, values={"evaluate": True}),
     Case(
         "Name at least one column to anonymize.",
         {"quasi_identifiers": []},
@@ -359,7 +359,7 @@ OF_TABLES = (
         ],
     ),
     Case(
-        "Name the column that says whose a row is as `entity`, so",
+        "Name the column that identifies persons as `entity`, so",
         {"strict": True},
         values={"entity": "pid"},
         leave_out=["strict"],
@@ -417,7 +417,7 @@ OF_TABLES = (
         does=[{"foreign_files": None}],
     ),
     Case(
-        "Say what stands before the decimals (`decimal`)",
+        "Set `decimal` to the decimal mark and `thousands` to",
         {"decimal": ",", "thousands": ","},
         does=[{"decimal": None, "thousands": None}],
     ),

@@ -403,7 +403,7 @@ def as_published(data: Any) -> Act:
 def distance(tree: Any) -> object:
     """Whether a class keeps to t-closeness by this hierarchy."""
     model = dbanon.Model("t_closeness", "town", 0.9, distance=tree)
-    return model.satisfied(np.array([[1, 1, 1]]), np.ones(3) / 3)
+    return model.is_satisfied(np.array([[1, 1, 1]]), np.ones(3) / 3)
 
 
 def names(n_values: int, **options: Any) -> Act:

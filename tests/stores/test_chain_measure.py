@@ -58,7 +58,7 @@ def test_counts_are_those_of_the_releases(database: Database, tmp_path: Path, me
         " history over releases 1 to 4 that fewer than 3 share,"
         f" {exposed - before} more than before"
     )
-    assert "over releases nothing is guaranteed" in report.guarantee
+    assert "nothing is guaranteed across releases" in report.guarantee
 
 
 def test_more_exposed_than_allowed_is_refused(database: Database, tmp_path: Path) -> None:

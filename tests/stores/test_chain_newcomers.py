@@ -130,5 +130,5 @@ def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
 
 
 def test_chains_of_earlier_versions_keep_their_rules() -> None:
-    assert ChainRules.of_plain({"changes": "show", "admit_every": 2}).fewest(5) == 0
-    assert ChainRules(changes="show").fewest(5) == 25
+    assert ChainRules.from_plain({"changes": "show", "admit_every": 2}).min_group_size(5) == 0
+    assert ChainRules(changes="show").min_group_size(5) == 25

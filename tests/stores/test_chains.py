@@ -32,8 +32,8 @@ from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-APART = "^[1-9][0-9]* classes have other rows than their persons"
-CHANGED_FROZEN_CLASSES = "^[1-9][0-9]* held classes have other rows than were shown"
+APART = "^[1-9][0-9]* classes contain rows of persons who are not in them"
+CHANGED_FROZEN_CLASSES = "^[1-9][0-9]* held classes have rows that differ from those released"
 
 
 def run_months(chained: Chained, months: Months, n: int, **more: Any) -> list[Counter[Any]]:

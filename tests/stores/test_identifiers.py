@@ -168,7 +168,7 @@ def examples() -> Iterator[tuple[str, list[str]]]:
         lengths = {"IBAN": [22], "card number": [15, 16, 19]}.get(form.name)
         while len(valid) < 12:
             text = drawn_text(rng, form.pattern, lengths)
-            (valid if form.fits(text) else invalid).append(text)
+            (valid if form.matches(text) else invalid).append(text)
         spaced = [f" {text[:4]} {text[4:].lower()}" for text in valid]
         yield f"{form.name} {index}", [*spaced, invalid[0]]
         yield f"no {form.name} {index}", [*valid[:6], *invalid[:6]]

@@ -118,7 +118,7 @@ def test_several_models_and_columns_in_the_ledger(database: Database) -> None:
     [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     assert arguments["models"] == [
-        {"model": model.describe(), "counted": pytest.approx(level.achieved)} | model.plain()
+        {"model": model.describe(), "counted": pytest.approx(level.achieved)} | model.to_plain()
         for model, level in zip(models, report.models, strict=True)
     ]
     assert dict(report.rows())[models[0].describe()] == f"counted {report.models[0].achieved:g}"

@@ -153,7 +153,7 @@ def test_the_level_holds_whichever_value_is_looked_at(
     for values in person_values:
         counts[0, list(values)] += 1
     model = dbanon.Model(kind, "ill", 1 if kind == "alpha_k" else 2, l=l)
-    level_reached = model.worst(
+    level_reached = model.reached_level(
         counts, counts[0] / len(person_values), np.array([len(person_values)])
     )
     assert level_reached == pytest.approx(diversity(kind, least_diverse(members), l))
@@ -173,9 +173,9 @@ def test_entropy_of_classes_with_equal_released_values() -> None:
     overall = counts.sum(axis=0) / persons.sum()
     level = 1.99
     model = dbanon.Model("entropy_l", "ill", level)
-    assert model.satisfied(counts, overall, persons).all()
+    assert model.is_satisfied(counts, overall, persons).all()
     together = counts.sum(axis=0, keepdims=True)
-    assert not model.satisfied(together, overall, persons.sum(keepdims=True)).any()
+    assert not model.is_satisfied(together, overall, persons.sum(keepdims=True)).any()
     with pytest.raises(RecountFailed, match="do not keep") as failure:
         require_models([model], {"ill": together}, persons.sum(keepdims=True))
     assert "same released values" in str(failure.value)

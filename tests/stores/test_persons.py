@@ -302,7 +302,7 @@ def test_init_proposes_the_entity(database: Database, tmp_path: Path, monkeypatc
     assert "NULLs in quasi-identifiers" in text
     [job] = read_job_file(file).jobs
     assert job.job.entity == "patient_id"
-    assert not {"patient_id", "account"} & {*job.job.named}
+    assert not {"patient_id", "account"} & {*job.job.named_columns}
     report = dbanon.run_job(file)
     assert report is not None
     assert (report.entity, report.arguments["nulls"]) == ("patient_id", nulls_of_job)

@@ -20,7 +20,7 @@ from dbanon.errors import (
     SourceChanged,
 )
 from dbanon.job.job import Job
-from dbanon.job.rules import BY_RULES, TableRules, checked
+from dbanon.job.rules import BY_RULES, TableRules, validate_rules
 from dbanon.run.open import open_store
 from dbanon.run.rules import with_table_rules
 from dbanon.run.run_with_ledger import run_in_transactions
@@ -113,7 +113,7 @@ def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
         models=models,
     )
     arguments = dict(report_by_rules.arguments)
-    assert arguments.pop("declared") == checked(RULES).digest
+    assert arguments.pop("declared") == validate_rules(RULES).digest
     # It was the second release of these persons.
     others = dict(listed.arguments)
     assert others.pop("joint_histories")["releases"] == 2
@@ -146,7 +146,7 @@ def test_the_commands(people: Database, tmp_path: Path) -> None:
     completed = run(
         main, ["anonymize", people.url, *plan_words, "--output", "release.p", "--format", "json"]
     )
-    assert json.loads(completed.stdout)["arguments"]["declared"] == checked(RULES).digest
+    assert json.loads(completed.stdout)["arguments"]["declared"] == validate_rules(RULES).digest
     of_job = run(main, ["run", str(job), *allowed])
     assert of_job.exit_code == 0, of_job.output
     listed = run(main, ["rules", people.url, "--format", "json"])
@@ -184,9 +184,10 @@ def test_the_order_of_declaring_changes_nothing(people: Database) -> None:
     for name in sorted(RULES, reverse=True):
         dbanon.declare(people.url, table(people), {name: RULES[name]})
     report = released(people)
-    assert report.arguments["declared"] == checked(RULES).digest
+    assert report.arguments["declared"] == validate_rules(RULES).digest
     assert (
-        TableRules(dict(reversed(checked(RULES).by_column.items()))).digest == checked(RULES).digest
+        TableRules(dict(reversed(validate_rules(RULES).by_column.items()))).digest
+        == validate_rules(RULES).digest
     )
     with pytest.raises(InvalidParameter, match="More than one column has the role entity"):
         dbanon.declare(people.url, table(people), {"name": "entity"})

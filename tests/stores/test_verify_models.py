@@ -49,7 +49,7 @@ def test_every_kind_is_counted_as_it_was(database: Database, by: list[str]) -> N
     [
         # With one value all classes are as the whole table: closer than before, but changed.
         ("equal", ReleaseChanged, "levels of privacy models", 6),
-        ("alpha_k", RecountFailed, "do not keep to alpha_k", 3),
+        ("alpha_k", RecountFailed, "violate alpha_k", 3),
     ],
 )
 def test_changed_values(

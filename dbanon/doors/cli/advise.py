@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbanon.advice.request import KS, AdviceRequest
+from dbanon.advice.request import DEFAULT_KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import build_options, parameters
 from dbanon.data.words import escape_control_characters
@@ -69,7 +69,7 @@ def _with_options(command: Any) -> Any:
             command = short_names(*short_forms[parameter.name])(command)
         if parameter.name == "k":
             option = click.option(
-                "--k", type=ClassSizes(), default=KS, help=_k_help(parameter.help)
+                "--k", type=ClassSizes(), default=DEFAULT_KS, help=_k_help(parameter.help)
             )
         else:
             option = click_option(parameter, OPTIONS)

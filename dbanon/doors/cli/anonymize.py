@@ -32,7 +32,7 @@ from dbanon.doors.engines import ENGINES, Engine
 from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
-from dbanon.job.private import own_options, refused
+from dbanon.job.private import build_option_refusal, private_method_options
 from dbanon.job.reading import Reading
 from dbanon.job.synthesis import PRIVATE_METHODS
 
@@ -87,7 +87,7 @@ def to_sql_origin(arguments: Mapping[str, Any]) -> Engine | None:
             raise click.UsageError("--master, --tasks and --conf need an engine: --engine spark.")
         return None
     if arguments["method"] in PRIVATE_METHODS:
-        raise refused("engine", arguments["method"])
+        raise build_option_refusal("engine", arguments["method"])
     if arguments["print_sql"]:
         raise click.UsageError(
             "--print-sql does not work with --engine, because the workers run the statements."
@@ -144,7 +144,7 @@ def chain_of(arguments: Mapping[str, Any]) -> Chain | None:
 
 OPTIONS = all_parameters(Job)
 # Additional options of dp_ranks and dp_marginals, which have no k.
-PRIVATE_OPTIONS = own_options()
+PRIVATE_OPTIONS = private_method_options()
 _ALL_OPTIONS = tuple(
     replace(option, default=None) if option.name == "k" else option for option in OPTIONS
 )

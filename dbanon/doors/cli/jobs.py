@@ -74,7 +74,7 @@ def open_jobs(file: Path, inline_password: bool) -> JobFile:
 
 def _with_evaluation(job: FileJob) -> FileJob:
     """Make a job evaluate its release if its report is an HTML page."""
-    return replace(job, job=job.job.evaluated()) if needs_evaluation(job.report) else job
+    return replace(job, job=job.job.with_evaluation()) if needs_evaluation(job.report) else job
 
 
 @click.command()

@@ -60,7 +60,7 @@ def workbench(
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         if url.endswith(ENDINGS):
-            if table or target or key or reading_options.changed:
+            if table or target or key or reading_options.non_default_options:
                 raise click.UsageError(
                     "The job file already says which table to read, and how: leave out --table,"
                     " --target, --key and the options for reading."

@@ -23,7 +23,7 @@ from dbanon.data.words import escape_control_characters
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row
 from dbanon.doors.html.view import headline, size_bins
-from dbanon.job.guarantee_names import recorded
+from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.attacks import Attacks
 from dbanon.release.evaluation import Evaluation
 from dbanon.release.report import Report
@@ -51,7 +51,7 @@ def card(result: Any) -> str:
 @card.register
 def _report(result: Report) -> str:
     evaluation = result.evaluation
-    guarantee = recorded(result.k_requested, result.arguments)
+    guarantee = guarantee_from_ledger(result.k_requested, result.arguments)
     bins = size_bins(result.counts.rows.histogram)
     return _card(
         "report",

@@ -49,7 +49,7 @@ def risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> Row:
             continue
         row = _row(RISKS[name], value, evaluation)
         is_limited = name in ("class_risk", "linkage_risk") and value is not None
-        if guarantee is not None and guarantee.bounds_rows and is_limited:
+        if guarantee is not None and guarantee.has_k_anonymous_rows and is_limited:
             row["limit"] = f"1/{guarantee.k} = {figure(1 / guarantee.k)}"
             row["bar"] = share_bar(value, 1 / guarantee.k)
         rows.append(row)
@@ -141,7 +141,11 @@ def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -
     if fixed:
         note = f"It is {figure(value, 0)} by definition, whatever the labels hide: {_COVERS}"
     left = "" if value is not None else note.rpartition(": ")[2] or "it has no value here"
-    has_bar = not fixed and measure.lower and measure.range.startswith(("0 to 1", "0 to about 1"))
+    has_bar = (
+        not fixed
+        and measure.lower_is_better
+        and measure.range.startswith(("0 to 1", "0 to about 1"))
+    )
     return {
         "name": measure.name,
         "symbol": measure.symbol,

@@ -10,7 +10,7 @@ from dbanon.data.words import escape_control_characters, json_text
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee
-from dbanon.job.guarantee_names import recorded
+from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
 from dbanon.release.words import describe_column_sets, describe_method_counts, now
@@ -31,16 +31,16 @@ def view(
     look: ReleaseInspection | None,
 ) -> dict[str, Any]:
     """The values of the template."""
-    guarantee = recorded(report.k_requested, report.arguments)
+    guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
     evaluation = report.evaluation
     pictures = Pictures()
     return {
         "report": report,
         "title": escape_control_characters(report.output),
         "headline": headline(report, guarantee, evaluation),
-        "bounds_rows": guarantee.bounds_rows,
+        "has_k_anonymous_rows": guarantee.has_k_anonymous_rows,
         "k_counts": guarantee.unit,
-        "cautions": [(caution.title, caution.why) for caution in report.cautions],
+        "cautions": [(caution.title, caution.reason) for caution in report.cautions],
         "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
         "lost_columns": report.describe_lost_columns(),
         "homogeneous": report.homogeneous,
@@ -134,10 +134,10 @@ def headline(
     rows = [
         *(
             ("Rows", k_rows, explanation, "Smallest number of rows that share all released values.")
-            for k_rows, explanation in verdict.of_rows
+            for k_rows, explanation in verdict.row_anonymity_texts
         ),
         (
-            "k of each column" if verdict.of_rows else "k counted",
+            "k of each column" if verdict.row_anonymity_texts else "k counted",
             f"{report.k_achieved:,}",
             f"{report.k_requested:,} requested",
             f"{guarantee.unit.capitalize()} in the smallest class.",
@@ -149,11 +149,11 @@ def headline(
             "Figures of loss and risk do not include suppressed rows.",
         ),
         (
-            verdict.classes,
+            verdict.classes_text,
             f"{report.classes:,}",
             f"of {report.smallest_class:,} to {report.largest_class:,} rows",
             "Groups of rows with the same released values"
-            + ("." if guarantee.bounds_rows else ", by column."),
+            + ("." if guarantee.has_k_anonymous_rows else ", by column."),
         ),
         (
             "information lost",

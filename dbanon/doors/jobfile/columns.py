@@ -22,7 +22,7 @@ from dbanon.hierarchy.spec import KINDS, parse
 from dbanon.job.columns import VALUE_KINDS
 from dbanon.job.job import Job
 from dbanon.measures import Model
-from dbanon.measures.models import ORDERS, model_kinds
+from dbanon.measures.models import SIMPLE_DISTANCES, model_kinds
 
 
 def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _option_number(name: str) -> Any:
 
 
 def _distance(value: Any) -> Any:
-    if value not in ORDERS:
+    if value not in SIMPLE_DISTANCES:
         if not isinstance(value, dict):
             raise refused("must be equal, ordered or a hierarchy")
         _hierarchy(value)
@@ -103,7 +103,7 @@ class ModelSpec(StrictModel):
     distance: Annotated[
         Any,
         AfterValidator(_distance),
-        WithJsonSchema({"anyOf": [{"enum": list(ORDERS)}, {"type": "object"}]}),
+        WithJsonSchema({"anyOf": [{"enum": list(SIMPLE_DISTANCES)}, {"type": "object"}]}),
     ] = None
 
     @model_validator(mode="after")
@@ -112,7 +112,7 @@ class ModelSpec(StrictModel):
         plain = self.model_dump(exclude_none=True)
         if not isinstance(plain.get("distance"), dict):
             with as_refusals():
-                Model.of_plain({**plain, "attribute": "it"}, files=False)
+                Model.from_plain({**plain, "attribute": "it"}, files=False)
         return self
 
 
@@ -236,7 +236,7 @@ def models_of(
                     document, fields["distance"], (*model_path, "distance")
                 )
             try:
-                models.append(Model.of_plain({**fields, "attribute": name}, files=False))
+                models.append(Model.from_plain({**fields, "attribute": name}, files=False))
             except DbanonError as error:
                 document.refuse(model_path, problem_text(error))
                 is_valid = False

@@ -26,7 +26,7 @@ from dbanon.data.words import json_text
 from dbanon.doors.spelling import declare_again_command, parse_bytes, spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter, has_credentials
 from dbanon.job.job import Job
-from dbanon.job.private import own_options
+from dbanon.job.private import private_method_options
 from dbanon.job.reading import require_condition
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import METHODS
@@ -127,7 +127,7 @@ OF_JOBS = (
 _OF_OUTPUT = {"output_kind": "view", "if_exists": "if_exists"}
 _OPTIONS = {
     option.name: option
-    for option in (*all_parameters(Job), *own_options())
+    for option in (*all_parameters(Job), *private_method_options())
     if option.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
 }
 _METHODS = (*METHODS, *PRIVATE_METHODS)

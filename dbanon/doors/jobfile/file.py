@@ -28,9 +28,15 @@ from dbanon.doors.jobfile.problems import (
     note_refusals,
 )
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
-from dbanon.job.export import Export, is_table
+from dbanon.job.export import Export, is_iceberg_table
 from dbanon.job.job import Job
-from dbanon.job.private import PrivateJob, own_options, private_job, refused, require_other
+from dbanon.job.private import (
+    PrivateJob,
+    build_option_refusal,
+    private_job,
+    private_method_options,
+    refuse_private_options,
+)
 from dbanon.job.requirements import require_evaluation
 from dbanon.job.rules import BY_RULES
 from dbanon.job.synthesis import PRIVATE_METHODS
@@ -38,7 +44,7 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
-_PRIVATE = frozenset(option.name for option in own_options())
+_PRIVATE = frozenset(option.name for option in private_method_options())
 # Options in a file's defaults that also apply to methods of synthetic rows.
 _SHARED = frozenset(option.name for option in all_parameters(PrivateJob))
 
@@ -176,7 +182,7 @@ class _Expansion:
         expanded_path = self.text(text, key)
         if expanded_path is None:
             return expanded_path
-        if is_object(expanded_path) or is_table(expanded_path):
+        if is_object(expanded_path) or is_iceberg_table(expanded_path):
             return expanded_path
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(expanded_path))
 
@@ -391,7 +397,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
         raise InvalidParameter(
             "A chain keeps its state in a database, not in a file: name a database (target.url)"
         )
-    require_evaluation((job.evaluated() if is_page else job).policy)
+    require_evaluation((job.with_evaluation() if is_page else job).policy)
 
 
 def _by_role(job_spec: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -407,7 +413,7 @@ def _engine(spec: EngineSpec | None) -> Engine | None:
 
 
 def _make_job(options: dict[str, Any]) -> Job:
-    require_other(options.get("method"), options)
+    refuse_private_options(options.get("method"), options)
     job_options = {name: value for name, value in options.items() if name not in _PRIVATE}
     return build_options(Job, job_options)
 
@@ -415,11 +421,11 @@ def _make_job(options: dict[str, Any]) -> Job:
 def _private(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:
     """Build a job of a method of synthetic rows."""
     if options.pop("declared") is not None:
-        raise refused("declared", options["method"])
+        raise build_option_refusal("declared", options["method"])
     if options.pop("expect") is not None:
-        raise refused("expect", options["method"])
+        raise build_option_refusal("expect", options["method"])
     if job_spec.retries or job_spec.engine:
-        raise refused("retries" if job_spec.retries else "engine", options["method"])
+        raise build_option_refusal("retries" if job_spec.retries else "engine", options["method"])
     return private_job(options | {"target": spec.target.url})
 
 

@@ -13,9 +13,9 @@ from dbanon.advice.answer import describe_entity
 from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import person_column
 from dbanon.advice.request import (
-    OF_CATEGORIES,
-    OF_NUMBERS,
-    SECONDS,
+    CATEGORY_METHODS,
+    DEFAULT_MAX_SECONDS,
+    NUMBER_METHODS,
     AdviceRequest,
     default_methods,
 )
@@ -27,7 +27,7 @@ from dbanon.doors.jobfile.field_types import is_name, written_password
 from dbanon.doors.spelling import PROPOSED_TARGET
 from dbanon.errors import NoRows
 from dbanon.job.policy import Policy
-from dbanon.job.reading import USUAL, Reading
+from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
@@ -70,7 +70,7 @@ def proposal(attribute: Attribute, role: RoleProposal | None) -> Proposal:
     kind = attribute.sql_type or attribute.kind.value
     if role is None:
         return Proposal(attribute, _DROP, kind)
-    also = f" or {role.also}" if role.also else ""
+    also = f" or {role.alternative}" if role.alternative else ""
     proposed = role.role if role.role in _ROLES else _DROP
     return Proposal(attribute, proposed, f"{kind}{also}: {REASONS[role.reason]}")
 
@@ -161,7 +161,7 @@ jobs:
 {key}{reading}    columns:
 """
 _METHOD = f"""\
-  # {OF_NUMBERS[0]}, or {OF_CATEGORIES[0]} if not all quasi-identifiers are numbers or dates
+  # {NUMBER_METHODS[0]}, or {CATEGORY_METHODS[0]} if not all quasi-identifiers are numbers or dates
 {{}}  method: {{}}
 """
 _TARGET = """\
@@ -190,7 +190,7 @@ def job_file_for(
     k: int = 5,
     key: Sequence[str] = (),
     on_sql: OnSql | None = None,
-    reading: Reading = USUAL,
+    reading: Reading = DEFAULT_READING,
     decided: RoleDecisions = _PROPOSED,
     nulls: str | None = None,
 ) -> str:
@@ -305,7 +305,7 @@ class _Seen:
     rows: int = 0
     kinds: Mapping[str, str] = field(default_factory=dict)
     chain: ChainProposal = field(default_factory=ChainProposal)
-    reading: Reading = USUAL
+    reading: Reading = DEFAULT_READING
     output: str | None = None
 
     def of_rows(self, decided: Mapping[str, Any]) -> str:
@@ -413,7 +413,9 @@ def _options(decided: RoleDecisions, chosen: Sequence[Attribute], rows: int, k: 
 def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The method to begin with, and about what it takes: a usual one unless it would take long."""
     shape = Shape.of(chosen)
-    method = fastest_method(default_methods(not shape.is_mixed)[:1], rows, shape, SECONDS)
+    method = fastest_method(
+        default_methods(not shape.is_mixed)[:1], rows, shape, DEFAULT_MAX_SECONDS
+    )
     duration = forecast(Policy(k=k, method=method), rows, shape) if rows else None
     comment = ""
     if duration:

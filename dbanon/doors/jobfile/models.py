@@ -90,7 +90,7 @@ def chain_of(spec: Any) -> Chain | None:
     if spec is None:
         return None
     keys = spec.model_fields_set - _CREATE_FIELD.keys()
-    return Chain.of_plain({name: getattr(spec, name) for name in keys})
+    return Chain.from_plain({name: getattr(spec, name) for name in keys})
 
 
 VERSIONS = (1,)

@@ -26,7 +26,7 @@ from dbanon.errors import (
     TablesLeft,
     warn_caller,
 )
-from dbanon.job.expectations import require_accepted
+from dbanon.job.expectations import require_expectation_names
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
@@ -127,7 +127,7 @@ def run_file_job(
     DbanonError : the error of the last attempt; nothing was published.
     """
     if skip_unchanged:
-        job.job.require_takes("skip_unchanged")
+        job.job.require_option_allowed("skip_unchanged")
         if job.engine is not None:
             raise InvalidParameter(
                 "A job on a cluster is never skipped, because its input has no fingerprint.",
@@ -174,7 +174,7 @@ def _with_accepted(
             hint='Name the columns that the error names, as in `accept_types=["age"]`.',
         )
     job = replace(job, accept_types=tuple(accept_types))
-    require_accepted(accept_counts)
+    require_expectation_names(accept_counts)
     if isinstance(job, PrivateJob):
         return job
     return replace(job, accept_counts=tuple(accept_counts))
@@ -346,7 +346,7 @@ def plan_file_job(
     ------
     DbanonError : as ``dbanon.plan``.
     """
-    job.job.require_takes("plan")
+    job.job.require_option_allowed("plan")
     assert isinstance(job.job, Job)
     source, target = stores_of(job, on_sql)
     new_chain = chain_to_create(job.job, source, target) if job.creates_chain else None
@@ -367,7 +367,7 @@ def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]
     source, target = stores_of(job, on_sql)
     job = _apply_rules(job, source)
     with source.session(write=False) as session:
-        statements = session.missing_to_read(parse_relation(job.job.table), job.job.read)
+        statements = session.missing_to_read(parse_relation(job.job.table), job.job.columns_to_read)
     with (target or source).session(write=False) as session:
         statements += session.missing_to_write(parse_relation(job.job.output))
     return tuple(dict.fromkeys(statements))

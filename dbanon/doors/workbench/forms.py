@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
-from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
+from dbanon.advice.request import CATEGORY_METHODS, NUMBER_METHODS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
 from dbanon.doors.jobfile.field_types import is_name
@@ -273,7 +273,7 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
             f"NULLs may become one of {', '.join(NULL_POLICIES)}."
         )
     methods = tuple(dict.fromkeys(fields.get("method", ())))
-    if any(name not in (*OF_NUMBERS, *OF_CATEGORIES) for name in methods):
+    if any(name not in (*NUMBER_METHODS, *CATEGORY_METHODS) for name in methods):
         checks.errors["method"] = InvalidParameter("Choose from the listed methods.")
     checks.require()
     return SweepChoice(

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.advice.request import KS, SECONDS
+from dbanon.advice.request import DEFAULT_KS, DEFAULT_MAX_SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
-from dbanon.job.reading import USUAL, Reading
+from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.release.distribution import bound_of
 from dbanon.run.open import open_store, releases_views
 from dbanon.stores.folders import is_row_file_url
@@ -91,7 +91,7 @@ class Start:
     table: str
     commands: JobFileCommands
     key: tuple[str, ...] = ()
-    reading: Reading = USUAL
+    reading: Reading = DEFAULT_READING
     target: str | None = None
     directory: Path = field(default_factory=Path.cwd)
     memory: int | None = None
@@ -169,12 +169,12 @@ class ColumnTree:
 class SweepChoice:
     """Which releases are tried."""
 
-    k: tuple[int, ...] = tuple(k for k in KS if k <= 10)
+    k: tuple[int, ...] = tuple(k for k in DEFAULT_KS if k <= 10)
     methods: tuple[str, ...] = ()
     sample: int = 2_000
     seed: int = 0
     time_limit: float = 60.0
-    max_seconds: float = SECONDS
+    max_seconds: float = DEFAULT_MAX_SECONDS
     nulls: str | None = None
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dbanon.advice.answer import ColumnAdvice, describe_entity, describe_set
-from dbanon.advice.profile import SMALL
+from dbanon.advice.profile import SMALL_COUNT
 from dbanon.advice.recommend import Point
-from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, are_numbers
+from dbanon.advice.request import CATEGORY_METHODS, NUMBER_METHODS, are_numbers
 from dbanon.advice.roles import REASONS
 from dbanon.doors.html import svg
 from dbanon.doors.html.card import LOSSES
@@ -153,7 +153,7 @@ def columns(bench: Workbench, state: FormState) -> Row:
                 "proposed": proposal(column.attribute, role).role,
                 "role": chosen if chosen in offered else bench.roles[column.name],
                 "why": REASONS[role.reason],
-                "also": role.also or "",
+                "also": role.alternative or "",
                 "reason": state.value(f"reason-{index}", bench.reasons.get(column.name, "")),
                 "offered": [(role, ROLE_WORDS[role]) for role in offered],
             }
@@ -176,7 +176,9 @@ def _counts(bench: Workbench, name: str) -> tuple[str, str]:
     """The number of NULLs and of distinct values of a column, as advice gives them."""
     assert bench.proposed is not None
     profile = bench.proposed.profile
-    advice = ColumnAdvice(profile.column(name), bench.proposed.roles[name], profile.rows, SMALL)
+    advice = ColumnAdvice(
+        profile.column(name), bench.proposed.roles[name], profile.rows, SMALL_COUNT
+    )
     return str(advice.nulls), str(advice.distinct)
 
 
@@ -276,7 +278,7 @@ def is_same_point(point: Point, chosen: Point | None) -> bool:
 def sweep(bench: Workbench, state: FormState) -> Row:
     """The map of a sweep, its table and notes."""
     swept, choice, state = bench.current_sweep, bench.sweep_choice, state.of("sweep")
-    offered = OF_NUMBERS if bench.proposed and _is_numeric(bench) else OF_CATEGORIES
+    offered = NUMBER_METHODS if bench.proposed and _is_numeric(bench) else CATEGORY_METHODS
     saved = {
         "from": choice.k[0],
         "to": choice.k[-1],

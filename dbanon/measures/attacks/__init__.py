@@ -1,4 +1,4 @@
-"""Attacks on released rows: one file and one line each."""
+"""The catalogue of attacks on released rows; each has its own module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dbanon.measures.attacks.task import AttackData
 
 
 class Attack(NamedTuple):
-    """The function of an attack, and a line for display."""
+    """An attack: its function, and a description in one line."""
 
     run: Callable[[AttackData], AttackResult]
     summary: str
@@ -24,13 +24,13 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def run_attacks(exposed: AttackData) -> dict[str, AttackResult]:
-    """The result of each attack."""
+def run_attacks(data: AttackData) -> dict[str, AttackResult]:
+    """Run all attacks, and return the result of each by name."""
     results = {}
     for position, (name, attack) in enumerate(ATTACKS.items()):
 
-        def tick(share: float, index: int = position) -> None:
-            exposed.tick((index + share) / len(ATTACKS))
+        def tick(progress: float, index: int = position) -> None:
+            data.tick((index + progress) / len(ATTACKS))
 
-        results[name] = attack.run(replace(exposed, tick=tick))
+        results[name] = attack.run(replace(data, tick=tick))
     return results

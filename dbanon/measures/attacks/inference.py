@@ -1,4 +1,4 @@
-"""attribute_inference: the nearest released row reveals a column of a person.
+"""attribute_inference: the nearest released row reveals a person's value in a column.
 
 The attacker knows all columns but one, picks a nearest row by these, and guesses its value. A guess
 is right if it is a label or interval that covers the person's value, or a number close enough.
@@ -16,39 +16,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.measures.attacks.rates import AttackResult, Rate
-from dbanon.measures.attacks.task import TIE, AttackData, Ints, distance
+from dbanon.measures.attacks.task import TIE_TOLERANCE, AttackData, Ints, distances_with_nulls
 from dbanon.measures.attributes import Numbers
 
 NAME = "attribute_inference"
 SUMMARY = "The nearest released row tells a column of a person whose others are known"
-ONE_COLUMN = "a record of one column has no others to infer it from"
+ONE_COLUMN_NOTE = "a record of one column has no others to infer it from"
 
-# Records, and whether the guess about each is right.
+# Two arrays: the record of each guess, int64 (g,), and whether the guess is right, bool (g,).
 Guesses: TypeAlias = "tuple[Ints, NDArray[np.bool_]]"
 
 
-def attack(exposed: AttackData) -> AttackResult:
-    """Attack records and secret columns; ``columns`` holds the result of each secret."""
-    p = len(exposed.columns)
+def attack(data: AttackData) -> AttackResult:
+    """Guess each column of sampled records; ``columns`` of the result has one result per column."""
+    p = len(data.columns)
     if p < 2:
-        return AttackResult(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN)
+        return AttackResult(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN_NOTE)
     by_column = {}
     # For all secrets: guesses about originals, random ones, and about control records.
     attack_guesses: list[Guesses] = []
     random_guesses: list[Guesses] = []
     control_guesses: list[Guesses] = []
-    for secret, column in enumerate(exposed.columns):
-        rng = exposed.rng(f"{NAME} {secret}")
+    for secret, column in enumerate(data.columns):
+        rng = data.rng(f"{NAME} {secret}")
         known_columns = [index for index in range(p) if index != secret]
-        targets = exposed.targets(rng)
-        near = _near(exposed, secret)
+        targets = data.targets(rng)
+        tolerance = _guess_tolerance(data, secret)
+        # Without control records there is only one array of targets.
         for records, guesses in zip(targets, (attack_guesses, control_guesses), strict=False):
-            rows, _ = exposed.nearest(records, known_columns, rng)
-            guesses.append((records, _correct_guesses(exposed, secret, records, rows, near)))
-            exposed.tick(secret / p)
-        random_rows = exposed.any_rows(rng, len(targets[0]))
-        right = _correct_guesses(exposed, secret, targets[0], random_rows, near)
-        random_guesses.append((targets[0], right))
+            rows, _ = data.nearest(records, known_columns, rng)
+            guesses.append((records, _is_right(data, secret, records, rows, tolerance)))
+            data.tick(secret / p)
+        random_rows = data.random_rows(rng, len(targets[0]))
+        is_right = _is_right(data, secret, targets[0], random_rows, tolerance)
+        random_guesses.append((targets[0], is_right))
         by_column[column.name] = AttackResult(
             _rate(attack_guesses[-1:]),
             _rate(random_guesses[-1:]),
@@ -63,23 +64,26 @@ def attack(exposed: AttackData) -> AttackResult:
 
 
 def _rate(guesses: Sequence[Guesses]) -> Rate:
-    records, right = zip(*guesses, strict=True)
-    return Rate.of_records(np.concatenate(records), np.concatenate(right))
+    """The rate of right guesses over several columns."""
+    records, is_right = zip(*guesses, strict=True)
+    return Rate.of_records(np.concatenate(records), np.concatenate(is_right))
 
 
-def _near(exposed: AttackData, secret: int) -> float:
-    """The distance up to which a guess is right: 0 for labels and intervals."""
-    column = exposed.columns[secret]
+def _guess_tolerance(data: AttackData, secret: int) -> float:
+    """The distance up to which a guess is right; only rounding errors for labels and intervals."""
+    column = data.columns[secret]
     if not isinstance(column, Numbers) or column.ordinal:
-        return TIE
-    coordinates = column.coordinates[: exposed.members]
-    if column.missing is not None:
-        coordinates = coordinates[~column.missing[: exposed.members]]
+        return TIE_TOLERANCE
+    coordinates = column.coordinates[: data.n_members]
+    if column.original_nulls is not None:
+        coordinates = coordinates[~column.original_nulls[: data.n_members]]
     low, high = np.quantile(coordinates, [0.05, 0.95]) if len(coordinates) else (0.0, 0.0)
-    return float(exposed.tolerance * (high - low)) + TIE
+    return float(data.tolerance * (high - low)) + TIE_TOLERANCE
 
 
-def _correct_guesses(
-    exposed: AttackData, secret: int, records: Ints, rows: Ints, near: float
+def _is_right(
+    data: AttackData, secret: int, records: Ints, rows: Ints, tolerance: float
 ) -> NDArray[np.bool_]:
-    return np.asarray(distance(exposed.columns[secret], records, rows) <= near)
+    """bool (g,), True if the row's value is a right guess of the record's secret column."""
+    distances = distances_with_nulls(data.columns[secret], records, rows)
+    return np.asarray(distances <= tolerance)

@@ -1,10 +1,10 @@
 """membership: whether a person's record was in the input of a release.
 
-The attacker can run the mechanism. They release tables of other persons, half of them with the
-target's record, and compute features of each release: the distances of its rows to the target, and
-overall means. On one half of the releases they choose the feature and threshold that classify best.
-The risk is Stadler's advantage on the other half: 2 (share of right guesses) - 1. With
-epsilon-differential privacy it is at most (e^epsilon - 1)/(e^epsilon + 1) for any features.
+The attacker can run the release method. They release tables of other persons, half of the tables
+with the target's record, and compute features of each release: the distances of its rows from the
+target, and overall means. On one half of the releases they choose the feature and threshold that
+classify best. The risk is Stadler's advantage on the other half: 2 (share of right guesses) - 1.
+With epsilon-differential privacy it is at most (e^epsilon - 1)/(e^epsilon + 1) for any features.
 
 Source: T. Stadler, B. Oprisanu and C. Troncoso, "Synthetic data – anonymisation groundhog day",
 USENIX Security 2022, with a threshold in place of their classifiers.
@@ -15,38 +15,39 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.measures.attacks.rates import AttackResult, Rate
-from dbanon.measures.attacks.task import AttackData, distance
+from dbanon.measures.attacks.task import AttackData, distances_with_nulls
 from dbanon.measures.attributes import Floats, Numbers
 
 NAME = "membership"
 SUMMARY = "Releases tell whether a person's record was in the input"
-_NEAREST = 10
+# Features use the mean distance of this many nearest rows.
+_N_NEAREST = 10
 
 
-def release_features(exposed: AttackData, target: int) -> Floats:
-    """Features of a release that may depend on the target, float64 (f,).
+def release_features(data: AttackData, target: int) -> Floats:
+    """Compute features of a release that may depend on the target, float64 (f,).
 
     Parameters
     ----------
     target : index of the target record.
     """
-    rows, weights = np.arange(len(exposed.weights)), exposed.weights
-    apart = np.zeros(len(rows))
-    figures = []
-    for column in exposed.columns:
-        apart += distance(column, np.array(target), rows)
+    rows, weights = np.arange(len(data.weights)), data.weights
+    distances = np.zeros(len(rows))
+    features = []
+    for column in data.columns:
+        distances += distances_with_nulls(column, np.array(target), rows)
         if isinstance(column, Numbers):
-            figures.append(float(np.average(column.released_coordinates, weights=weights)))
-    order = np.argsort(apart, kind="stable")[:_NEAREST]
-    near = apart[order]
-    figures += [
-        float(near[0]),
-        float(near.mean()),
-        float(weights[apart <= near[0]].sum()),
-        float(np.average(apart, weights=weights)),
-        float(weights[order[0]]),
+            features.append(float(np.average(column.released_coordinates, weights=weights)))
+    nearest_rows = np.argsort(distances, kind="stable")[:_N_NEAREST]
+    nearest_distances = distances[nearest_rows]
+    features += [
+        float(nearest_distances[0]),
+        float(nearest_distances.mean()),
+        float(weights[distances <= nearest_distances[0]].sum()),
+        float(np.average(distances, weights=weights)),
+        float(weights[nearest_rows[0]]),
     ]
-    return np.array(figures)
+    return np.array(features)
 
 
 def membership_rate(with_target: Floats, without_target: Floats) -> Rate:
@@ -54,26 +55,32 @@ def membership_rate(with_target: Floats, without_target: Floats) -> Rate:
 
     Parameters
     ----------
-    with_target, without_target : float64 (r, f), r even, features of releases.
+    with_target, without_target : float64 (r, f), features of r releases each; r is even.
     """
     half = len(with_target) // 2
-    best, chosen = -1, (0, 0.0, True)
+    # The feature, the threshold, and whether larger values suggest the target's presence.
+    max_right, classifier = -1, (0, 0.0, True)
     for feature in range(with_target.shape[1]):
         present, absent = with_target[:half, feature], without_target[:half, feature]
         values = np.unique(np.concatenate((present, absent)))
-        cuts = (values[:-1] + values[1:]) / 2 if len(values) > 1 else values
-        above = (present[:, None] > cuts).sum(axis=0) + (absent[:, None] <= cuts).sum(axis=0)
-        for hits, is_above in ((above, True), (2 * half - above, False)):
-            best_cut = int(hits.argmax())
-            if hits[best_cut] > best:
-                best, chosen = int(hits[best_cut]), (feature, float(cuts[best_cut]), is_above)
-    feature, cut, is_above = chosen
-    guesses = [(rows[half:, feature] > cut) == is_above for rows in (with_target, without_target)]
-    hits = int(guesses[0].sum()) + int((~guesses[1]).sum())
-    return Rate(hits, len(guesses[0]) + len(guesses[1]))
+        thresholds = (values[:-1] + values[1:]) / 2 if len(values) > 1 else values
+        n_right_above = (present[:, None] > thresholds).sum(axis=0)
+        n_right_above += (absent[:, None] <= thresholds).sum(axis=0)
+        for n_right, is_above in ((n_right_above, True), (2 * half - n_right_above, False)):
+            best = int(n_right.argmax())
+            if n_right[best] > max_right:
+                max_right = int(n_right[best])
+                classifier = (feature, float(thresholds[best]), is_above)
+    feature, threshold, is_above = classifier
+    guesses_with, guesses_without = (
+        (features[half:, feature] > threshold) == is_above
+        for features in (with_target, without_target)
+    )
+    n_right = int(guesses_with.sum()) + int((~guesses_without).sum())
+    return Rate(n_right, len(guesses_with) + len(guesses_without))
 
 
 def attack(rates: list[Rate]) -> AttackResult:
-    """Combine the rates of all targets, which have separate releases."""
+    """Combine the rates of all targets, each of which was attacked with separate releases."""
     total = Rate(sum(rate.right for rate in rates), sum(rate.guesses for rate in rates))
     return AttackResult(total, Rate(0, 0), chance=0.5)

@@ -5,10 +5,10 @@ the excess for originals over the rate in the population:
 
     (attack - reference) / (1 - reference)
 
-where the reference is the rate of the control group, or of random guesses without one. Both rates
-have a 97.5 % Wilson interval, so that together they hold at about 95 % or more even if dependent,
-unless guesses are few. The bounds of the risk combine the least favourable bounds of both. Several
-guesses about one record are dependent, so the effective sample size counts.
+where the reference is the rate of the control group, or of random guesses if there is none. Each
+rate has a 97.5 % Wilson interval, so that both hold together with about 95 % or more even if they
+are dependent, unless guesses are few. The bounds of the risk combine the least favourable bounds of
+both. Several guesses about one record are dependent, so intervals use the effective sample size.
 
 Sources: M. Giomi, F. Boenisch, C. Wehmeyer and B. Tasnádi, "A unified framework for quantifying
 privacy risk in synthetic data", PoPETs 2023; E. Wilson, "Probable inference, the law of succession,
@@ -25,16 +25,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Two-sided 97.5 % and 95 % quantiles of the normal distribution.
-_Z_OF_PAIR, _Z_SINGLE = 2.241402727604947, 1.959963984540054
+# Two-sided quantiles of the normal distribution: 97.5 % for each of two rates, 95 % for one rate.
+_Z_EACH_OF_TWO, _Z_SINGLE = 2.241402727604947, 1.959963984540054
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The number of ``right`` guesses out of ``guesses``.
+    """The rate of right guesses.
 
     Parameters
     ----------
+    right : number of right guesses.
+    guesses : number of guesses.
     independent : effective sample size; None if all guesses are independent.
     """
 
@@ -44,7 +46,7 @@ class Rate:
 
     @classmethod
     def of_records(cls, records: NDArray[np.int64], right: NDArray[np.bool_]) -> Rate:
-        """The rate of guesses, several of which may be about the same record.
+        """Build the rate of guesses of which several may be about the same record.
 
         Such guesses are correlated. The effective sample size (Kish) is the number of independent
         guesses with the variance that results from sampling records. If all guesses are right, or
@@ -55,15 +57,17 @@ class Rate:
         records : int64 (g,), the record of each guess.
         right : bool (g,), True for right guesses.
         """
-        guesses, hits = len(right), int(right.sum())
+        n_guesses, n_right = len(right), int(right.sum())
         _, record_index = np.unique(records, return_inverse=True)
-        share = hits / max(guesses, 1)
-        excess = np.bincount(record_index.reshape(-1), right - share)
-        spread = float((excess**2).sum())
-        if spread == 0 or len(excess) < 2:
-            return cls(hits, guesses, float(len(excess)))
-        independent = share * (1 - share) * guesses**2 / spread * (1 - 1 / len(excess))
-        return cls(hits, guesses, min(independent, float(guesses)))
+        share = n_right / max(n_guesses, 1)
+        # The sum of deviations from the mean, by record.
+        deviations = np.bincount(record_index.reshape(-1), right - share)
+        n_records = len(deviations)
+        sum_of_squares = float((deviations**2).sum())
+        if sum_of_squares == 0 or n_records < 2:
+            return cls(n_right, n_guesses, float(n_records))
+        independent = share * (1 - share) * n_guesses**2 / sum_of_squares * (1 - 1 / n_records)
+        return cls(n_right, n_guesses, min(independent, float(n_guesses)))
 
     @property
     def value(self) -> float | None:
@@ -71,7 +75,7 @@ class Rate:
         return self.right / self.guesses if self.guesses else None
 
     def interval(self, z: float = _Z_SINGLE) -> tuple[float, float]:
-        """The Wilson interval of the share; 0 to 1 without guesses."""
+        """The Wilson interval of the share, with normal quantile z; 0 to 1 without guesses."""
         if not self.guesses:
             return 0.0, 1.0
         n, share = self.independent or self.guesses, self.right / self.guesses
@@ -82,7 +86,7 @@ class Rate:
 
 
 def _excess_rate(attack: float, reference: float) -> float:
-    """The excess of an attack's rate over the reference; 0 if that is 1."""
+    """The excess of an attack's rate over the reference rate; 0 if the reference is 1."""
     return 0.0 if reference >= 1 else (attack - reference) / (1 - reference)
 
 
@@ -109,7 +113,7 @@ class AttackResult:
 
     @property
     def reference(self) -> Rate:
-        """The rate that the release is not responsible for."""
+        """The rate that attacks reach without the release: of controls, or of random guesses."""
         return self.random if self.control is None else self.control
 
     @property
@@ -127,13 +131,14 @@ class AttackResult:
         if self.chance is not None:
             ends = self.attack.interval()
             return _excess_rate(ends[0], self.chance), _excess_rate(ends[1], self.chance)
-        (low, high), (least, most) = (
-            rate.interval(_Z_OF_PAIR) for rate in (self.attack, self.reference)
+        (attack_low, attack_high), (reference_low, reference_high) = (
+            rate.interval(_Z_EACH_OF_TWO) for rate in (self.attack, self.reference)
         )
         # If the reference may be 1, the excess has no lower bound.
-        return (_excess_rate(low, most) if most < 1 else min(0.0, self.risk)), _excess_rate(
-            high, least
+        low = (
+            _excess_rate(attack_low, reference_high) if reference_high < 1 else min(0.0, self.risk)
         )
+        return low, _excess_rate(attack_high, reference_low)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain values, for JSON."""

@@ -1,10 +1,10 @@
 """singling_out: predicates from a released row that exactly one original satisfies.
 
-A predicate combines conditions on some columns of a row: numbers at least as extreme, on the row's
-side of the released median; labels and intervals that cover the value. The attacker uses predicates
-that only one distinct released row satisfies, at most one per row since those of the same row are
-correlated, and prefers rows with few copies. Random predicates take the value of each column from a
-different row, without this selection.
+A predicate combines conditions on some columns of a released row. A number must be at least as
+extreme as the row's, on the same side of the released median; other values must be covered by the
+row's label or interval. The attacker uses predicates that only one distinct released row satisfies,
+at most one per row since those of the same row are correlated, and prefers rows with few copies.
+Random predicates take the value of each column from a random row, without this selection.
 
 Source: Giomi et al. 2023, section 4.1, multivariate.
 """
@@ -17,51 +17,59 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.measures.attacks.rates import AttackResult, Rate
-from dbanon.measures.attacks.task import AttackData, Ints, distance
+from dbanon.measures.attacks.task import AttackData, Ints, distances_with_nulls
 from dbanon.measures.attributes import ColumnPair, Floats, Numbers
 
 NAME = "singling_out"
 SUMMARY = "A predicate made of released rows holds for exactly one person"
-# Trials per predicate, and the least size of the control group relative to the originals.
-_TRIALS_PER_PREDICATE, _LEAST_CONTROL_SHARE = 8, 0.9
-NO_PREDICATE = "no predicate is satisfied by exactly one distinct released row"
-SMALL_CONTROL = "no rate for the control group: it has fewer records than the release was made of"
+_TRIALS_PER_PREDICATE = 8
+# The smallest control group that is used, as a fraction of the number of originals.
+_MIN_CONTROL_FRACTION = 0.9
+NO_PREDICATE_NOTE = "no predicate is satisfied by exactly one distinct released row"
+SMALL_CONTROL_NOTE = (
+    "no rate for the control group: it has fewer records than the release was made of"
+)
 
 
 class _Predicate(NamedTuple):
-    """Columns, and for each the released row with its value."""
+    """A predicate: conditions on columns.
+
+    Parameters
+    ----------
+    columns : int64 (c,), indices of the columns.
+    rows : int64 (c,), the released row whose value each condition uses.
+    """
 
     columns: Ints
     rows: Ints
 
 
-def attack(exposed: AttackData) -> AttackResult:
-    """Attack with predicates from different released rows."""
-    rng = exposed.rng(NAME)
+def attack(data: AttackData) -> AttackResult:
+    """Single out records with predicates from different released rows."""
+    rng = data.rng(NAME)
     medians = {
-        index: _released_median(column, exposed.weights)
-        for index, column in enumerate(exposed.columns)
+        index: _released_median(column, data.weights) for index, column in enumerate(data.columns)
     }
-    n_predicates = exposed.affordable_guesses(max(exposed.members, len(exposed.weights)))
-    predicates = _unique_predicates(exposed, medians, n_predicates, rng)
+    n_predicates = data.affordable_guesses(max(data.n_members, len(data.weights)))
+    predicates = _unique_predicates(data, medians, n_predicates, rng)
     if not predicates:
-        return AttackResult(Rate(0, 0), Rate(0, 0), note=NO_PREDICATE)
+        return AttackResult(Rate(0, 0), Rate(0, 0), note=NO_PREDICATE_NOTE)
     random_predicates = [
-        _Predicate(predicate.columns, exposed.any_rows(rng, len(predicate.columns)))
+        _Predicate(predicate.columns, data.random_rows(rng, len(predicate.columns)))
         for predicate in predicates
     ]
-    members = np.arange(exposed.members)
+    members = np.arange(data.n_members)
     control, note = None, ""
-    if exposed.controls >= _LEAST_CONTROL_SHARE * exposed.members:
-        n_controls = min(exposed.controls, exposed.members)
-        controls = exposed.members + rng.choice(exposed.controls, n_controls, replace=False)
-        control = _isolation_rate(exposed, medians, predicates, controls)
-    elif exposed.controls:
-        note = SMALL_CONTROL
+    if data.n_controls >= _MIN_CONTROL_FRACTION * data.n_members:
+        n_controls = min(data.n_controls, data.n_members)
+        controls = data.n_members + rng.choice(data.n_controls, n_controls, replace=False)
+        control = _isolation_rate(data, medians, predicates, controls)
+    elif data.n_controls:
+        note = SMALL_CONTROL_NOTE
     return AttackResult(
-        _isolation_rate(exposed, medians, predicates, members),
-        _isolation_rate(exposed, medians, random_predicates, members),
-        control,
+        attack=_isolation_rate(data, medians, predicates, members),
+        random=_isolation_rate(data, medians, random_predicates, members),
+        control=control,
         note=note,
     )
 
@@ -70,7 +78,9 @@ def _released_median(column: ColumnPair, weights: Ints) -> float:
     """The weighted median of released coordinates; 0 for columns that are not numbers."""
     if not isinstance(column, Numbers):
         return 0.0
-    present = np.ones(len(weights), bool) if column.withheld is None else ~column.withheld
+    present = (
+        np.ones(len(weights), bool) if column.released_nulls is None else ~column.released_nulls
+    )
     if not present.any():
         return 0.0
     order = np.argsort(column.released_coordinates[present])
@@ -82,18 +92,31 @@ def _released_median(column: ColumnPair, weights: Ints) -> float:
 def _satisfying_records(
     column: ColumnPair, row: int, records: Ints, median: float
 ) -> NDArray[np.bool_]:
-    """bool (r,), the records that satisfy the condition of ``row`` on a column."""
+    """bool (r,), True for records that satisfy the condition of ``row`` on a column."""
     if not isinstance(column, Numbers):
-        satisfied: NDArray[np.bool_] = distance(column, records, np.array(row)) == 0
-        return satisfied
-    is_null = np.zeros(len(records), bool) if column.missing is None else column.missing[records]
+        distances = distances_with_nulls(column, records, np.array(row))
+        is_covered: NDArray[np.bool_] = distances == 0
+        return is_covered
+    is_null = (
+        np.zeros(len(records), bool)
+        if column.original_nulls is None
+        else column.original_nulls[records]
+    )
     return _on_side_of_median(column, row, column.coordinates[records], is_null, median)
 
 
 def _on_side_of_median(
     column: Numbers, row: int, coordinates: Floats, is_null: NDArray[np.bool_], median: float
 ) -> NDArray[np.bool_]:
-    if column.withheld is not None and column.withheld[row]:
+    """bool (v,), True for values at least as far from the median as that of ``row``, on its side.
+
+    NULLs satisfy the condition only if the row's value is NULL.
+
+    Parameters
+    ----------
+    coordinates, is_null : float64 (v,) and bool (v,), the values to compare.
+    """
+    if column.released_nulls is not None and column.released_nulls[row]:
         return is_null
     value = column.released_coordinates[row]
     on_side: NDArray[np.bool_] = coordinates >= value if value >= median else coordinates <= value
@@ -101,19 +124,29 @@ def _on_side_of_median(
 
 
 def _satisfying_rows(column: ColumnPair, row: int, median: float) -> NDArray[np.bool_]:
-    """bool (m,), the released rows that satisfy the condition; for labels only equal ones."""
+    """bool (m,), True for released rows that satisfy the condition of ``row``; equal for labels."""
     if not isinstance(column, Numbers):
         return np.asarray(column.released_value_ids == column.released_value_ids[row])
     coordinates = column.released_coordinates
-    is_null = np.zeros(len(coordinates), bool) if column.withheld is None else column.withheld
+    is_null = (
+        np.zeros(len(coordinates), bool) if column.released_nulls is None else column.released_nulls
+    )
     return _on_side_of_median(column, row, coordinates, is_null, median)
 
 
 def _unique_predicates(
-    exposed: AttackData, medians: dict[int, float], n_predicates: int, rng: np.random.Generator
+    data: AttackData, medians: dict[int, float], n_predicates: int, rng: np.random.Generator
 ) -> list[_Predicate]:
-    """Predicates that only one distinct row satisfies, rows with fewest copies first."""
-    m, p = len(exposed.weights), len(exposed.columns)
+    """Try random predicates, and return those that only one distinct row satisfies.
+
+    Rows with fewest copies come first.
+
+    Parameters
+    ----------
+    medians : the released median by column index.
+    n_predicates : the maximum number of predicates.
+    """
+    m, p = len(data.weights), len(data.columns)
     columns_of_row: dict[int, Ints] = {}
     rows = np.concatenate([rng.permutation(m) for _ in range(_TRIALS_PER_PREDICATE)])[
         : _TRIALS_PER_PREDICATE * n_predicates
@@ -123,31 +156,33 @@ def _unique_predicates(
         if row in columns_of_row:
             continue
         columns = np.sort(rng.choice(p, int(rng.integers(1, p + 1)), replace=False))
-        satisfying = np.ones(m, bool)
+        is_satisfying = np.ones(m, bool)
         for column in columns:
-            satisfying &= _satisfying_rows(exposed.columns[column], row, medians[int(column)])
-        if satisfying.sum() == 1:
+            is_satisfying &= _satisfying_rows(data.columns[column], row, medians[int(column)])
+        if is_satisfying.sum() == 1:
             columns_of_row[row] = columns
-            n_single += exposed.weights[row] == 1
+            n_single += data.weights[row] == 1
         if n_single >= n_predicates:
             break
-    rarest = sorted(columns_of_row, key=lambda row: int(exposed.weights[row]))[:n_predicates]
+    rarest_rows = sorted(columns_of_row, key=lambda row: int(data.weights[row]))[:n_predicates]
     return [
-        _Predicate(columns_of_row[row], np.full(len(columns_of_row[row]), row)) for row in rarest
+        _Predicate(columns_of_row[row], np.full(len(columns_of_row[row]), row))
+        for row in rarest_rows
     ]
 
 
 def _isolation_rate(
-    exposed: AttackData, medians: dict[int, float], predicates: list[_Predicate], records: Ints
+    data: AttackData, medians: dict[int, float], predicates: list[_Predicate], records: Ints
 ) -> Rate:
-    hits = 0
-    for count, predicate in enumerate(predicates):
-        matching = records
+    """The rate of predicates that exactly one of the records satisfies."""
+    n_isolating = 0
+    for index, predicate in enumerate(predicates):
+        matching_records = records
         for column, row in zip(predicate.columns.tolist(), predicate.rows.tolist(), strict=True):
-            matching = matching[
-                _satisfying_records(exposed.columns[column], row, matching, medians[column])
+            matching_records = matching_records[
+                _satisfying_records(data.columns[column], row, matching_records, medians[column])
             ]
-        hits += len(matching) == 1
-        if count % 64 == 0:
-            exposed.tick(count / len(predicates))
-    return Rate(hits, len(predicates))
+        n_isolating += len(matching_records) == 1
+        if index % 64 == 0:
+            data.tick(index / len(predicates))
+    return Rate(n_isolating, len(predicates))

@@ -1,8 +1,8 @@
 """AttackData: originals, control records and released rows, as attackers compare them.
 
 Attackers do not know which record became which row, and synthetic rows have no original. Distances
-are those of eq. (11), 0 to 1 per column, and 0 from a label to values it covers. NULL is a separate
-value.
+are those of ``ColumnPair``, 0 to 1 per column, and 0 from a label to values that it covers. NULL is
+a separate value.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from dbanon.measures.figure import Tick, ignore_progress
 
 Ints = NDArray[np.int64]
 
-GUESSES = 1000
-# Column distances computed per attack, and held in memory at once.
-_MOST_DISTANCES, _DISTANCES_PER_BATCH = 2_000_000_000, 1 << 22
-TIE = 1e-9
+DEFAULT_MAX_GUESSES = 1000
+# The number of column distances to compute per attack, and to hold in memory at once.
+_MAX_DISTANCES, _DISTANCES_PER_BATCH = 2_000_000_000, 1 << 22
+# Distances that differ by no more than this count as equal.
+TIE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,45 +31,50 @@ class AttackData:
 
     Parameters
     ----------
-    columns : originals followed by control records, and distinct released rows.
-    members : number of originals.
-    controls : number of control records, which are not in the release.
+    columns : pairs of the records, originals followed by control records, with m distinct released
+        rows.
+    n_members : number of originals.
+    n_controls : number of control records, which are not in the release.
     weights : int64 (m,), number of copies of each released row.
-    linked : positions of the columns in the two sources of ``linkability``.
-    guesses : maximum per attack and column; fewer if they would take too long.
-    tolerance : how close a guess of a number must be, as a share of the range between the 5 % and
-        95 % quantiles of the originals.
+    source_columns : indices of the columns in each of the two sources of ``linkability``.
+    max_guesses : maximum per attack and column; fewer are made if they would take too long.
+    tolerance : how close a guess of a number must be, as a fraction of the range between the 5 %
+        and 95 % quantiles of the originals.
     """
 
     columns: tuple[ColumnPair, ...]
-    members: int
-    controls: int
+    n_members: int
+    n_controls: int
     weights: Ints
-    linked: tuple[tuple[int, ...], tuple[int, ...]]
-    guesses: int = GUESSES
+    source_columns: tuple[tuple[int, ...], tuple[int, ...]]
+    max_guesses: int = DEFAULT_MAX_GUESSES
     tolerance: float = 0.05
     seed: int = 0
     tick: Tick = ignore_progress
 
-    def affordable_guesses(self, rows: int) -> int:
-        """The number of guesses that is affordable with ``rows`` released rows."""
-        return max(min(self.guesses, _MOST_DISTANCES // max(rows * len(self.columns), 1)), 1)
+    def affordable_guesses(self, n_rows: int) -> int:
+        """The number of guesses to make if each is compared with ``n_rows`` rows or records."""
+        n_affordable = _MAX_DISTANCES // max(n_rows * len(self.columns), 1)
+        return max(min(self.max_guesses, n_affordable), 1)
 
     def rng(self, attack: str) -> np.random.Generator:
         """A separate generator for each attack, so that results do not depend on other attacks."""
         return np.random.default_rng([self.seed, *attack.encode()])
 
     def targets(self, rng: np.random.Generator) -> list[Ints]:
-        """Target records, sampled without replacement: originals, and control records."""
+        """Sample target records without replacement: originals, then any control records.
+
+        Each array, int64 (t,), holds indices of records.
+        """
         n_guesses = self.affordable_guesses(len(self.weights))
-        targets = [rng.choice(self.members, min(n_guesses, self.members), replace=False)]
-        if self.controls:
-            controls = rng.choice(self.controls, min(n_guesses, self.controls), replace=False)
-            targets.append(self.members + controls)
+        targets = [rng.choice(self.n_members, min(n_guesses, self.n_members), replace=False)]
+        if self.n_controls:
+            controls = rng.choice(self.n_controls, min(n_guesses, self.n_controls), replace=False)
+            targets.append(self.n_members + controls)
         return [np.asarray(records, np.int64) for records in targets]
 
-    def any_rows(self, rng: np.random.Generator, n_rows: int) -> Ints:
-        """Random released rows, as indices of distinct rows."""
+    def random_rows(self, rng: np.random.Generator, n_rows: int) -> Ints:
+        """Draw released rows at random, int64 (n_rows,), as indices of distinct rows."""
         return np.asarray(
             rng.choice(len(self.weights), n_rows, p=self.weights / self.weights.sum()), np.int64
         )
@@ -76,38 +82,47 @@ class AttackData:
     def nearest(
         self, records: Ints, known_columns: Sequence[int], rng: np.random.Generator
     ) -> tuple[Ints, Ints]:
-        """For each record a nearest row by the known columns, int64 (r,), ties broken at random.
+        """Find a nearest row of each record by the known columns; break ties at random.
 
-        The second array is the index of the copy of that row.
+        Returns the indices of the distinct rows, int64 (r,), and which copy of each, int64 (r,).
+
+        Parameters
+        ----------
+        known_columns : indices of the columns that the attacker knows.
         """
-        chosen = np.empty(len(records), np.int64)
+        nearest_rows = np.empty(len(records), np.int64)
         rows = np.arange(len(self.weights))
         for batch in _batches(len(records), len(rows)):
             distances = np.zeros((len(records[batch]), len(rows)))
-            for column in known_columns:
-                distances += distance(self.columns[column], records[batch][:, None], rows[None, :])
-            ties = distances <= distances.min(axis=1, keepdims=True) + TIE
+            for index in known_columns:
+                distances += distances_with_nulls(
+                    self.columns[index], records[batch][:, None], rows[None, :]
+                )
+            is_nearest = distances <= distances.min(axis=1, keepdims=True) + TIE_TOLERANCE
             # Break ties in proportion to weights: the maximum of w uniform draws is u^(1/w).
             draws = rng.random(distances.shape) ** (1 / self.weights)
-            chosen[batch] = np.where(ties, draws, -1.0).argmax(axis=1)
-        return chosen, np.asarray(rng.integers(self.weights[chosen]), np.int64)
+            nearest_rows[batch] = np.where(is_nearest, draws, -1.0).argmax(axis=1)
+        return nearest_rows, np.asarray(rng.integers(self.weights[nearest_rows]), np.int64)
 
 
-def _batches(n: int, width: int) -> Iterator[slice]:
-    step = max(1, _DISTANCES_PER_BATCH // max(width, 1))
-    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+def _batches(n_records: int, n_rows: int) -> Iterator[slice]:
+    """Slices of the records whose distances from all rows fit into memory."""
+    step = max(1, _DISTANCES_PER_BATCH // max(n_rows, 1))
+    return (slice(start, min(start + step, n_records)) for start in range(0, n_records, step))
 
 
-def _flags(flags: Flags | None, index: Ints) -> NDArray[np.bool_]:
+def _lookup_flags(flags: Flags | None, index: Ints) -> NDArray[np.bool_]:
+    """``flags[index]``; all False if ``flags`` is None."""
     return np.zeros(index.shape, bool) if flags is None else flags[index]
 
 
-def distance(column: ColumnPair, records: Ints, rows: Ints) -> Floats:
-    """``ColumnPair.gap``, with distance 0 between NULLs and 1 from NULL to other values."""
-    gaps = column.gap(records, rows)
-    if column.missing is None and column.withheld is None:
-        return gaps
-    original_null, released_null = _flags(column.missing, records), _flags(column.withheld, rows)
+def distances_with_nulls(column: ColumnPair, records: Ints, rows: Ints) -> Floats:
+    """``ColumnPair.distances``, with distance 0 between NULLs and 1 from NULL to other values."""
+    distances = column.distances(records, rows)
+    if column.original_nulls is None and column.released_nulls is None:
+        return distances
+    record_is_null = _lookup_flags(column.original_nulls, records)
+    row_is_null = _lookup_flags(column.released_nulls, rows)
     return np.where(
-        original_null | released_null, (original_null != released_null).astype(np.float64), gaps
+        record_is_null | row_is_null, (record_is_null != row_is_null).astype(np.float64), distances
     )

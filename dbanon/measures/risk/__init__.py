@@ -1,1 +1,1 @@
-"""Risk measures: the gain of an attacker who holds the originals."""
+"""Risk measures: what an attacker who holds the originals learns from a release."""

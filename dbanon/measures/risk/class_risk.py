@@ -1,9 +1,9 @@
 """class_risk: the chance of re-identification if a person is known to be in the release.
 
-1 / size of the smallest class, which ARX calls prosecutor risk. ``average`` is classes over rows,
-the marketer risk; ``rows below s`` the share of rows in classes smaller than s. Without a
-population table the journalist risk equals the prosecutor risk. Identical released rows form one
-class. With an entity column, sizes and shares count persons.
+The figure is 1 / size of the smallest class, which ARX calls prosecutor risk. ``average`` is the
+number of classes divided by the number of rows, the marketer risk. ``rows below s`` is the share of
+rows in classes smaller than s. Without a population table the journalist risk equals the prosecutor
+risk. Identical released rows form one class. With an entity column, sizes and shares count persons.
 """
 
 from __future__ import annotations

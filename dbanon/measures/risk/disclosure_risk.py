@@ -1,4 +1,6 @@
-"""disclosure_risk, DR: the weighted sum of DLD and ID; DLD alone if not all columns are numeric.
+"""disclosure_risk, DR: the weighted sum of DLD and ID; only DLD if not all columns are numeric.
+
+DLD is ``nearest_linkage_risk``, and ID is ``interval_risk``.
 
 Source: Chen and Han 2010, eq. (20).
 """
@@ -9,14 +11,14 @@ from dataclasses import replace
 
 from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
-OF = ("nearest_linkage_risk", "interval_risk")
+TERMS = ("nearest_linkage_risk", "interval_risk")
 
 
 def disclosure_risk(task: EvaluationTask) -> Figure:
-    """The weighted sum."""
-    if task.pairs.all_numbers:
-        return task.weighted(OF, task.parameters.taus)
-    return replace(task.weighted(OF[:1], (1.0,)), note=task.figures[OF[0]].note)
+    """The weighted sum of the two risks."""
+    if task.pairs.is_all_numeric:
+        return task.weighted(TERMS, task.parameters.taus)
+    return replace(task.weighted(TERMS[:1], (1.0,)), note=task.figures[TERMS[0]].note)
 
 
 MEASURE = Measure(
@@ -26,5 +28,5 @@ MEASURE = Measure(
     summary="Of being linked (DLD) and guessed within narrow ranks (ID), weighted",
     range="0 to 1",
     cost="none of its own",
-    of=OF,
+    depends_on=TERMS,
 )

@@ -4,11 +4,11 @@ Let f(r) be the released value of rank r among n values of an attribute. A recor
 percent if in **all** attributes its original lies from f(r - h) to f(r + h), where h =
 int(p/100 n/2) and ranks are clipped. Ties are treated as one block, from the lowest rank minus h to
 the highest plus h. (The source numbers ties by row order, which releases randomize.) ID is the mean
-over p = 1 to 10; ``columns`` has the share of an attribute's cells, as in J. Domingo-Ferrer and V.
+over p = 1 to 10. ``columns`` has the figures of single attributes, as in J. Domingo-Ferrer and V.
 Torra, "Disclosure control methods and information loss for microdata", 2001.
 
 Records without any value are left out. A low figure does not imply safety: with many columns it is
-close to 0 anyway.
+always close to 0.
 
 Source: Chen and Han 2010, definition 5 and eq. (19).
 """
@@ -35,57 +35,61 @@ from dbanon.measures.pairs import Pairs
 def interval_risk(task: EvaluationTask) -> Figure:
     """The figure over released records and by column, and the share for each percentage."""
     pairs, percents = task.pairs, task.parameters.interval_percents
-    if not pairs.numbers:
+    if not pairs.numeric_columns:
         return Figure(None, note=NO_NUMBERS)
-    reach = [int(percent * pairs.n / 200) for percent in percents]
-    inside = np.ones((len(reach), pairs.n), bool)
-    counted = np.zeros(pairs.n, bool)
+    half_widths = [int(percent * pairs.n / 200) for percent in percents]
+    is_inside_all = np.ones((len(half_widths), pairs.n), bool)
+    has_values = np.zeros(pairs.n, bool)
     columns = {}
-    for index, column in enumerate(pairs.numbers):
-        present = pairs.cells([column])
-        flags = None if present is None else present[:, 0]
-        cells = pairs.n if flags is None else int(flags.sum())
+    for index, column in enumerate(pairs.numeric_columns):
+        cells = pairs.cells([column])
+        present = None if cells is None else cells[:, 0]
+        n_present = pairs.n if present is None else int(present.sum())
         shares = []
-        for inside_all, is_inside in zip(inside, _inside(pairs, column, flags, reach), strict=True):
-            shares.append(
-                int((is_inside if flags is None else is_inside & flags).sum()) / max(cells, 1)
-            )
-            inside_all &= is_inside if flags is None else is_inside | ~flags
-        if cells:
+        for i, is_inside in enumerate(_is_inside(pairs, column, present, half_widths)):
+            n_inside = int((is_inside if present is None else is_inside & present).sum())
+            shares.append(n_inside / max(n_present, 1))
+            is_inside_all[i] &= is_inside if present is None else is_inside | ~present
+        if n_present:
             columns[column.name] = float(np.mean(shares))
-        counted |= True if flags is None else flags
-        task.tick((index + 1) / len(pairs.numbers))
-    if not pairs.all_numbers:
+        has_values |= True if present is None else present
+        task.tick((index + 1) / len(pairs.numeric_columns))
+    if not pairs.is_all_numeric:
         return Figure(None, columns, note=NOT_ALL_NUMBERS)
-    if not counted.any():
+    if not has_values.any():
         return Figure(None, note=NO_ROWS)
-    curve = [int((inside_all & counted).sum()) / int(counted.sum()) for inside_all in inside]
-    parts = {f"{percent:g} %": share for percent, share in zip(percents, curve, strict=True)}
-    return Figure(float(np.mean(curve)), columns, parts)
+    n_counted = int(has_values.sum())
+    risks = [int((is_inside & has_values).sum()) / n_counted for is_inside in is_inside_all]
+    parts = {f"{percent:g} %": risk for percent, risk in zip(percents, risks, strict=True)}
+    return Figure(float(np.mean(risks)), columns, parts)
 
 
-def _inside(
-    pairs: Pairs, column: Numbers, present: Flags | None, reach: list[int]
+def _is_inside(
+    pairs: Pairs, column: Numbers, present: Flags | None, half_widths: list[int]
 ) -> Iterator[NDArray[np.bool_]]:
-    """For each reach in ranks: bool (n,), True if the original is in its interval.
+    """Yield bool (n,) for each half width in ranks: True if the original is in its interval.
 
     Arbitrary for NULL.
+
+    Parameters
+    ----------
+    present : bool (n,), False for NULL before or after release; None for all True.
     """
-    labels = pairs.rows
+    labels = pairs.labels
     counts = np.bincount(labels if present is None else labels[present], minlength=pairs.m)
-    rows = np.flatnonzero(counts)
-    order = rows[np.argsort(column.released[rows], kind="stable")]
+    classes = np.flatnonzero(counts)
+    order = classes[np.argsort(column.released[classes], kind="stable")]
     values = column.released[order]
-    ranked = np.repeat(values, counts[order])  # f, from rank 0
-    after = np.cumsum(counts[order])
+    value_of_rank = np.repeat(values, counts[order])
+    end_ranks = np.cumsum(counts[order])
     # A tie spans the ranks of all its rows.
-    lowest = (after - counts[order])[np.searchsorted(values, values, "left")]
-    highest = after[np.searchsorted(values, values, "right") - 1] - 1
+    lowest = (end_ranks - counts[order])[np.searchsorted(values, values, "left")]
+    highest = end_ranks[np.searchsorted(values, values, "right") - 1] - 1
     low, high = np.zeros(pairs.m), np.zeros(pairs.m)
-    for h in reach:
-        if len(ranked):
-            low[order] = ranked[np.maximum(lowest - h, 0)]
-            high[order] = ranked[np.minimum(highest + h, len(ranked) - 1)]
+    for h in half_widths:
+        if len(value_of_rank):
+            low[order] = value_of_rank[np.maximum(lowest - h, 0)]
+            high[order] = value_of_rank[np.minimum(highest + h, len(value_of_rank) - 1)]
         yield (low.take(labels) <= column.original) & (column.original <= high.take(labels))
 
 

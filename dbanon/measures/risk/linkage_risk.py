@@ -1,8 +1,9 @@
 """linkage_risk: the share of records re-identified by an attacker who holds the originals.
 
 For each original, the attacker finds the nearest released classes and guesses one of their rows.
-The figure is the mean of [own class among the nearest] / (rows of all nearest classes). Classes
-with equal values count as one. It is at most 1/k if all rows of a class are equal. With an entity
+The figure is the mean of 1 / (rows of all nearest classes), or 0 for records whose own class is not
+among the nearest. Classes with equal values count as one. It is at most 1/k if all rows of a class
+are equal. With an entity
 column, the attacker guesses a person instead. Cells that are NULL only in the release are ignored
 in comparisons.
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import NO_ROWS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
-    TIE,
+    TIE_FACTOR,
     Group,
     NearestPoints,
     choose_sample,
@@ -31,9 +32,9 @@ from dbanon.measures.risk.links import (
     squared_distances,
 )
 
-# Two attackers on rows with suppressed cells: one minimizes the distance of the remaining cells and
+# Weights of suppressed cells for two attackers: one minimizes the distance of the other cells and
 # breaks ties by fewest suppressed cells; the other assumes average distances for suppressed cells.
-_WEIGHTS = (1e-6, 1.0)
+_SUPPRESSED_WEIGHTS = (1e-6, 1.0)
 
 
 def linkage_risk(task: EvaluationTask) -> Figure:
@@ -42,61 +43,74 @@ def linkage_risk(task: EvaluationTask) -> Figure:
     if not pairs.n:
         return Figure(None, note=NO_ROWS)
     if not pairs.suppressed_cells:
-        return _linked(task)
-    attackers = [
-        _linked(replace(task, pairs=replace(pairs, suppressed_weight=weight)))
-        for weight in _WEIGHTS
+        return _attack(task)
+    figures = [
+        _attack(replace(task, pairs=replace(pairs, suppressed_weight=weight)))
+        for weight in _SUPPRESSED_WEIGHTS
     ]
-    return max(attackers, key=lambda figure: figure.value or 0.0)
+    return max(figures, key=lambda figure: figure.value or 0.0)
 
 
-def _linked(task: EvaluationTask) -> Figure:
+def _attack(task: EvaluationTask) -> Figure:
+    """The figure for one attacker."""
     pairs = task.pairs
-    chosen = choose_sample(task, auto=not pairs.all_numbers)
-    shares, class_hits = np.zeros(pairs.n), np.zeros(pairs.n, bool)
-    done = 0
+    is_sampled = choose_sample(task, limits_cost=not pairs.is_all_numeric)
+    # The probability of a right guess, and whether the own class is among the nearest.
+    probabilities, class_hits = np.zeros(pairs.n), np.zeros(pairs.n, bool)
+    n_done = 0
     for group in comparison_groups(pairs):
-        if chosen is not None:
-            in_sample = chosen[group.records]
+        if is_sampled is not None:
+            in_sample = is_sampled[group.records]
             group = Group(group.records[in_sample], group.rows, group.own_row[in_sample])
-        done += len(group.records)
+        n_done += len(group.records)
         if not len(group.records) or not len(group.rows):
             continue
         weights = pairs.sizes[pairs.row_ids[group.rows]]
-        own_distances, nearest = (_by_scores if pairs.all_numbers else _by_sum)(
-            task, group, weights
-        )
-        is_right = (group.own_row >= 0) & (own_distances <= nearest.distances * TIE)
-        class_hits[group.records] = is_right
-        shares[group.records] = is_right / np.maximum(nearest.weights, 1)
-        task.tick(done / pairs.n)
-    if chosen is not None:
-        shares, class_hits = shares[chosen], class_hits[chosen]
-    value, parts, note = mean_hits(shares, chosen is not None)
+        find_nearest = _nearest_by_scores if pairs.is_all_numeric else _nearest_by_sum
+        own_distances, nearest = find_nearest(task, group, weights)
+        is_hit = (group.own_row >= 0) & (own_distances <= nearest.distances * TIE_FACTOR)
+        class_hits[group.records] = is_hit
+        probabilities[group.records] = is_hit / np.maximum(nearest.weights, 1)
+        task.tick(n_done / pairs.n)
+    if is_sampled is not None:
+        probabilities, class_hits = probabilities[is_sampled], class_hits[is_sampled]
+    value, parts, note = mean_hits(probabilities, is_sampled is not None)
     return Figure(value, parts={"class_linkage": float(class_hits.mean()), **parts}, note=note)
 
 
-def _by_scores(
+def _nearest_by_scores(
     task: EvaluationTask, group: Group, weights: NDArray[np.int64]
 ) -> tuple[Floats, NearestPoints]:
-    """The squared distance of each record to its row, and the nearest rows."""
+    """The squared distance of each record to its row, float64 (r,), and the nearest rows.
+
+    The distance is to any row of the group if the record's row is in another one.
+
+    Parameters
+    ----------
+    weights : int64 (c,), the number of rows or persons per distinct row of the group.
+    """
     points, released = task.pairs.points
-    questions, rows = points[group.records], released[group.rows]
-    # The record's row bounds the distance; records released in another group have no row here.
-    own_distances = squared_distances(questions, rows[np.maximum(group.own_row, 0)])
+    queries, rows = points[group.records], released[group.rows]
+    own_distances = squared_distances(queries, rows[np.maximum(group.own_row, 0)])
     return own_distances, nearest_points(
-        questions, rows, task.tick, limits=own_distances, weights=weights
+        queries, rows, task.tick, limits=own_distances, weights=weights
     )
 
 
-def _by_sum(
+def _nearest_by_sum(
     task: EvaluationTask, group: Group, weights: NDArray[np.int64]
 ) -> tuple[Floats, NearestPoints]:
-    """``_by_scores`` with the sum of eq. (11)."""
+    """``_nearest_by_scores`` with the sum of eq. (11)."""
     pairs, records = task.pairs, group.records
     own_distances = paired_distances(pairs, records, group.rows[np.maximum(group.own_row, 0)])
     return own_distances, nearest_by_sum(
-        pairs, records, group.rows, task.tick, released=True, limits=own_distances, weights=weights
+        pairs,
+        records,
+        group.rows,
+        task.tick,
+        points_are_released=True,
+        limits=own_distances,
+        weights=weights,
     )
 
 

@@ -1,8 +1,8 @@
 """nearest_linkage_risk, DLD: released records whose original is nearest or second nearest.
 
-A released record is linked if its original is at the smallest distance among all originals, or at
-the next distinct one. For class means the figure is about 2/k and says little about attackers,
-since k rows are equal: see ``linkage_risk``. ``nearest`` is the share at the smallest distance.
+A released record is linked if its original is at the smallest or second smallest distance among all
+originals. For class means the figure is about 2/k and says little about attackers, since k rows are
+equal: see ``linkage_risk``. ``nearest`` is the share at the smallest distance.
 
 Source: Chen and Han 2010, definition 4 and eq. (18).
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
-    TIE,
+    TIE_FACTOR,
     Group,
     NearestPoints,
     choose_sample,
@@ -32,7 +32,14 @@ from dbanon.measures.risk.links import (
 
 @dataclass(frozen=True, eq=False)
 class _RowLinks:
-    """Distances of records from their rows, and the nearest originals of each row."""
+    """Distances of records from their rows, and the nearest originals of each row.
+
+    Parameters
+    ----------
+    own_distances : float64 (r,), from each record to its row.
+    row_index : int64 (r,), the index of each record's row among the queries of ``nearest``.
+    nearest : the nearest originals of each distinct row.
+    """
 
     own_distances: Floats
     row_index: NDArray[np.int64]
@@ -44,34 +51,41 @@ def nearest_linkage_risk(task: EvaluationTask) -> Figure:
     pairs = task.pairs
     if not pairs.n:
         return Figure(None, note=NO_ROWS)
-    chosen = choose_sample(task, auto=not pairs.all_numbers)
+    is_sampled = choose_sample(task, limits_cost=not pairs.is_all_numeric)
     in_two_nearest, in_nearest = np.zeros(pairs.n, bool), np.zeros(pairs.n, bool)
-    done = 0
+    n_done = 0
     for group in comparison_groups(pairs):
-        done += len(group.records)
-        mine = group.own_row >= 0
-        if chosen is not None:
-            mine &= chosen[group.records]
-        if not mine.any():
+        n_done += len(group.records)
+        is_linked = group.own_row >= 0
+        if is_sampled is not None:
+            is_linked &= is_sampled[group.records]
+        if not is_linked.any():
             continue
-        records, rows = group.records[mine], group.own_row[mine]
-        links = (_by_scores if pairs.all_numbers else _by_sum)(task, group, records, rows)
+        records, rows = group.records[is_linked], group.own_row[is_linked]
+        link = _link_by_scores if pairs.is_all_numeric else _link_by_sum
+        links = link(task, group, records, rows)
         nearest, row_index = links.nearest, links.row_index
-        in_nearest[records] = links.own_distances <= nearest.distances[row_index] * TIE
-        in_two_nearest[records] = links.own_distances <= nearest.seconds[row_index] * TIE
-        task.tick(done / pairs.n)
-    if chosen is not None:
-        in_two_nearest, in_nearest = in_two_nearest[chosen], in_nearest[chosen]
-    value, parts, note = mean_hits(in_two_nearest.astype(np.float64), chosen is not None)
+        limits = nearest.distances[row_index], nearest.second_distances[row_index]
+        in_nearest[records] = links.own_distances <= limits[0] * TIE_FACTOR
+        in_two_nearest[records] = links.own_distances <= limits[1] * TIE_FACTOR
+        task.tick(n_done / pairs.n)
+    if is_sampled is not None:
+        in_two_nearest, in_nearest = in_two_nearest[is_sampled], in_nearest[is_sampled]
+    value, parts, note = mean_hits(in_two_nearest.astype(np.float64), is_sampled is not None)
     if task.figures["direct_loss"].note == NOT_FOR_LABELS:
         note = "; ".join(filter(None, (NOT_FOR_LABELS, note)))
     return Figure(value, parts={"nearest": float(in_nearest.mean()), **parts}, note=note)
 
 
-def _by_scores(
+def _link_by_scores(
     task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> _RowLinks:
-    """Links by squared Euclidean distance, over distinct originals."""
+    """Link by squared Euclidean distances of z-scores, over distinct originals.
+
+    Parameters
+    ----------
+    records, rows : int64 (r,), records of the group, and the index of each one's row in it.
+    """
     points, released = task.pairs.points
     row_ids, row_index = _distinct_rows(rows, len(group.rows))
     own_distances = squared_distances(released[group.rows][rows], points[records])
@@ -82,30 +96,34 @@ def _by_scores(
         originals,
         task.tick,
         limits=_second_own_distance(own_distances, row_index, len(row_ids)),
-        second=True,
+        needs_second=True,
     )
     return _RowLinks(own_distances, row_index, nearest)
 
 
-def _distinct_rows(rows: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct values of ``rows``, out of n, and the position of each row among them."""
-    used = np.zeros(n, bool)
-    used[rows] = True
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
+def _distinct_rows(
+    rows: NDArray[np.int64], n_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct values of ``rows``, from 0 to n_rows - 1, and each row's index among them."""
+    occurs = np.zeros(n_rows, bool)
+    occurs[rows] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[rows]
 
 
-def _second_own_distance(own_distances: Floats, row_index: NDArray[np.int64], n: int) -> Floats:
-    """float64 (n,), the second distinct distance of each row to its own records."""
+def _second_own_distance(
+    own_distances: Floats, row_index: NDArray[np.int64], n_rows: int
+) -> Floats:
+    """float64 (n_rows,), the second smallest distance of each row to its own records."""
     order = np.argsort(row_index, kind="stable")
-    starts = np.searchsorted(row_index[order], np.arange(n))
+    starts = np.searchsorted(row_index[order], np.arange(n_rows))
     ordered = own_distances[order]
-    least = np.minimum.reduceat(ordered, starts)
-    beyond = np.where(ordered > least[row_index[order]] * TIE, ordered, np.inf)
-    return np.asarray(np.minimum.reduceat(beyond, starts))
+    smallest = np.minimum.reduceat(ordered, starts)
+    larger = np.where(ordered > smallest[row_index[order]] * TIE_FACTOR, ordered, np.inf)
+    return np.asarray(np.minimum.reduceat(larger, starts))
 
 
 def _distinct_points(points: Floats) -> Floats:
-    """Distinct points, so that searches do not visit many ties."""
+    """The distinct rows of ``points``, float64 (n, p), so that searches do not visit many ties."""
     combined: NDArray[np.int64] | None = None
     for column in points.T:
         values, ids = np.unique(column, return_inverse=True)
@@ -117,18 +135,18 @@ def _distinct_points(points: Floats) -> Floats:
             return points
     if combined is None:
         return points
-    firsts: Floats = points[np.unique(combined, return_index=True)[1]]
-    return firsts
+    distinct: Floats = points[np.unique(combined, return_index=True)[1]]
+    return distinct
 
 
-def _by_sum(
+def _link_by_sum(
     task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> _RowLinks:
-    """Links by the sum of eq. (11)."""
+    """Link by the sum of eq. (11); arguments as in ``_link_by_scores``."""
     pairs = task.pairs
     own_distances = paired_distances(pairs, records, group.rows[rows])
     row_ids, row_index = _distinct_rows(rows, len(group.rows))
-    # Covered records have distance 0, so only other rows need a search.
+    # A row at distance 0 from all of its records needs no search.
     is_far = np.zeros(len(row_ids), bool)
     is_far[row_index[own_distances > 0]] = True
     zeros = np.zeros(len(row_ids))
@@ -140,11 +158,12 @@ def _by_sum(
             group.rows[row_ids[is_far]],
             group.records,
             task.tick,
-            released=False,
+            points_are_released=False,
             limits=limits,
-            second=True,
+            needs_second=True,
         )
-        nearest.distances[is_far], nearest.seconds[is_far] = farther.distances, farther.seconds
+        nearest.distances[is_far] = farther.distances
+        nearest.second_distances[is_far] = farther.second_distances
     return _RowLinks(own_distances, row_index, nearest)
 
 
@@ -155,5 +174,5 @@ MEASURE = Measure(
     summary="Share of released records whose original is nearest or second nearest",
     range="0 to 1; about 2/k for means",
     cost="n log n, more with many columns",
-    of=("direct_loss",),
+    depends_on=("direct_loss",),
 )

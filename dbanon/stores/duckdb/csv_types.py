@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import duckdb
 
 from dbanon.data.words import json_text
-from dbanon.job.reading import COMMA, POINT, USUAL, Reading
+from dbanon.job.reading import COMMA, DEFAULT_READING, POINT, Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb import csv_forms
 from dbanon.stores.duckdb.csv_forms import (
@@ -97,7 +97,7 @@ class TypeInference:
         self,
         connection: duckdb.DuckDBPyConnection,
         table: str,
-        reading: Reading = USUAL,
+        reading: Reading = DEFAULT_READING,
         *,
         is_machine_written: bool = False,
     ) -> None:
@@ -342,7 +342,9 @@ class TypeInference:
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
             return text_type
         formats = [
-            value_format for value_format in unusual_formats(column, USUAL) if value_format.argument
+            value_format
+            for value_format in unusual_formats(column, DEFAULT_READING)
+            if value_format.argument
         ]
         for table in (self._sample_subquery(column), self._table):
             expressions = [f"count({column})"]

@@ -12,7 +12,7 @@ import duckdb
 
 from dbanon.data.memory import MIN_DATABASE_BYTES, half_of_memory
 from dbanon.errors import ChainsNotHere, DbanonError, InvalidParameter, MemoryLimit
-from dbanon.job.reading import USUAL, Reading
+from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.sessions.base import ColumnReading, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
@@ -58,7 +58,7 @@ class FileStore(DuckdbStore):
         url: str,
         on_sql: OnSql | None = None,
         *,
-        reading: Reading = USUAL,
+        reading: Reading = DEFAULT_READING,
         table: str | None = None,
         memory_bytes: int | None = None,
     ) -> None:
@@ -87,9 +87,9 @@ class FileStore(DuckdbStore):
         )
         self._name = parse_relation(table) if table else RelationName(None, stem)
         if kind == PARQUET:
-            reading.require_no_csv()
+            reading.require_no_csv_options()
         if not isinstance(path, Path):
-            reading.require_own_files()
+            reading.require_no_foreign_files()
         self._is_loaded = False
 
     @property
@@ -133,7 +133,7 @@ class FileStore(DuckdbStore):
         source_files = list_source_files(self._location, policy)
         kind = find_file_kind(source_files[0].path)
         if kind == PARQUET:
-            self._reading.require_no_csv()
+            self._reading.require_no_csv_options()
         memory_bytes = self._memory_bytes or half_of_memory()
         file_rows = FileRows(self._connection, self._name, self._reading, memory_bytes)
         try:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
-from dbanon.job.export import is_table
+from dbanon.job.export import is_iceberg_table
 from dbanon.sessions.ending import ending
 from dbanon.stores.exports.lake import IcebergTable, TableFile
 from dbanon.stores.exports.problems import access_error, write_error
@@ -57,7 +57,7 @@ def resolve_destination(path: str, release_id: str) -> Destination:
     ----------
     release_id : replaces ``{release}`` in the path.
     """
-    if is_table(path):
+    if is_iceberg_table(path):
         return IcebergTable.of(path)
     path = path.replace("{release}", release_id)
     if is_object(path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from dbanon.job.guarantee_names import recorded
+from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.distribution import Distribution, distribution_of
 from dbanon.release.report import Report
 from dbanon.stores.frame.conversion import frame_of
@@ -21,7 +21,7 @@ def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
     released : the table that was returned to the caller.
     """
     frame, _ = frame_of(released)
-    persons = recorded(report.k_requested, report.arguments).persons
+    persons = guarantee_from_ledger(report.k_requested, report.arguments).persons
     roles = dict.fromkeys(report.quasi_identifiers, "quasi_identifier")
     roles |= dict.fromkeys(report.sensitive, "sensitive")
     return tuple(

@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.advice.forms import LOOKED_AT, form_of_texts, may_have
+from dbanon.advice.forms import MAX_EXAMINED_VALUES, can_hold_identifiers, form_of_texts
 from dbanon.advice.persons import (
-    HEAD,
-    LOOKED_UP,
-    PROBED,
+    HEAD_ROWS,
+    PROBED_ROWS,
+    SEARCHED_ROWS,
     candidate_identifiers,
-    constant_within,
+    find_constant_attributes,
     find_person_identifiers,
 )
 from dbanon.advice.profile import ColumnProfile, Profile
-from dbanon.advice.roles import identifying
+from dbanon.advice.roles import find_identifiers
 from dbanon.data.chunks import encode_texts
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
@@ -70,7 +70,7 @@ class FrameSource:
         UnsupportedType : a column to read has an unsupported type.
         """
         persons = job.guarantee.persons
-        require_columns(self.frame, [*job.named, *persons])
+        require_columns(self.frame, [*job.named_columns, *persons])
         rows = releasable_rows(self.frame, job.quasi_identifiers, job.policy.nulls)
         sensitive = [model.attribute for model in job.policy.models]
         names_to_read = {
@@ -164,7 +164,7 @@ class FrameSource:
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Return the columns that look like person identifiers in the first rows, and why."""
-        first_rows = self.frame.iloc[:HEAD]
+        first_rows = self.frame.iloc[:HEAD_ROWS]
         names: list[Any] = list(self.frame.columns)
         attributes = []
         for name in names:
@@ -173,23 +173,23 @@ class FrameSource:
                 if isinstance(name, str) and names.count(name) == 1:
                     attributes.append(_attribute_or_other(name, first_rows[name]))
         codes_by_name = {
-            name: _encode_values(self.frame[name].iloc[:LOOKED_UP])
-            for name in constant_within(attributes)
+            name: _encode_values(self.frame[name].iloc[:SEARCHED_ROWS])
+            for name in find_constant_attributes(attributes)
         }
         return find_person_identifiers(
             attributes,
             [_profile_column(name, first_rows[name]) for name in candidate_identifiers(attributes)],
-            lambda name: _share_of_equal_pairs(codes_by_name[name][:HEAD]),
+            lambda name: _share_of_equal_pairs(codes_by_name[name][:HEAD_ROWS]),
             lambda column: _dependency_counts(
-                _encode_values(self.frame[column.name].iloc[:LOOKED_UP]),
+                _encode_values(self.frame[column.name].iloc[:SEARCHED_ROWS]),
                 list(codes_by_name.values()),
             ),
         )
 
     def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
         """Return those of these columns that look like identifiers in the first rows, and why."""
-        profiles = [_profile_column(name, self.frame[name].iloc[:HEAD]) for name in names]
-        return identifying(
+        profiles = [_profile_column(name, self.frame[name].iloc[:HEAD_ROWS]) for name in names]
+        return find_identifiers(
             replace(column, form=_detect_form(column, self.frame[column.name]))
             for column in profiles
         )
@@ -335,15 +335,15 @@ def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
         present=len(values),
         distinct=n_distinct,
         mean_length=mean_length,
-        worded=share_with_spaces,
+        multiword_share=share_with_spaces,
     )
 
 
 def _detect_form(column: ColumnProfile, series: pd.Series[Any]) -> str:
     """Detect the form of the first values, such as an e-mail address; empty if there is none."""
-    if not may_have(column.attribute):
+    if not can_hold_identifiers(column.attribute):
         return ""
-    return form_of_texts(map(str, series.dropna().iloc[:LOOKED_AT].unique()))
+    return form_of_texts(map(str, series.dropna().iloc[:MAX_EXAMINED_VALUES].unique()))
 
 
 def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:
@@ -368,7 +368,7 @@ def _dependency_counts(
     """
     if not other_codes:
         return []
-    first_codes = identifier_codes[:PROBED]
+    first_codes = identifier_codes[:PROBED_ROWS]
     rows = np.flatnonzero(np.isin(identifier_codes, first_codes[first_codes >= 0]))
     _, groups = np.unique(identifier_codes[rows], return_inverse=True)
     group_sizes = np.bincount(groups)

@@ -319,7 +319,7 @@ def _released_frame(
     row_classes = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
-    for name in (name for name in frame.columns if name in draft.job.named):
+    for name in (name for name in frame.columns if name in draft.job.named_columns):
         released_columns = [
             column for column in draft.release.columns if column.source == str(name)
         ]
@@ -351,7 +351,7 @@ def _pseudonym_column(values: pd.Series[Any], draft: PreparedRelease) -> pd.Seri
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None
     python_values = values.astype(object).where(values.notna(), None)
-    pseudonyms = [key.of(attribute, value) for value in python_values]
+    pseudonyms = [key.pseudonym(attribute, value) for value in python_values]
     series: pd.Series[Any] = pd.Series(pseudonyms, dtype=pd.Series(["text"]).dtype)
     return series
 

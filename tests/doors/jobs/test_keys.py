@@ -29,7 +29,7 @@ from dbanon.doors.jobfile.models import (
 )
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
-from dbanon.job.private import own_options
+from dbanon.job.private import private_method_options
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
 
@@ -64,7 +64,9 @@ def test_documented_keys_are_those_of_the_models() -> None:
 
 
 def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
-    option_names = {parameter.name for parameter in (*all_parameters(Job), *own_options())}
+    option_names = {
+        parameter.name for parameter in (*all_parameters(Job), *private_method_options())
+    }
     assert option_names == keys(Defaults) - {"on_new_column", "retries", "engine"} | {
         *OF_COLUMNS,
         *OF_JOBS,

@@ -170,7 +170,7 @@ def test_each_form_of_an_option_is_read_again() -> None:
     options = python_options(anonymize.make_context("anonymize", shlex.split(line)[2:]).params)
     for parameter in all_parameters(Job):
         if parameter.name not in ("chain", "hierarchies", "memory_limit", "exports"):
-            parts = (job.policy, job.reading, job.pseudonymized, job)
+            parts = (job.policy, job.reading, job.pseudonym_options, job)
             part = next(part for part in parts if parameter in parameters(type(part)))
             assert options[parameter.name] == getattr(part, parameter.name), parameter.name
     assert options["hierarchies"] == {"a,b": "name:tree"}

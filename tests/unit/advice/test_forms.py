@@ -97,25 +97,25 @@ ORDINARY = {
 def test_examples_have_their_form(name: str) -> None:
     assert form_of_texts(EXAMPLES[name]) == name
     for text in EXAMPLES[name]:
-        assert any(form.fits(text) for form in forms() if form.name == name), name
+        assert any(form.matches(text) for form in forms() if form.name == name), name
 
 
 @pytest.mark.parametrize("text", CHECKED)
 def test_check_digits(text: str) -> None:
     numbers = [form for form in forms() if form.checks]
-    assert any(form.fits(text) for form in numbers)
+    assert any(form.matches(text) for form in numbers)
     # A changed digit breaks it; in registers that write ten as zero, all changes but one do.
     at = max(index for index, character in enumerate(text[:-1]) if character.isdigit())
-    form = next(form for form in numbers if form.fits(text))
+    form = next(form for form in numbers if form.matches(text))
     others = [text[:at] + digit + text[at + 1 :] for digit in set("0123456789") - {text[at]}]
-    assert sum(map(form.fits, others)) <= 1
+    assert sum(map(form.matches, others)) <= 1
 
 
 @pytest.mark.parametrize("kind", ORDINARY)
 def test_ordinary_values_are_no_identifiers(kind: str) -> None:
     assert not is_identifying(form_of_texts(ORDINARY[kind]))
     assert not any(
-        form.fits(text)
+        form.matches(text)
         for text in ORDINARY[kind]
         for form in forms()
         if is_identifying(form.name) and not form.checks

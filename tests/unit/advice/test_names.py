@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.names import (
-    WORDS,
+    WORDS_FILE,
+    has_only_number_words,
+    hint_from_name,
     is_about_something_else,
-    is_number_alone,
-    name_says,
+    load_word_lists,
     names_identifier,
-    numbers_persons,
-    parts_of,
+    names_person_identifier,
     split_name,
-    words,
+    words_in_name,
 )
 
 ROLES = ("identifier", "number", "sensitive", "known", "numbered", "about")
@@ -282,14 +282,14 @@ ORDINARY = [
 
 @pytest.mark.parametrize("name", IDENTIFIERS)
 def test_identifiers_in_many_languages(name: str) -> None:
-    assert names_identifier(name) or numbers_persons(name)
+    assert names_identifier(name) or names_person_identifier(name)
     assert not is_about_something_else(name)
 
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_names_are_no_identifiers(name: str) -> None:
     assert not names_identifier(name)
-    assert not numbers_persons(name)
+    assert not names_person_identifier(name)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_names_about_something_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["patient_id", "subject_no", "USUBJID", "Kunden-Nr", "pesel"])
 def test_names_that_leave_no_doubt(name: str) -> None:
-    assert numbers_persons(name)
+    assert names_person_identifier(name)
 
 
 @pytest.mark.parametrize(
@@ -322,27 +322,27 @@ def test_names_that_leave_no_doubt(name: str) -> None:
     ["patient", "case", "member_no", "person_id", "subject_code", "account", "fall"],
 )
 def test_names_that_leave_doubt(name: str) -> None:
-    assert name_says(name) == "person"
-    assert not numbers_persons(name)
+    assert hint_from_name(name) == "person"
+    assert not names_person_identifier(name)
 
 
 def test_numbers_alone() -> None:
-    assert is_number_alone("id")
-    assert is_number_alone("record_no")
-    assert not is_number_alone("ward_id")
-    assert not is_number_alone("code")
-    assert not is_number_alone("")
+    assert has_only_number_words("id")
+    assert has_only_number_words("record_no")
+    assert not has_only_number_words("ward_id")
+    assert not has_only_number_words("code")
+    assert not has_only_number_words("")
 
 
 SURVEYS = ("code_name", "amount", "design_weight", "household", "household_number")
 
 
 def test_the_word_list_is_well_formed() -> None:
-    lines = WORDS.read_text(encoding="utf-8").splitlines()
+    lines = WORDS_FILE.read_text(encoding="utf-8").splitlines()
     entries = [line for line in lines if line and not line.startswith("#")]
     form = re.compile(r"\[\w+\]|[a-z]{2}:( \w+)+")
     assert [line for line in entries if not form.fullmatch(line)] == []
-    assert set(words()) == {*ROLES, *PERSONS, *SURVEYS, "whole_name"}
+    assert set(load_word_lists()) == {*ROLES, *PERSONS, *SURVEYS, "whole_name"}
     languages = {line[:2] for line in entries if not line.startswith("[")}
     assert {"en", "de", "fr", "es", "pt", "it", "nl", "pl", "tr", "zh", "ja"} <= languages
 
@@ -350,17 +350,17 @@ def test_the_word_list_is_well_formed() -> None:
 def test_no_word_says_two_things() -> None:
     seen: dict[str, str] = {}
     for name in (*ROLES, *PERSONS):
-        for word in words()[name]:
+        for word in load_word_lists()[name]:
             assert seen.setdefault(word, name) == name, f"{word} is in two lists"
 
 
 def test_every_word_is_found_in_a_name() -> None:
-    for word in sorted(set().union(*words().values())):
+    for word in sorted(set().union(*load_word_lists().values())):
         spelled = [word.upper(), f"x_{word}", f"{word}-2", f"my {word}"]
         # Scripts without capitals have no such way of joining words.
         spelled += [f"x{word.title()}"] if word.title() != word else []
         for name in (word, *spelled):
-            assert word in parts_of(name)
+            assert word in words_in_name(name)
 
 
 @pytest.mark.parametrize(
@@ -378,12 +378,12 @@ def test_every_word_is_found_in_a_name() -> None:
     ],
 )
 def test_names_in_parts(name: str, parts: set[str]) -> None:
-    assert parts <= parts_of(name)
+    assert parts <= words_in_name(name)
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_name(name: str) -> None:
-    assert name_says(name) in ("", "number", "person")
+    assert hint_from_name(name) in ("", "number", "person")
     assert all(part == part.strip() for part in split_name(name))
     assert isinstance(names_identifier(name), bool)
-    assert isinstance(numbers_persons(name), bool)
+    assert isinstance(names_person_identifier(name), bool)

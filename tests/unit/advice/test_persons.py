@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.advice.names import name_says
+from dbanon.advice.names import hint_from_name
 from dbanon.advice.persons import (
     BIRTH,
-    BY_NAME,
-    BY_VALUES,
+    NAME_REASON,
     SEX,
+    VALUES_REASON,
     ConstancyWithinPerson,
     candidate_identifiers,
-    coarsest,
-    constancy_within,
-    constant_within,
+    coarsest_identifier,
+    find_constant_attributes,
+    has_many_values,
     looks_like_person,
-    many_values,
+    measure_constancy,
 )
 from dbanon.advice.profile import ColumnProfile
 from dbanon.data.schema import Attribute, Kind
@@ -139,17 +139,17 @@ NUMBERED = [
 
 @pytest.mark.parametrize("name", PERSONS)
 def test_names_that_say_it(name: str) -> None:
-    assert name_says(name) == "person"
+    assert hint_from_name(name) == "person"
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_names_that_do_not(name: str) -> None:
-    assert name_says(name) == ""
+    assert hint_from_name(name) == ""
 
 
 @pytest.mark.parametrize("name", NUMBERED)
 def test_names_of_any_number(name: str) -> None:
-    assert name_says(name) == "number"
+    assert hint_from_name(name) == "number"
 
 
 def test_columns_that_do_not_vary_within_a_person() -> None:
@@ -162,7 +162,7 @@ def test_columns_that_do_not_vary_within_a_person() -> None:
         "age",
         "date_naissance",
     )
-    columns = constant_within(Attribute(name, Kind.CATEGORY) for name in names)
+    columns = find_constant_attributes(Attribute(name, Kind.CATEGORY) for name in names)
     assert columns == {
         "Geburtsdatum": BIRTH,
         "DOB": BIRTH,
@@ -209,24 +209,24 @@ def column(name: str, present: int, distinct: int, **more: object) -> ColumnProf
 
 
 def test_as_many_values_as_persons() -> None:
-    assert many_values(column("patient_id", 2_000, 21))
-    assert many_values(column("patient_id", 30, 15))
+    assert has_many_values(column("patient_id", 2_000, 21))
+    assert has_many_values(column("patient_id", 30, 15))
     # 15 patients of 20 visits each; and of two thousand rows one patient's, in a larger table.
-    assert many_values(column("patient_id", 300, 15))
-    assert many_values(column("patient_id", 2_000, 1))
-    assert many_values(column("customer", 200, 10))
+    assert has_many_values(column("patient_id", 300, 15))
+    assert has_many_values(column("patient_id", 2_000, 1))
+    assert has_many_values(column("customer", 200, 10))
     # A yes or no, a kind: as few as that are no persons, where the name may say either.
-    assert not many_values(column("case", 30, 3))
-    assert not many_values(column("member_no", 300, 9))
-    assert not many_values(column("customer", 2_000, 20))
-    assert not many_values(column("patient_id", 2_000, 2_000, key=True))
+    assert not has_many_values(column("case", 30, 3))
+    assert not has_many_values(column("member_no", 300, 9))
+    assert not has_many_values(column("customer", 2_000, 20))
+    assert not has_many_values(column("patient_id", 2_000, 2_000, key=True))
     # Without such a name, at most twenty rows may share a value.
-    assert many_values(column("zip", 2_000, 100))
-    assert not many_values(column("zip", 2_000, 99))
-    assert many_values(column("zip", 100, 5))
-    assert not many_values(column("zip", 50, 4))
-    assert not many_values(column("note", 2_000, 900, mean_length=60.0))
-    assert not many_values(column("customer", 2_000, 900, worded=0.7))
+    assert has_many_values(column("zip", 2_000, 100))
+    assert not has_many_values(column("zip", 2_000, 99))
+    assert has_many_values(column("zip", 100, 5))
+    assert not has_many_values(column("zip", 50, 4))
+    assert not has_many_values(column("note", 2_000, 900, mean_length=60.0))
+    assert not has_many_values(column("customer", 2_000, 900, multiword_share=0.7))
 
 
 def within_person(
@@ -238,24 +238,24 @@ def within_person(
 @pytest.mark.parametrize(
     ("name", "seen", "why"),
     [
-        ("patient_id", [], BY_NAME),
-        ("patient_id", [within_person(BIRTH, 80)], BY_NAME),
+        ("patient_id", [], NAME_REASON),
+        ("patient_id", [within_person(BIRTH, 80)], NAME_REASON),
         # A household, a firm: their members differ.
         ("customer", [within_person(BIRTH, 40)], ""),
-        ("record_no", [within_person(BIRTH, 95)], BY_VALUES),
+        ("record_no", [within_person(BIRTH, 95)], VALUES_REASON),
         ("record_no", [within_person(BIRTH, 94)], ""),
         ("record_no", [within_person(BIRTH, 100), within_person(SEX, 60)], ""),
         ("record_no", [], ""),
         ("zip", [within_person(BIRTH, 100)], ""),
         # First names tell the sex, ages the year of birth; both only a person does.
         ("x", [within_person(BIRTH, 30), within_person(SEX, 100)], ""),
-        ("x", [within_person(BIRTH, 100), within_person(SEX, 97)], BY_VALUES),
+        ("x", [within_person(BIRTH, 100), within_person(SEX, 97)], VALUES_REASON),
         # Near-constant columns carry no evidence, nor do four values, nor a few by chance.
         ("record_no", [within_person(SEX, 100, by_chance=80.0)], ""),
         ("record_no", [within_person(BIRTH, 4, 0.1, values=4)], ""),
-        ("record_no", [within_person(BIRTH, 5, 0.1, values=5)], BY_VALUES),
+        ("record_no", [within_person(BIRTH, 5, 0.1, values=5)], VALUES_REASON),
         ("record_no", [within_person(SEX, 9, 4.5, values=9)], ""),
-        ("record_no", [within_person(SEX, 15, 7.5, values=15)], BY_VALUES),
+        ("record_no", [within_person(SEX, 15, 7.5, values=15)], VALUES_REASON),
     ],
 )
 def test_what_is_taken_for_a_number_of_persons(
@@ -266,18 +266,18 @@ def test_what_is_taken_for_a_number_of_persons(
 
 def test_what_is_constant_is_counted() -> None:
     counts = [(3, 1, 3, 2), (2, 1, 1, 1), (2, 2, 2, 1)]
-    birth, sex = constancy_within(counts, {"born": BIRTH, "sex": SEX}, {"born": 0.0, "sex": 0.5})
+    birth, sex = measure_constancy(counts, {"born": BIRTH, "sex": SEX}, {"born": 0.0, "sex": 0.5})
     assert birth == ConstancyWithinPerson(BIRTH, 3, 2, 0.0)
     assert sex == ConstancyWithinPerson(SEX, 2, 1, 0.5**2 + 0.5)
 
 
 def test_of_persons_and_their_cases_it_is_the_persons() -> None:
     cases, persons = column("case_id", 100, 90), column("patient_id", 100, 40)
-    assert coarsest([cases, persons]) == "patient_id"
-    assert coarsest([column("case_id", 100, 100)]) is None
-    assert coarsest([]) is None
+    assert coarsest_identifier([cases, persons]) == "patient_id"
+    assert coarsest_identifier([column("case_id", 100, 100)]) is None
+    assert coarsest_identifier([]) is None
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_name(name: str) -> None:
-    assert name_says(name) in ("", "number", "person")
+    assert hint_from_name(name) in ("", "number", "person")

@@ -202,8 +202,8 @@ def test_the_frontier_is_marked(points: list[Point]) -> None:
         assert not (beaten and candidate.on_frontier)
 
 
-KS = (3, 4, 5, 6, 7, 8, 9, 10, 15, 20)
-falling = st.lists(st.floats(0.5, 0.99), min_size=len(KS), max_size=len(KS))
+DEFAULT_KS = (3, 4, 5, 6, 7, 8, 9, 10, 15, 20)
+falling = st.lists(st.floats(0.5, 0.99), min_size=len(DEFAULT_KS), max_size=len(DEFAULT_KS))
 
 
 @given(
@@ -223,7 +223,7 @@ def test_promising_ones_find_what_all_would(
     """
     losses = list(np.cumprod(steps[0][::-1])[::-1])
     risks = 0.5 * np.cumprod(steps[1])
-    points = [point(*at) for at in zip(KS, losses, risks, strict=True)]
+    points = [point(*at) for at in zip(DEFAULT_KS, losses, risks, strict=True)]
     better = {
         ("mdav+fast", p.k): point(p.k, p.loss * refined[0], p.risk * refined[1], refine="fast")
         for p in points

@@ -28,7 +28,7 @@ PROPOSALS = [
     (column("scan", "other", 300, sql_type="bytea"), "identifier", "type", ""),
     (column("properties", "other", 300, sql_type="jsonb"), "not_copied", "type", ""),
     (
-        column("full_name", "category", 4_000, mean_length=14.0, worded=1.0),
+        column("full_name", "category", 4_000, mean_length=14.0, multiword_share=1.0),
         "identifier",
         "name",
         "",
@@ -40,7 +40,7 @@ PROPOSALS = [
     (column("label", "category", ROWS), "identifier", "all_different", ""),
     (column("note", "category", 2_000, mean_length=60.0), "not_copied", "long_text", ""),
     (
-        column("remark", "category", 4_000, mean_length=25.0, worded=0.9),
+        column("remark", "category", 4_000, mean_length=25.0, multiword_share=0.9),
         "not_copied",
         "worded_text",
         "",
@@ -66,21 +66,21 @@ PROPOSALS = [
 
 
 @pytest.mark.parametrize(
-    ("given_column", "role", "reason", "also"), PROPOSALS, ids=[p[0].name for p in PROPOSALS]
+    ("given_column", "role", "reason", "alternative"), PROPOSALS, ids=[p[0].name for p in PROPOSALS]
 )
 def test_what_a_statistician_would_say(
-    given_column: ColumnProfile, role: str, reason: str, also: str
+    given_column: ColumnProfile, role: str, reason: str, alternative: str
 ) -> None:
     role_found = propose(Profile(ROWS, (given_column,)))[given_column.name]
-    assert role_found == RoleProposal(role, reason, also)
+    assert role_found == RoleProposal(role, reason, alternative)
     assert role in ROLES
     assert REASONS[reason] in str(role_found)
 
 
 counts = st.integers(0, 200)
 columns = st.builds(
-    lambda name, kind, present, distinct, key, length, worded: ColumnProfile(
-        Attribute(name, kind), present, min(distinct, present), key, length, worded
+    lambda name, kind, present, distinct, key, length, multiword_share: ColumnProfile(
+        Attribute(name, kind), present, min(distinct, present), key, length, multiword_share
     ),
     st.text(max_size=12),
     st.sampled_from(Kind),
@@ -101,6 +101,6 @@ def test_the_role_of_a_column_does_not_depend_on_other_columns(
     for column in profile_columns:
         assert together[column.name] == propose(Profile(200, (column,)))[column.name]
         # A column that outsiders may know is protected even if it is sensitive, too.
-        assert together[column.name].also in ("", "sensitive")
-        if together[column.name].also:
+        assert together[column.name].alternative in ("", "sensitive")
+        if together[column.name].alternative:
             assert together[column.name].role == "quasi_identifier"

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Count
-from dbanon.advice.singling import ENOUGH_UNIQUE, MOST_COLUMNS, describe_set, singling, sizes_of
+from dbanon.advice.singling import (
+    MAX_COLUMNS,
+    MAX_EXTENDED_SHARE,
+    describe_set,
+    find_unique_sets,
+    group_size_counter,
+)
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 
@@ -44,7 +50,7 @@ def by_hand(rows: list[tuple[int | None, ...]], places: tuple[int, ...]) -> Coun
 
 @given(tables)
 def test_groups_are_those_counted_by_hand(rows: list[tuple[int | None, ...]]) -> None:
-    sizes = sizes_of(microdata(rows))
+    sizes = group_size_counter(microdata(rows))
     width = len(rows[0])
     for count in range(1, width + 1):
         for places in combinations(range(width), count):
@@ -54,17 +60,17 @@ def test_groups_are_those_counted_by_hand(rows: list[tuple[int | None, ...]]) ->
 @given(tables)
 def test_sets_grow_until_nearly_all_are_alone(rows: list[tuple[int | None, ...]]) -> None:
     names = [f"c{at}" for at in range(len(rows[0]))]
-    result = singling(names, sizes_of(microdata(rows)), small=3)
+    result = find_unique_sets(names, group_size_counter(microdata(rows)), small=3)
     unique_counts = {
         places: by_hand(rows, places)[1]
-        for count in range(1, MOST_COLUMNS + 1)
+        for count in range(1, MAX_COLUMNS + 1)
         for places in combinations(range(len(names)), count)
     }
     expected = {
         places
         for places in unique_counts
         if all(
-            unique_counts[part] <= ENOUGH_UNIQUE * len(rows)
+            unique_counts[part] <= MAX_EXTENDED_SHARE * len(rows)
             for count in range(1, len(places))
             for part in combinations(places, count)
         )
@@ -89,7 +95,7 @@ def test_distinction_and_separation() -> None:
 def test_the_limit_on_sets_is_obeyed_and_reported() -> None:
     rows = [tuple(np.random.default_rng(at).integers(0, 3, 5).tolist()) for at in range(30)]
     names = [f"c{at}" for at in range(5)]
-    result = singling(names, sizes_of(microdata(rows)), small=3, most_sets=7)
+    result = find_unique_sets(names, group_size_counter(microdata(rows)), small=3, most_sets=7)
     assert (len(result.sets), result.cut) == (7, True)
     assert sum(len(column_set.columns) == 1 for column_set in result.sets) == 5
 

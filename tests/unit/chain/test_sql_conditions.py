@@ -39,7 +39,7 @@ def decide(
         f"CREATE TEMPORARY TABLE {CELL_COUNTS} AS"
         f" WITH c (cell, members, present, same) AS (VALUES {values}) SELECT * FROM c"
     )
-    chain: Any = SimpleNamespace(rules=ChainRules.of_plain(rules))
+    chain: Any = SimpleNamespace(rules=ChainRules.from_plain(rules))
     matched: Any = object()
     CellState(session, chain, sequence=2, k=K, matched=matched).decide_cell_states(
         cells, groups_may_leave=True

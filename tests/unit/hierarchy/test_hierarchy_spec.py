@@ -218,6 +218,6 @@ def test_hierarchies_of_unknown_columns_are_refused(tmp_path: Path) -> None:
 def test_a_models_hierarchy_must_be_known_when_it_is_measured() -> None:
     model = dbanon.Model("t_closeness", "cost", 0.5, distance="name:cost")
     with pytest.raises(InvalidParameter, match="not been read"):
-        model.satisfied(np.array([[1, 2]]), np.array([0.5, 0.5]))
+        model.is_satisfied(np.array([[1, 2]]), np.array([0.5, 0.5]))
     with pytest.raises(InvalidParameter, match="does not exist"):
         dbanon.Model("t_closeness", "cost", 0.5, distance="orderd")

@@ -12,7 +12,7 @@ from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.job.guarantee import Guarantee, PersonGuarantee
-from dbanon.job.guarantee_names import PerAttribute, recorded
+from dbanon.job.guarantee_names import PerAttribute, guarantee_from_ledger
 from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import ExpectedRelease
@@ -37,50 +37,57 @@ def test_a_policy_says_which_guarantee_it_is() -> None:
 
 
 def test_questions() -> None:
-    rows = POLICY.guarantee_for(["site"]).questions(["age", "height"], ("ill",), frozenset({"ill"}))
+    rows = POLICY.guarantee_for(["site"]).count_requests(
+        ["age", "height"], ("ill",), frozenset({"ill"})
+    )
     assert rows == CountRequests(
         ("age", "height", "site"), sensitive=("ill",), leaf_columns=frozenset({"ill"})
     )
     assert rows.classes == (("age", "height", "site"),)
-    persons = POLICY.guarantee_for(entity="who").questions(["age"])
+    persons = POLICY.guarantee_for(entity="who").count_requests(["age"])
     assert persons == CountRequests(("age",), persons=("who",))
-    each = EACH.guarantee_for(["site"]).questions(["age", "height"])
+    each = EACH.guarantee_for(["site"]).count_requests(["age", "height"])
     assert each.columns == ("age", "height", "site")
     assert each.classes == (("age", "site"), ("height", "site"))
     # A published release tells its strata among its quasi-identifiers.
-    assert EACH.guarantee_for(["site"]).questions(["age", "site", "height"]) == each
+    assert EACH.guarantee_for(["site"]).count_requests(["age", "site", "height"]) == each
 
 
 def test_sets_by_the_names_of_the_release() -> None:
     """The bounds of a range replace only the requested quasi-identifier."""
     quasi_identifiers = ("age", "x_low", "x_high")
     released = ("age_low", "age_high", "x_low", "x_high")
-    assert ColumnSet(("age", "ill"), 5).released(quasi_identifiers, released).columns == (
+    assert ColumnSet(("age", "ill"), 5).with_released_names(
+        quasi_identifiers, released
+    ).columns == (
         "age_low",
         "age_high",
         "ill",
     )
-    assert ColumnSet(("x", "x_low")).released(quasi_identifiers, released).columns == ("x", "x_low")
+    assert ColumnSet(("x", "x_low")).with_released_names(quasi_identifiers, released).columns == (
+        "x",
+        "x_low",
+    )
     # The ledger's column sets use released names already.
-    recorded_guarantee = recorded(3, {"also_k": [{"columns": ["x"], "k": 4}]})
-    assert recorded_guarantee.questions(released).further_sets == (("x",),)
+    recorded_guarantee = guarantee_from_ledger(3, {"also_k": [{"columns": ["x"], "k": 4}]})
+    assert recorded_guarantee.count_requests(released).further_sets == (("x",),)
 
 
 def test_sentences() -> None:
-    assert POLICY.guarantee_for(["site"]).sentence(["age"]) == (
+    assert POLICY.guarantee_for(["site"]).describe(["age"]) == (
         "row-wise k-anonymity: every combination of released values of (age, site) is shared by at"
         " least 3 rows of the release"
     )
     persons = Policy(k=3, nulls="category", models=(Model("distinct_l", "ill", 2),))
     assert (
         persons.guarantee_for(entity="who")
-        .sentence(["age"])
+        .describe(["age"])
         .endswith(
             'at least 3 persons (distinct values of "who") of the release, NULL counted as a value;'
             ' distinct_l 2 of "ill" in each class, counted in persons'
         )
     )
-    assert EACH.guarantee_for(["site"]).sentence(["age", "height"]) == (
+    assert EACH.guarantee_for(["site"]).describe(["age", "height"]) == (
         "k-anonymity per attribute only, not of rows: every released value of each of (age, height)"
         " by itself is shared by at least 3 rows of the release with equal (site); ROWS ARE NOT"
         " k-ANONYMOUS: a combination of values may be one row's alone"
@@ -90,7 +97,7 @@ def test_sentences() -> None:
 def test_rows_that_hold() -> None:
     verdict = POLICY.guarantee_for().check(counted(), NEEDED)
     assert (verdict.k, verdict.rarest, verdict.persons, verdict.k_rows) == (3, 3, None, None)
-    assert (verdict.ledger_values, verdict.cautions, verdict.counted) == ({}, (), "")
+    assert (verdict.ledger_values, verdict.cautions, verdict.unit_suffix) == ({}, (), "")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,10 @@ def test_each_attribute() -> None:
         {"k_rows": 1},
     )
     [caution] = verdict.cautions
-    assert (caution.title, caution.why[-18:]) == ("ROWS ARE NOT k-ANONYMOUS", "shared by 1 row(s)")
+    assert (caution.title, caution.reason[-18:]) == (
+        "ROWS ARE NOT k-ANONYMOUS",
+        "shared by 1 row(s)",
+    )
     assert "NOT k-ANONYMOUS" in EACH.guarantee_for().summarize_recount(rows)
 
 
@@ -159,17 +169,17 @@ def test_models_are_part_of_the_verdict() -> None:
 
     [level] = check([0, 1, 1, 0, 0, 1]).models
     assert level.achieved == 2
-    with pytest.raises(RecountFailed, match="1 of 2 classes counted do not keep to distinct_l 2"):
+    with pytest.raises(RecountFailed, match="1 of 2 counted classes violate distinct_l 2"):
         check([0, 1, 1, 0, 0, 0])
 
 
 def test_what_a_method_does_not_give_is_refused() -> None:
-    POLICY.guarantee_for().require(METHODS["mdav"])
+    POLICY.guarantee_for().check_method(METHODS["mdav"])
     with pytest.raises(InvalidParameter, match="k-anonymity per attribute only"):
-        POLICY.guarantee_for().require(METHODS["individual_ranking"])
-    EACH.guarantee_for().require(METHODS["individual_ranking"])
+        POLICY.guarantee_for().check_method(METHODS["individual_ranking"])
+    EACH.guarantee_for().check_method(METHODS["individual_ranking"])
     with pytest.raises(InvalidParameter, match="rows are counted, not persons"):
-        EACH.guarantee_for(entity="who").require(METHODS["individual_ranking"])
+        EACH.guarantee_for(entity="who").check_method(METHODS["individual_ranking"])
     with pytest.raises(InvalidParameter, match="Method mdav groups rows"):
         Policy(k=3, guarantee="per_attribute")
 
@@ -179,10 +189,10 @@ def test_what_a_method_does_not_give_is_refused() -> None:
 )
 def test_a_ledger_tells_it_again(policy: Policy, entity: str | None) -> None:
     guarantee = policy.guarantee_for(["site"], entity)
-    again = recorded(3, {**policy.arguments(), "by": ["site"], "entity": entity})
+    again = guarantee_from_ledger(3, {**policy.arguments(), "by": ["site"], "entity": entity})
     assert type(again) is type(guarantee)
-    assert again.questions(["age"]) == guarantee.questions(["age"])
+    assert again.count_requests(["age"]) == guarantee.count_requests(["age"])
 
 
 def test_entries_of_0_1_0_count_rows() -> None:
-    assert recorded(5, {}) == Guarantee(5)
+    assert guarantee_from_ledger(5, {}) == Guarantee(5)

@@ -14,7 +14,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.cli.options import parse_bounds
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
 from dbanon.job.concentrated import Cost, epsilon_of
-from dbanon.job.private import NewBudget, own_options, private_job
+from dbanon.job.private import NewBudget, private_job, private_method_options
 from dbanon.ledger.budgets import charged
 from dbanon.stores.synthetic import numpy_dtype, require_kind, to_synthetic_column
 
@@ -62,7 +62,9 @@ def test_refusals(more: dict[str, Any], why: str) -> None:
 def test_an_option_that_is_none() -> None:
     with pytest.raises(UnknownOption, match="epsilonn"):
         private_job(OPTIONS | {"epsilonn": 1})
-    assert {"epsilon", "bounds", "null_as", "budget"} <= {option.name for option in own_options()}
+    assert {"epsilon", "bounds", "null_as", "budget"} <= {
+        option.name for option in private_method_options()
+    }
 
 
 def test_two_sides_of_bounds() -> None:

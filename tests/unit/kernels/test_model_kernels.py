@@ -147,7 +147,7 @@ def test_keeping_to_a_model_is_what_the_measure_says(case, data):
         return
     together = np.concatenate(list(counts.values())).astype(np.int32)
     expected = all(
-        m.satisfied(counts[m.attribute].reshape(1, -1), tables[m.attribute])[0] for m in models
+        m.is_satisfied(counts[m.attribute].reshape(1, -1), tables[m.attribute])[0] for m in models
     )
     assert guard.models.keeps(together) == expected
     lacking = reference_enforce.lack(

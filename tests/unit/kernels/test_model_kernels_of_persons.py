@@ -79,7 +79,7 @@ def test_keeping_to_a_model_is_what_the_measure_says(case, n, data):
     together = np.concatenate([*counts.values(), [n]]).astype(np.int32)
     persons = np.array([n])
     expected = all(
-        m.satisfied(counts[m.attribute].reshape(1, -1), tables[m.attribute], persons)[0]
+        m.is_satisfied(counts[m.attribute].reshape(1, -1), tables[m.attribute], persons)[0]
         for m in models
     )
     assert guard.models.keeps(together) == expected

@@ -93,17 +93,25 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
         if not len(questions) or not len(points):
             continue
         answer = links.nearest_by_sum(
-            case_pairs, questions, points, ignore_progress, released=released, second=True
+            case_pairs,
+            questions,
+            points,
+            ignore_progress,
+            points_are_released=released,
+            needs_second=True,
         )
         for position, question in enumerate(questions):
             each = np.full(len(points), question)
             both = (each, points) if released else (points, each)
-            distances = sum((c.apart(*both) for c in case_pairs.columns), np.zeros(len(points)))
+            distances = sum(
+                (c.distances_ignoring_nulls(*both) for c in case_pairs.columns),
+                np.zeros(len(points)),
+            )
             first = distances.min()
-            ties = distances <= first * links.TIE
+            ties = distances <= first * links.TIE_FACTOR
             second = distances[~ties].min(initial=np.inf)
             assert answer.distances[position] == first
-            assert answer.seconds[position] == (second if np.isfinite(second) else first)
+            assert answer.second_distances[position] == (second if np.isfinite(second) else first)
             assert answer.weights[position] == ties.sum()
 
 
@@ -111,8 +119,8 @@ def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
 @settings(max_examples=40)
 def test_pieces_change_nothing(case, chunk):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbanon.measures.pairs.CHUNK", chunk)
-        patch.setattr("dbanon.measures.covariances._CHUNK", chunk)
+        patch.setattr("dbanon.measures.pairs.CHUNK_RECORDS", chunk)
+        patch.setattr("dbanon.measures.covariances._CHUNK_RECORDS", chunk)
         check(case)
 
 

@@ -53,7 +53,7 @@ def test_a_pair_is_of_two_rows_of_the_person() -> None:
 
 
 def test_of_very_many_persons_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "MOST_PERSONS", 10)
+    monkeypatch.setattr(measured, "MAX_PERSONS", 10)
     persons = np.repeat(np.arange(40), 2)
     exposure = joint_rows(persons, persons // 10, 10)
     assert (exposure.persons, exposure.in_all, exposure.of_pairs) == (10, 40, 10)

@@ -263,7 +263,7 @@ def test_levels_are_those_of_plain_loops(kind, persons, seed, distance, most, le
             if not 0 < bound <= (1 if kind in ("alpha_k", "t_closeness") else 1e9):
                 continue
             model = Model(kind, "a", bound, **more)
-            assert model.satisfied(counts, table_counts, sizes).tolist() == [
+            assert model.is_satisfied(counts, table_counts, sizes).tolist() == [
                 worst_class.keeps(
                     kind,
                     bound,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.advice.recommend import frontier, knee_index
+from dbanon.advice.recommend import knee_index, pareto_frontier
 
 some = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
 
@@ -29,13 +29,13 @@ def test_bend_of_little():
 @pytest.mark.parametrize("points", [[(0.3, 0.1)], [(0.1, 0.3), (0.3, 0.1), (0.2, 0.2)]])
 def test_frontier_of_little(points):
     risks, losses = zip(*points, strict=True)
-    assert sorted(frontier(risks, losses)) == list(range(len(points)))
+    assert sorted(pareto_frontier(risks, losses)) == list(range(len(points)))
 
 
 @given(some)
 def test_frontier_holds_what_nothing_beats(points):
     risks, losses = zip(*points, strict=True)
-    knee = frontier(risks, losses)
+    knee = pareto_frontier(risks, losses)
     assert [risks[at] for at in knee] == sorted(risks[at] for at in knee)
 
     def beats(point, other):

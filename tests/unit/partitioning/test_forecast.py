@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
+from dbanon.advice.request import CATEGORY_METHODS, NUMBER_METHODS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import REFINEMENTS as EFFORTS
 from dbanon.job.policy import Policy
@@ -67,10 +67,10 @@ def test_both_makes_more_records_cost_more_where_there_are_more_attributes() -> 
     assert many == pytest.approx(10 ** (1 + 0.5 * 1.0986122886681098))
 
 
-@pytest.mark.parametrize("curve", [*OF_NUMBERS, *OF_CATEGORIES])
+@pytest.mark.parametrize("curve", [*NUMBER_METHODS, *CATEGORY_METHODS])
 def test_what_advice_tries_has_a_forecast(curve: str) -> None:
     method, _, refine = curve.partition("+")
-    shape = Shape(3) if curve in OF_NUMBERS else MIXED
+    shape = Shape(3) if curve in NUMBER_METHODS else MIXED
     policy = Policy(k=5, method=method, refine=refine or None)
     few, many = (forecast(policy, n, shape) for n in (50_000, 500_000))
     assert few is not None
@@ -125,9 +125,9 @@ def test_blocks_take_less_than_all_records_at_once() -> None:
 
 
 def test_a_method_that_takes_longer_is_not_the_first() -> None:
-    assert fastest_method(OF_NUMBERS[:1], 10_000, Shape(4), 600.0) == "mdav"
-    assert fastest_method(OF_CATEGORIES[:1], 10_000, MIXED, 600.0) == "gaa_cp"
-    other = fastest_method(OF_NUMBERS[:1], 10**8, Shape(10), 600.0)
+    assert fastest_method(NUMBER_METHODS[:1], 10_000, Shape(4), 600.0) == "mdav"
+    assert fastest_method(CATEGORY_METHODS[:1], 10_000, MIXED, 600.0) == "gaa_cp"
+    other = fastest_method(NUMBER_METHODS[:1], 10**8, Shape(10), 600.0)
     assert other != "mdav"
     seconds = [forecast(Policy(k=5, method=name), 10**8, Shape(10)) for name in (other, "mdav")]
     assert seconds[0] is not None

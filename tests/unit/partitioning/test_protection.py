@@ -167,7 +167,7 @@ def test_refusals():
         Model("t_closeness", "ill", 0.1, distance="far")
     with pytest.raises(InvalidParameter, match='"name"'):
         release(people(3, 60), Model("distinct_l", "name", 2))
-    with pytest.raises(RecountFailed, match="1 of 2 classes"):
+    with pytest.raises(RecountFailed, match="1 of 2 counted classes"):
         require_models([MODELS["distinct"]], {"ill": np.array([[1, 1], [2, 0]])})
 
 

@@ -215,6 +215,6 @@ def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
     assert released(5).classes == 1
     with (
         mock.patch.object(run, "_join_indistinguishable", lambda *args: args[-1]),
-        pytest.raises(RecountFailed, match="1 of 2 classes"),
+        pytest.raises(RecountFailed, match="1 of 2 counted classes"),
     ):
         released(5)

@@ -81,7 +81,7 @@ NUMBERS = ("age", "income", "born")
 def test_numbers(policy):
     release, pairs, evaluation = evaluated(frame(), NUMBERS, k=4, **policy)
     assert [type(column) for column in pairs.columns] == [Numbers] * 3
-    assert pairs.all_numbers
+    assert pairs.is_all_numeric
     # The loss of the written values, rounded to the columns' types.
     assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
     for column in release.losses:
@@ -101,7 +101,7 @@ def test_ranks():
     release, pairs, evaluation = evaluated(frame(), ("age", "size"), k=4)
     assert [column.ordinal for column in pairs.columns] == [False, True]
     assert isinstance(pairs.columns[1], Numbers)
-    assert not pairs.all_numbers
+    assert not pairs.is_all_numeric
     assert evaluation.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
     assert evaluation.losses["entropy_loss"] is not None
     assert evaluation.risks["interval_risk"] is None

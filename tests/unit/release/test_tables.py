@@ -56,7 +56,7 @@ def test_records_of_any_value_are_suppressed():
         "city": texts("a", "a", "*", "b", "c", "z"),
     }
     pairs = pairs_of_tables(table, released)
-    assert (pairs.n, pairs.suppressed) == (5, 1)
+    assert (pairs.n, pairs.n_suppressed) == (5, 1)
     age, city = pairs.columns
     assert isinstance(age, Intervals)
     assert isinstance(city, Nodes)
@@ -97,7 +97,7 @@ def test_classes_of_the_caller():
     table = microdata(age=AGES)
     released = {"age": np.array([22.5, 22.5, 34.5, 34.5, 50, 51])}
     pairs = pairs_of_tables(table, released, classes=Partition([0, 0, -1, 1, 2, 2]))
-    assert pairs.suppressed == 1
+    assert pairs.n_suppressed == 1
     # Records of the last class are not released alike.
     assert pairs.m == 4
     assert evaluation_of(pairs).risks["class_risk"] == 1

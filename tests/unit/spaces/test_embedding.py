@@ -70,8 +70,8 @@ def evaluation_distances(data: Microdata) -> dict[str, np.ndarray]:
     text_categories = Categories(name="text", original=data.codes[:, 1], released=data.codes[:, 1])
     ages = data.numbers[:, 0]
     return {
-        "place": place_nodes.gap(records[:, None], records[None]),
-        "text": text_categories.gap(records[:, None], records[None]),
+        "place": place_nodes.distances(records[:, None], records[None]),
+        "text": text_categories.distances(records[:, None], records[None]),
         "age": np.abs(ages[:, None] - ages[None]) / np.ptp(ages),
     }
 

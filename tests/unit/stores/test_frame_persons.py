@@ -28,7 +28,7 @@ def plainly(number: Codes, others: list[Codes], probed: int) -> list[list[int]]:
 
 
 def test_counts_within_values_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "PROBED", 6)
+    monkeypatch.setattr(source, "PROBED_ROWS", 6)
     rng, several = np.random.default_rng(1), 0
     for _ in range(300):
         n = int(rng.integers(1, 40))

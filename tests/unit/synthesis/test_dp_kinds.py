@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dbanon
 from dbanon import errors
 from dbanon.hierarchy.tree import flat
-from dbanon.job.synthesis import Private
+from dbanon.job.synthesis import PrivateOptions
 from dbanon.synthesis.columns import Table, public_columns
 from dbanon.synthesis.dependence import expected_counts, score, two_way
 from dbanon.synthesis.domains import TRUTHS, CategoricalDomain, add_other_leaf, bins_of
@@ -102,7 +102,7 @@ def kinds_of(frame, labels=None, **options):
         lambda j: None,
         labels=labels or {},
     )
-    return public_columns(table, Private(epsilon=1.0, **options))
+    return public_columns(table, PrivateOptions(epsilon=1.0, **options))
 
 
 # Accounting

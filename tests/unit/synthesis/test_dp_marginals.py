@@ -241,14 +241,14 @@ ZCDP = {"accounting": "zcdp", "delta": 1e-9}
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"margins": "quantiles"}, "margins is of method dp_ranks"),
+        ({"margins": "quantiles"}, "margins is an option of method dp_ranks"),
         ({"accounting": "zcdp"}, "epsilon and a delta"),
         ({"delta": 1e-9}, "epsilon and a delta"),
         ({"accounting": "zcdp", "delta": 0.0}, "delta must be"),
         ({"accounting": "zcdp", "delta": float("nan")}, "delta must be"),
         ({"accounting": "renyi"}, "accounting must be"),
         ({"epsilon": 0.001}, "Noise for 2 columns"),
-        ({"method": "dp_ranks", **ZCDP}, "accounting is of method dp_marginals"),
+        ({"method": "dp_ranks", **ZCDP}, "accounting is an option of method dp_marginals"),
         ({**ZCDP, "epsilon": 1e-300}, "must be 1e-9 or more"),
     ],
 )
@@ -308,7 +308,7 @@ def test_a_budget_of_epsilon_takes_no_delta():
         dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS, **ZCDP)
     assert budget.spent == 0.0
     with pytest.raises(errors.InvalidParameter):
-        Cost(1.0, 1e-9).charged(None)
+        Cost(1.0, 1e-9).charge(None)
 
 
 # Releases

@@ -15,28 +15,28 @@ from dbanon.errors import (
     TraceTooSmall,
     counted,
 )
-from dbanon.job.guarantee import OF_TABLES, REPORT_IT, Guarantee
+from dbanon.job.guarantee import REPORT_IT, SEVERAL_TABLES_WARNING, Guarantee
 from dbanon.job.verdict import ExpectedRelease, Verdict
 from dbanon.measures.models import CountedModel
-from dbanon.measures.recount import levels_reached
+from dbanon.measures.recount import require_levels
 
-# Appended to a model that compares classes with a table: names that table.
-BESIDE_FIRST = ", beside the chain's first release"
+# Appended to the description of a model that compares classes with the chain's first release.
+FIRST_RELEASE_SUFFIX = ", beside the chain's first release"
 
 
 @dataclass(frozen=True)
 class ChainGuarantee(Guarantee):
-    """Every combination of released values is shared by k persons, and so is every history.
+    """At least k persons share every combination of released values, and every history.
 
     Parameters
     ----------
     entity : the column that identifies the person of a row; it holds no NULL.
     chain : the name of the chain.
-    tables : the number of tables that its persons have rows in. With several, k counts persons over
-        all of them, and whether a person has a row in a table is a kept value.
+    tables : the number of tables in which its persons have rows. With several, k counts persons
+        over all of them, and the release shows which persons have rows in a table.
     only_measured : True if each release builds new classes, and histories are only counted.
-    max_exposed : largest share of persons whose history fewer than k may share if histories are
-        only counted; None for no limit.
+    max_exposed : limit for the fraction of persons whose history is shared by fewer than k persons,
+        if histories are only counted; None for no limit.
     """
 
     entity: str = ""
@@ -47,52 +47,54 @@ class ChainGuarantee(Guarantee):
 
     @property
     def counted_columns(self) -> tuple[str, ...]:
-        """The entity column. The database counts its values; it is not read."""
+        """The entity column, whose values the database counts without sending them."""
         return (self.entity,)
 
     @property
-    def what(self) -> str:
-        """What k counts."""
+    def unit_description(self) -> str:
+        """What k counts, with the column whose values identify persons."""
         return f'persons (distinct values of "{self.entity}")'
 
     @property
     def unit(self) -> str:
-        """What k counts, in one word or few."""
+        """What k counts, in a word or two."""
         return "persons"
 
     @property
-    def bounds_rows(self) -> bool:
+    def has_k_anonymous_rows(self) -> bool:
         """False with several tables: only one of k persons may have a row in this table."""
         return self.tables == 1
 
     @property
-    def k_in_rows(self) -> bool:
-        """False with several tables, as ``bounds_rows``."""
+    def classes_have_k_rows(self) -> bool:
+        """False with several tables: a class may have fewer rows than persons in this table."""
         return self.tables == 1
 
     def _unit_warnings(self) -> tuple[str, ...]:
         model_warnings: tuple[str, ...] = ()
         if self.models and not self.only_measured:
             model_warnings = (
-                "Classes that were merged for a privacy model may be told apart again by what the"
-                f" model asked for: each of them has {self.k} persons, who share their history."
-                " Newcomers who stay out for good reveal that the model kept them out.",
+                "A reader who knows what a privacy model requires may tell classes that were merged"
+                f" for it apart again: each of them has {self.k} persons, who share their history."
+                " Newcomers who never enter the chain reveal that a model excluded them.",
             )
         return (
             f'k counts persons, by the values of "{self.entity}", which are not released.',
             "Someone who knows that a person's kept values changed, or that they did not, knows"
             " more than the chain takes into account; so does anyone who sees releases outside it.",
             *model_warnings,
-            *((OF_TABLES,) if self.tables > 1 else ()),
+            *((SEVERAL_TABLES_WARNING,) if self.tables > 1 else ()),
         )
 
-    def sentence(self, columns: Collection[str]) -> str:
+    def describe(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
-        text = super().sentence(columns)
+        text = super().describe(columns)
         if self.tables > 1:
             text += f", in any of the {self.tables} tables of the chain"
         if self.only_measured:
-            return f"{text}; over releases nothing is guaranteed: chain {self.chain} measures"
+            return (
+                f"{text}; nothing is guaranteed across releases: chain {self.chain} only measures"
+            )
         merged = " of one class before classes were merged for models" if self.models else ""
         return (
             f"{text}; every history over the releases of chain {self.chain} is shared by at least"
@@ -100,7 +102,7 @@ class ChainGuarantee(Guarantee):
         )
 
     def check(self, counts: Counts, expected: ExpectedRelease) -> Verdict:
-        """The verdict on rows and histories that were counted.
+        """The verdict on the counts of rows and histories.
 
         Raises
         ------
@@ -116,24 +118,30 @@ class ChainGuarantee(Guarantee):
             raise TooFewRecords(
                 f"No one would be in this release of chain {self.chain}:"
                 f" {histories.waiting_persons} persons wait, fewer than a class needs.",
-                hint="Run it again when more persons are there.",
+                hint="Run it again once there are more persons.",
             )
-        rows = histories.persons if histories.rows is None else histories.rows
-        self._require_rows(counts.rows, replace(expected, rows=rows))
+        n_rows = histories.persons if histories.rows is None else histories.rows
+        self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
         self.require_histories(histories)
         return self.verdict(counts, self._levels(counts, expected))
 
     def require_histories(self, histories: Histories) -> None:
-        """Check the counts of the chain's state.
+        """Check the counts of histories in the chain's state.
 
         Raises
         ------
         TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : as ``check``.
         """
         for n_wrong, description in (
-            (histories.mismatched_cells, "classes have other rows than their persons"),
-            (histories.rewritten_rows, "held classes have other rows than were shown"),
-            (histories.mismatched_combinations, "combinations have other rows than their classes"),
+            (histories.mismatched_cells, "classes contain rows of persons who are not in them"),
+            (
+                histories.rewritten_rows,
+                "held classes have rows that differ from those released before",
+            ),
+            (
+                histories.mismatched_combinations,
+                "combinations of released values differ in rows from their classes",
+            ),
             (
                 histories.joined_combinations_below_k,
                 "combinations of joined tables are shared by fewer persons than k",
@@ -144,13 +152,10 @@ class ChainGuarantee(Guarantee):
                     f"{n_wrong} {description}; nothing was published.", hint=REPORT_IT
                 )
         if self.only_measured:
-            self.require_few(histories.exposed_persons, histories.persons_so_far)
+            self.require_exposure_limit(histories.exposed_persons, histories.persons_so_far)
         elif (
             min(
-                histories.rarest_history_persons,
-                self.k
-                if histories.rarest_combination_persons is None
-                else histories.rarest_combination_persons,
+                histories.rarest_history_persons, _fewest_per_combination(histories, default=self.k)
             )
             < self.k
         ):
@@ -167,8 +172,8 @@ class ChainGuarantee(Guarantee):
                 hint=REPORT_IT,
             )
 
-    def require_few(self, exposed: int, n_persons: int) -> None:
-        """Check that the share of exposed persons is within the limit.
+    def require_exposure_limit(self, exposed: int, n_persons: int) -> None:
+        """Check that the fraction of exposed persons is at most ``max_exposed``.
 
         Raises
         ------
@@ -185,37 +190,47 @@ class ChainGuarantee(Guarantee):
         )
 
     def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
-        """The levels; models that compare with the first release use the chain's state."""
+        """The levels that all classes reach, in the order of the models.
+
+        Those of models that compare with the first release come from the chain's state.
+        """
         histories = counts.histories
         assert histories is not None
         first_release_levels = {
-            number: CountedModel(f"{self.models[number].describe()}{BESIDE_FIRST}", level)
-            for number, level in histories.levels.items()
+            index: CountedModel(f"{self.models[index].describe()}{FIRST_RELEASE_SUFFIX}", level)
+            for index, level in histories.levels.items()
         }
         recounted_models = [
-            model for number, model in enumerate(self.models) if number not in first_release_levels
+            model for index, model in enumerate(self.models) if index not in first_release_levels
         ]
-        recounted = iter(levels_reached(recounted_models, expected.sensitive, counts))
+        recounted = iter(require_levels(recounted_models, expected.sensitive, counts))
         return tuple(
-            first_release_levels[number] if number in first_release_levels else next(recounted)
-            for number in range(len(self.models))
+            first_release_levels[index] if index in first_release_levels else next(recounted)
+            for index in range(len(self.models))
         )
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on the counted rows, of which each is a person, or on the counted persons."""
+        """The verdict on counted persons, or on counted rows if each person has one row."""
         histories = counts.histories
         assert histories is not None
-        least = (
-            counts.rows.smallest
-            if histories.rarest_combination_persons is None
-            else histories.rarest_combination_persons
-        )
+        k = _fewest_per_combination(histories, default=counts.rows.smallest)
         return Verdict(
-            least,
-            least,
+            k,
+            k,
             levels,
             persons=histories.persons,
             ledger_values={"entity": self.entity, "persons": histories.persons}
             | ({"tables": self.tables} if self.tables > 1 else {}),
-            counted=f' (persons: distinct values of "{self.entity}", {histories.persons} in all)',
+            unit_suffix=(
+                f' (persons: distinct values of "{self.entity}", {histories.persons} in all)'
+            ),
         )
+
+
+def _fewest_per_combination(histories: Histories, default: int) -> int:
+    """The persons who share the rarest combination; ``default`` if each person has one row."""
+    return (
+        default
+        if histories.rarest_combination_persons is None
+        else histories.rarest_combination_persons
+    )
