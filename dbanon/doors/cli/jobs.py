@@ -149,9 +149,13 @@ def plan_file(
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table
-        from dbanon.doors.jobfile.run import columns_without_role, combine_errors, plan_file_job
+        from dbanon.doors.jobfile.run import (
+            combine_errors,
+            find_columns_without_role,
+            plan_file_job,
+        )
 
-        jobs = open_jobs(file, inline_password).chosen(names)
+        jobs = open_jobs(file, inline_password).select_jobs(names)
         documents: list[dict[str, Any]] = []
         failed: list[tuple[str, DbanonError]] = []
         for job in jobs:
@@ -171,7 +175,7 @@ def plan_file(
                 if form != "json" and grants:
                     show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
-            without_role = list(columns_without_role(job, planned.not_copied))
+            without_role = list(find_columns_without_role(job, planned.not_copied))
             documents.append(
                 {"job": job.name, "plan": planned.to_dict(), "unclassified": without_role}
             )
@@ -194,12 +198,12 @@ def plan_file(
 
 def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
     """Return the GRANT statements that a plan lacks; empty for errors other than missing rights."""
-    from dbanon.doors.jobfile.run import missing_rights
+    from dbanon.doors.jobfile.run import find_missing_rights
 
     if type(error) is not InsufficientRights:
         return {}
     try:
-        statements = missing_rights(job, sql_printer(print_sql))
+        statements = find_missing_rights(job, sql_printer(print_sql))
     except DbanonError:
         # Report the plan's error instead.
         return {}

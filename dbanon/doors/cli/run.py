@@ -112,7 +112,7 @@ def run(
                 hint="The collector ignores other files.",
             )
         job_file = open_jobs(file, inline_password)
-        jobs = job_file.chosen(names)
+        jobs = job_file.select_jobs(names)
         write_outcomes = _metrics_of(job_file, metrics)
         write_begin = partial(write_outcomes, [])
         accepted = accept_types, accept_counts
@@ -230,7 +230,7 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
     log = current()
     log.begin_job(job.name, job.job.run_id)
 
-    def retried(error: DbanonError, seconds: float) -> None:
+    def report_retry(error: DbanonError, seconds: float) -> None:
         log.error(error)
         say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
 
@@ -247,9 +247,9 @@ def _run_one(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
                 job,
                 progress=progress,
                 on_sql=sql_printer(options.print_sql),
-                began=lambda: options.began(job.name),
-                committed=remember_release,
-                retried=retried,
+                on_begin=lambda: options.began(job.name),
+                on_commit=remember_release,
+                on_retry=report_retry,
                 skip_unchanged=options.skip_unchanged,
                 accept_types=options.accept_types,
                 accept_counts=options.accept_counts,

@@ -14,7 +14,13 @@ from dbanon.doors.html.page import page, write
 from dbanon.doors.html.view import few
 from dbanon.doors.html.view import view as view_of_page
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import VIEW, RoleDecisions, free_output_name, job_file_for, proposal
+from dbanon.doors.jobfile.init import (
+    VIEW,
+    RoleDecisions,
+    find_free_output_name,
+    job_file_for,
+    propose_column,
+)
 from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_in_file
 from dbanon.doors.releases import list_hierarchies, releases
 from dbanon.doors.workbench.job import job_options, more_keys, target_of, tree_files
@@ -80,7 +86,7 @@ def propose(bench: Workbench, task: BackgroundTask) -> None:
         proposal_of_table = propose_roles(AdviceRequest(table=start.table, key=start.key), source)
         free_name = None
         if start.kinds[0] == VIEW and start.target is None:
-            free_name = free_output_name(source.session, parse_relation(start.table))
+            free_name = find_free_output_name(source.session, parse_relation(start.table))
     stored: tuple[str, ...] = ()
     if not is_of_files(start.url):
         stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
@@ -89,7 +95,7 @@ def propose(bench: Workbench, task: BackgroundTask) -> None:
         bench.proposed, bench.stored = proposal_of_table, stored
         bench.free_output_name = free_name
         bench.roles = {
-            column.name: proposal(column.attribute, proposal_of_table.roles[column.name]).role
+            column.name: propose_column(column.attribute, proposal_of_table.roles[column.name]).role
             for column in proposal_of_table.profile.columns
         }
         bench.record_change("columns", task.request.page)
@@ -258,12 +264,12 @@ def save(bench: Workbench, choice: JobChoice, task: BackgroundTask, *, replace_f
         options=job_options(bench),
         name=choice.name,
         output=parse_relation(choice.output).name,
-        kind=choice.kind,
+        output_kind=choice.kind,
         target=target_of(bench, choice),
-        more=more_keys(choice),
+        further_keys=more_keys(choice),
     )
     text = job_file_for(
-        start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decided=decisions
+        start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decisions=decisions
     )
     path = start.directory / choice.file
     tree_texts = {start.directory / file: trees[name].tree.to_csv() for name, file in files.items()}
@@ -308,7 +314,7 @@ def plan(bench: Workbench, task: BackgroundTask) -> None:
     """
     task.tell("plan", 0.0)
     saved = _saved(bench)
-    [job] = bench.start.commands.opened(_path(bench, saved)).chosen([saved.choice.name])
+    [job] = bench.start.commands.opened(_path(bench, saved)).select_jobs([saved.choice.name])
     preview = plan_file_job(job)
     rows = f"{preview.rows:,}"
     if preview.withheld:
@@ -329,16 +335,16 @@ def run(bench: Workbench, task: BackgroundTask) -> None:
     saved = _saved(bench)
     commands = bench.start.commands
     file = commands.opened(_path(bench, saved))
-    [job] = file.chosen([saved.choice.name])
+    [job] = file.select_jobs([saved.choice.name])
 
-    def committed(published: CompletedJob) -> None:
+    def record_release(completed_job: CompletedJob) -> None:
         # The release is out, whatever fails afterwards.
-        report = published.report
+        report = completed_job.report
         with bench.lock:
             bench.made = PublishedRelease(report.output, report.release_id, (), "", report.warned)
             bench.record_change("run", task.request.page)
 
-    published = run_in_file(file, job, progress=task.tell, committed=committed)
+    published = run_in_file(file, job, progress=task.tell, on_commit=record_release)
     assert not isinstance(published, SkippedJob)
     commands.save(job, published.report)
     if isinstance(published.report, Report):

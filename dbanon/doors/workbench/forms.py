@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
-from dbanon.doors.jobfile.field_types import is_name
+from dbanon.doors.jobfile.field_types import is_job_name
 from dbanon.doors.jobfile.schedule import schedule_problem
 from dbanon.doors.workbench.state import (
     KEEP,
@@ -347,7 +347,9 @@ def _require_schedule(schedule: str) -> None:
 
 
 def _require_name(name: str) -> None:
-    _require(is_name(name), "The job's name must be letters, digits, _ and -, at most 63 of them.")
+    _require(
+        is_job_name(name), "The job's name must be letters, digits, _ and -, at most 63 of them."
+    )
 
 
 def _require_output(name: str) -> None:

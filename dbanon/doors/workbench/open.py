@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from dbanon.data.option import parameters
-from dbanon.doors.jobfile.document import read
 from dbanon.doors.jobfile.file import FileJob, read_job_file
 from dbanon.doors.jobfile.init import SCHEMA
 from dbanon.doors.workbench.job import more_keys
@@ -79,7 +78,7 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
             hint=f"Change to its folder first: cd {shlex.quote(str(file.resolve().parent))}",
         )
     jobs = read_job_file(file).with_variables().jobs
-    values: dict[str, Any] = read(file).value
+    values: dict[str, Any] = read_document(file).content
     strange = [] if len(jobs) == 1 else ["jobs"]
     strange = strange or list(_unknown_keys(values, jobs[0]))
     if strange:

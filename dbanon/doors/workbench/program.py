@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from dbanon.doors.jobfile.field_types import written_password
+from dbanon.doors.jobfile.field_types import has_written_password
 from dbanon.doors.workbench import database
 from dbanon.doors.workbench.access import Access
 from dbanon.doors.workbench.routes import Routes
@@ -29,7 +29,7 @@ def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> b
     DbanonError : the table is not there, or cannot be reached.
     """
     for name, url in (("DBANON_URL", start.url), ("DBANON_TARGET", start.target)):
-        if url is not None and written_password(url):
+        if url is not None and has_written_password(url):
             # The job file has a variable in its place.
             os.environ[name] = url
     database.require_table(start)

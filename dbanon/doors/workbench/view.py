@@ -18,7 +18,7 @@ from dbanon.doors.html import svg
 from dbanon.doors.html.card import LOSSES
 from dbanon.doors.html.figures import figure
 from dbanon.doors.html.view import Pictures, map_of
-from dbanon.doors.jobfile.init import proposal
+from dbanon.doors.jobfile.init import propose_column
 from dbanon.doors.spelling import on_command_line
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.forms import FormState
@@ -150,7 +150,7 @@ def columns(bench: Workbench, state: FormState) -> Row:
                 "kind": column.attribute.sql_type or column.attribute.kind.value,
                 "nulls": nulls,
                 "distinct": distinct,
-                "proposed": proposal(column.attribute, role).role,
+                "proposed": propose_column(column.attribute, role).role,
                 "role": chosen if chosen in offered else bench.roles[column.name],
                 "why": REASONS[role.reason],
                 "also": role.also or "",
