@@ -49,17 +49,17 @@ def workbench(
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import open_jobs
         from dbanon.doors.cli.run import save_report
-        from dbanon.doors.workbench.open import ENDINGS, open_job_file
+        from dbanon.doors.workbench.open import JOB_FILE_SUFFIXES, open_job_file
         from dbanon.doors.workbench.program import run_workbench
         from dbanon.doors.workbench.state import JobFileCommands, Start
 
-        def ready(address: str) -> None:
+        def print_address(address: str) -> None:
             click.echo(address)
             say("Open it in a browser on this machine. Ctrl-C ends it.", "info")
 
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
         written = make(Reading, values(parameters(Reading), reading))
-        if url.endswith(ENDINGS):
+        if url.endswith(JOB_FILE_SUFFIXES):
             if table or target or key or written.changed:
                 raise click.UsageError(
                     "The job file already says which table to read, and how: leave out --table,"
@@ -76,8 +76,8 @@ def workbench(
                 key=key,
                 reading=written,
                 target=target,
-                memory=half_of_memory(),
+                memory_bytes=half_of_memory(),
             )
-        if run_workbench(start, port=port, ready=ready) or signal.SIGTERM in arrived:
+        if run_workbench(start, port=port, on_ready=print_address) or signal.SIGTERM in arrived:
             # A task was rolled back, or another program ended the workbench.
             raise KeyboardInterrupt
