@@ -7,8 +7,7 @@ from typing import Any
 
 from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
-from dbanon.doors.html.card import LOSSES, sweep_and_choice
-from dbanon.doors.html.card import card as draw_card
+from dbanon.doors.html.card import LOSS_NAMES, render_card, split_advice
 from dbanon.errors import MissingDependency
 
 _MARKERS = "os^D"
@@ -16,7 +15,7 @@ _MARKERS = "os^D"
 
 def card(result: Any) -> str:
     """Render a result as a card: escaped HTML without scripts and external resources."""
-    return draw_card(result)
+    return render_card(result)
 
 
 def plot(result: Advice | Sweep, axes: Any = None) -> Any:
@@ -32,7 +31,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
     ------
     MissingDependency : matplotlib is not installed.
     """
-    sweep, chosen = sweep_and_choice(result)
+    sweep, chosen = split_advice(result)
     if axes is None:
         axes = _figure().subplots()
     labelled: list[Point] = []
@@ -70,7 +69,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
             label=f"recommended: {chosen.curve}, k = {chosen.k}",
         )
     axes.set_xlabel("linkage risk")
-    axes.set_ylabel(LOSSES[sweep.measure])
+    axes.set_ylabel(LOSS_NAMES[sweep.measure])
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.legend()

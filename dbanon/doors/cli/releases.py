@@ -158,7 +158,7 @@ def report(
         assert release_report is not None
         current().release_id = release_report.release_id
         recount = verify(store, name)
-        save_report(release_report, path, release_look, recount=recount, handed=handed)
+        save_report(release_report, path, release_look, recount=recount, handover=handed)
         plain = {
             "release_id": release_report.release_id,
             "report": str(path),

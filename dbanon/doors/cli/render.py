@@ -229,28 +229,28 @@ def save_report(
     Parameters
     ----------
     look : details from the release's database, for an HTML page.
-    on_page : ``recount`` and ``handed`` of ``html.page``.
+    on_page : ``recount`` and ``handover`` of ``render_page``.
 
     Raises
     ------
     InvalidParameter : unsupported ending.
     """
-    from dbanon.doors.html.page import page, write
-    from dbanon.doors.html.private import private_page
+    from dbanon.doors.html.page import render_page, write_private_file
+    from dbanon.doors.html.private import render_private_page
 
     if path.suffix == ".json":
         text = json.dumps(report.to_dict(), indent=2) + "\n"
     elif path.suffix == ".html":
         text = (
-            page(report, look=look, **on_page)
+            render_page(report, inspection=look, **on_page)
             if isinstance(report, Report)
-            else private_page(report, **on_page)
+            else render_private_page(report, **on_page)
         )
     elif path.suffix == ".txt":
         text = _unpadded(report_table(report), "utf-8") + "\n"
     else:
         raise InvalidParameter("A report file ends in .json, .html or .txt.")
-    write(text, path)
+    write_private_file(text, path)
 
 
 def save_refusal(error: DbanonError, report: Path, **context: Any) -> None:
@@ -261,23 +261,23 @@ def save_refusal(error: DbanonError, report: Path, **context: Any) -> None:
     report : path of the report. Its ending selects the format, as in ``save_report``.
     context : passed to ``describe_refusal``.
     """
-    from dbanon.doors.html.page import write
+    from dbanon.doors.html.page import write_private_file
     from dbanon.doors.html.refusals import (
         describe_refusal,
-        refusal_file,
-        refusal_page,
-        refusal_pairs,
+        describe_refusal_pairs,
+        refusal_path,
+        render_refusal_page,
     )
 
-    refusal, path = describe_refusal(error, **context), refusal_file(report)
+    refusal, path = describe_refusal(error, **context), refusal_path(report)
     if path.suffix == ".json":
         text = json.dumps({"refusal": refusal}, indent=2) + "\n"
     elif path.suffix == ".html":
-        text = refusal_page(refusal)
+        text = render_refusal_page(refusal)
     else:
-        text = _unpadded(pairs_table("Report", refusal_pairs(refusal)), "utf-8") + "\n"
+        text = _unpadded(pairs_table("Report", describe_refusal_pairs(refusal)), "utf-8") + "\n"
     try:
-        write(text, path)
+        write_private_file(text, path)
     except OSError as failure:
         reason = failure.strerror or type(failure).__name__
         say(f"Warning: why nothing was released could not be written to {path} ({reason}).")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dbanon.advice.recommend import Point
 from dbanon.data.schema import Role
 from dbanon.doors.html import svg
-from dbanon.doors.html.figures import figure
-from dbanon.doors.html.view import Pictures, draw, few
+from dbanon.doors.html.figures import format_figure
+from dbanon.doors.html.view import PictureNumbers, describe_distribution, mask_small_count
 from dbanon.doors.workbench.state import Workbench
 from dbanon.doors.workbench.view import Row, is_same_point
 from dbanon.release.distribution import Distribution
@@ -42,11 +42,11 @@ def compare(bench: Workbench, left: str, right: str) -> Row:
         left = next((name for name in (*chosen_names, *choice_names) if name != right), "")
     if right not in choice_names:
         right = next((name for name in choice_names if name != left), "")
-    pictures = Pictures()
+    picture_numbers = PictureNumbers()
     descriptions = [
         _describe_trial(trials[name])
         if name in trials
-        else _describe_release(bench.inspections.get(name.partition("/")[2]), pictures)
+        else _describe_release(bench.inspections.get(name.partition("/")[2]), picture_numbers)
         for name in (left, right)
         if name
     ]
@@ -90,15 +90,15 @@ def _describe_trial(point: Point) -> Row:
             "method": point.curve,
             "k": str(point.k),
             "classes": f"{point.classes:,}",
-            "loss, as tried": figure(point.loss),
-            "linkage risk, as tried": figure(point.risk),
-            "class risk": figure(point.class_risk),
+            "loss, as tried": format_figure(point.loss),
+            "linkage risk, as tried": format_figure(point.risk),
+            "class risk": format_figure(point.class_risk),
             "rows withheld": str(point.suppressed),
         },
     }
 
 
-def _describe_release(inspection: ReleaseInspection | None, pictures: Pictures) -> Row:
+def _describe_release(inspection: ReleaseInspection | None, picture_numbers: PictureNumbers) -> Row:
     if inspection is None:
         return {"measure": "", "columns": {}, "distributions": {}, "figures": {}}
     report = inspection.recorded.report
@@ -112,18 +112,18 @@ def _describe_release(inspection: ReleaseInspection | None, pictures: Pictures) 
             "rows": f"{report.rows_out:,}",
             "classes": f"{report.classes:,}",
             "smallest / largest class": f"{report.smallest_class:,} / {report.largest_class:,}",
-            f"loss ({report.loss_measure})": figure(report.information_loss),
-            "linkage risk": figure(risks.get("linkage_risk")),
-            "class risk": figure(1 / max(report.counts.verdict.rarest, 1)),
-            "rows withheld": few(report.suppressed, report.k_requested),
+            f"loss ({report.loss_measure})": format_figure(report.information_loss),
+            "linkage risk": format_figure(risks.get("linkage_risk")),
+            "class risk": format_figure(1 / max(report.counts.verdict.rarest, 1)),
+            "rows withheld": mask_small_count(report.suppressed, report.k_requested),
             "made": report.created_at[:16].replace("T", " "),
         },
         "columns": {
-            column.name: (figure(column.released), svg.share_bar(column.released))
+            column.name: (format_figure(column.released), svg.draw_share_bar(column.released))
             for column in report.loss.columns.values()
         },
         "distributions": {
-            column.name: draw(column, pictures)
+            column.name: describe_distribution(column, picture_numbers)
             for column in _quasi_identifiers(inspection.distributions)
         },
     }

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbanon.advice.request import AdviceRequest
-from dbanon.doors.html.page import page, write
-from dbanon.doors.html.view import few
-from dbanon.doors.html.view import view as view_of_page
+from dbanon.doors.html.page import render_page, write_private_file
+from dbanon.doors.html.view import describe_report, mask_small_count
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import (
     VIEW,
@@ -326,7 +325,7 @@ def save_job_file(
     if not replace_file:
         _require_replaceable(path, bench)
     for file, content in (tree_texts | {path: text}).items():
-        write(content, file)
+        write_private_file(content, file)
         bench.file_digests[file] = _digest(content)
     with bench.lock:
         bench.saved_file = SavedJobFile(choice, text, decision_revision, tuple(files.values()))
@@ -367,7 +366,7 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
     preview = plan_file_job(job)
     rows = f"{preview.rows:,}"
     if preview.withheld:
-        rows += f", {few(preview.withheld, max(preview.k, bench.k))} with a NULL"
+        rows += f", {mask_small_count(preview.withheld, max(preview.k, bench.k))} with a NULL"
     pairs = [(name, rows if name == "rows" else text) for name, text in preview.pairs()]
     with bench.lock:
         saved_file.plan = pairs
@@ -411,8 +410,8 @@ def _read_report(bench: Workbench, report: Report, url: str) -> None:
     tradeoff = (
         describe_sweep_map(result, chosen) if result is not None and chosen is not None else None
     )
-    text = page(report, look=release, recount=recount, tradeoff=tradeoff)
-    headline = view_of_page(report, (), None, None)["headline"]
+    text = render_page(report, inspection=release, recount=recount, tradeoff=tradeoff)
+    headline = describe_report(report, (), tradeoff=None, inspection=None)["headline"]
     with bench.lock:
         bench.published_release = PublishedRelease(
             report.output,

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote
 
 import jinja2
 
-from dbanon.doors.html.page import environment, policy_of_page, style_of_page
+from dbanon.doors.html.page import create_environment, report_policy, report_style
 from dbanon.doors.workbench import database, forms, view
 from dbanon.doors.workbench.access import FORM_KEY_PARAMETER, KEY_PARAMETER, Access
 from dbanon.doors.workbench.comparison import compare
@@ -32,7 +32,7 @@ from dbanon.errors import DbanonError, InvalidParameter
 
 _FOLDER = Path(__file__).parent
 _STATIC_FILES = {
-    "report.css": (style_of_page, "text/css"),
+    "report.css": (report_style, "text/css"),
     "workbench.css": (lambda: (_FOLDER / "workbench.css").read_text("utf-8"), "text/css"),
     "workbench.js": (lambda: (_FOLDER / "workbench.js").read_text("utf-8"), "text/javascript"),
 }
@@ -126,7 +126,7 @@ class Routes:
             and self.bench.published_release is not None
             and self.bench.published_release.report_html
         ):
-            policy = f"{policy_of_page()}; frame-ancestors 'none'"
+            policy = f"{report_policy()}; frame-ancestors 'none'"
             return HttpResponse(
                 200,
                 self.bench.published_release.report_html,
@@ -437,6 +437,6 @@ def _refuse_without_key() -> HttpResponse:
 
 @cache
 def _template(name: str) -> jinja2.Template:
-    templates = environment(_FOLDER)
+    templates = create_environment(_FOLDER)
     templates.filters["in_query"] = lambda text: quote(str(text), safe="")
     return templates.get_template(name)

@@ -15,9 +15,9 @@ from dbanon.advice.recommend import Point
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, are_numbers
 from dbanon.advice.roles import REASONS
 from dbanon.doors.html import svg
-from dbanon.doors.html.card import LOSSES
-from dbanon.doors.html.figures import figure
-from dbanon.doors.html.view import Pictures, map_of
+from dbanon.doors.html.card import LOSS_NAMES
+from dbanon.doors.html.figures import format_figure
+from dbanon.doors.html.view import PictureNumbers, describe_map
 from dbanon.doors.jobfile.init import propose_column
 from dbanon.doors.spelling import on_command_line
 from dbanon.doors.workbench import forms
@@ -229,7 +229,7 @@ def _describe_tree(tree: ColumnTree, k: int) -> Row:
         return {
             "label": node.bar.label,
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
-            "bar": svg.share_bar(node.bar.rows / largest_rows) if node.bar.rows else "",
+            "bar": svg.draw_share_bar(node.bar.rows / largest_rows) if node.bar.rows else "",
             "children": [describe_node(child) for child in node.below],
             "others_note": node.others.replace("rows", unit),
         }
@@ -256,13 +256,13 @@ def _is_numeric(bench: Workbench) -> bool:
 
 
 def describe_sweep_map(sweep_result: SweepResult, chosen_point: Point | None) -> dict[str, Any]:
-    """Describe the map of a sweep, for ``map_of``."""
+    """Describe the map of a sweep, for ``describe_map``."""
     points = sorted(sweep_result.points, key=lambda point: (point.curve, point.k))
     return {
         "risk": "linkage risk",
         "loss": "loss"
         if sweep_result.advice is None
-        else LOSSES[sweep_result.advice.sweep.measure],
+        else LOSS_NAMES[sweep_result.advice.sweep.measure],
         "points": [
             {
                 "curve": point.curve,
@@ -314,7 +314,7 @@ def describe_sweep(bench: Workbench, state: FormState) -> Row:
     )
     content["sweep"] = {
         "is_complete": advice is not None,
-        "map": map_of(describe_sweep_map(sweep_result, bench.chosen_point), Pictures())
+        "map": describe_map(describe_sweep_map(sweep_result, bench.chosen_point), PictureNumbers())
         if points
         else None,
         "has_chosen_point": bench.chosen_point is not None,
@@ -324,9 +324,9 @@ def describe_sweep(bench: Workbench, state: FormState) -> Row:
                 "curve": point.curve,
                 "k": point.k,
                 "loss": ("at most " if advice and advice.sweep.sampled else "")
-                + figure(point.loss),
-                "risk": figure(point.risk),
-                "class_risk": figure(point.class_risk),
+                + format_figure(point.loss),
+                "risk": format_figure(point.risk),
+                "class_risk": format_figure(point.class_risk),
                 "withheld": str(point.suppressed),
                 "is_on_frontier": (point.curve, point.k) in frontier_points,
                 "is_chosen": is_same_point(point, bench.chosen_point),

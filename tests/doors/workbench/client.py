@@ -122,7 +122,7 @@ def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Cl
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()
     client = Client(routes)
-    routes.look()
+    routes.begin_profiling()
     client.wait()
     yield client
     client.wait()

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dbanon.data.option import all_parameters, parameters
 from dbanon.doors.cli.anonymize import anonymize, python_options
 from dbanon.doors.cli.main import main
-from dbanon.doors.html.figures import figure
+from dbanon.doors.html.figures import format_figure
 from dbanon.doors.spelling import job_command
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -105,8 +105,8 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     report = run(line)
     point = client.routes.bench.chosen_point
     assert point is not None
-    assert figure(report["information_loss"]) == figure(point.loss)
-    assert f'<td class="number">{figure(point.loss)}</td>' in page
+    assert format_figure(report["information_loss"]) == format_figure(point.loss)
+    assert f'<td class="number">{format_figure(point.loss)}</td>' in page
     # The job file makes the same release.
     release_page = client.done("run", {})
     assert "Released" in release_page

@@ -202,7 +202,7 @@ def test_a_form_beside_a_task_keeps_its_values(
     decide_roles(client, **ROLES)
 
     class Busy:
-        busy, current = True, None
+        is_busy, current = True, None
 
     monkeypatch.setattr(client.routes.bench, "tasks", Busy())
     sent: dict[str, Any] = TYPED["columns"]
