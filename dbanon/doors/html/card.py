@@ -254,8 +254,8 @@ def _render_paragraph(css_class: str, text: str) -> str:
 
 def _render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
     items = "".join(
-        f"<div><dt>{_escape_text(label)}</dt><dd><strong>{_escape_text(value)}</strong><span>{_escape_text(detail)}</span>"
-        "</dd></div>"
+        f"<div><dt>{_escape_text(label)}</dt>"
+        f"<dd><strong>{_escape_text(value)}</strong><span>{_escape_text(detail)}</span></dd></div>"
         for label, value, detail in rows
     )
     return f'<dl class="figures">{items}</dl>'

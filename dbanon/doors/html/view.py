@@ -98,8 +98,8 @@ def describe_recount(report: Report, recount: Verification | None) -> str:
     """Describe when the counts on the page were made, and whether the release has changed."""
     if recount is None:
         return (
-            f"Counted on {_format_minute(report.created_at)} on the written rows, before anyone could"
-            " see them. It was not recounted for this page."
+            f"Counted on {_format_minute(report.created_at)} on the written rows, before anyone"
+            " could see them. It was not recounted for this page."
         )
     comparison = (
         "Columns, types, rows and class sizes are as they were released."
