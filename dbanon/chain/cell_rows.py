@@ -140,7 +140,7 @@ def make_tables(state: CellState, values: Sequence[str], retained: Sequence[str]
         (state.values, statements.value_column, ["cell integer"], values),
         (state.rows, statements.kept_column, leading_columns, retained),
     ):
-        columns = [f"{name(i)} {state.session.declared(kind)}" for i, kind in enumerate(types)]
+        columns = [f"{name(i)} {state.session.declared_type(kind)}" for i, kind in enumerate(types)]
         state.session.run(f"CREATE TABLE {table} ({', '.join([*first, *columns])})")
 
 
@@ -200,7 +200,9 @@ def rewrite(
         stage_renewed_rows(state, parts, cells, None if newcomers is None else first)
     elif renewed:
         rows = f"{quote(PRESENT)} AS n WHERE n.left_at IS NULL AND n.cell IN ({verdict} {renewed})"
-        inserts.append((f"SELECT {columns} FROM {rows}", f"n.cell, {session.shuffled('n')}"))
+        inserts.append(
+            (f"SELECT {columns} FROM {rows}", f"n.cell, {session.random_order_key('n')}")
+        )
     if newcomers is not None and not state.several:
         values = {n: session.kept_value(a) for a, n in zip(retained, names, strict=True)}
         reads = list(dict.fromkeys(a.name for a in retained))
@@ -214,13 +216,13 @@ def rewrite(
             inserts.append((f"SELECT {', '.join(listed)} FROM {rows}", "l.class, l.position"))
     if state.several:
         select = f"SELECT {columns} FROM {quote(CURRENT)} AS n"
-        inserts.append((select, f"n.cell, {session.shuffled('n')}"))
+        inserts.append((select, f"n.cell, {session.random_order_key('n')}"))
     replaced = f"{_ENDED} OR {renewed}" if renewed else _ENDED
     session.run(f"DELETE FROM {state.rows} WHERE cell IN ({verdict} {replaced})")
     # Store the rows of a cell together, because all counting is by cell, but in random order: the
     # source's order would reveal which row belongs to which person.
     for rows, order in inserts:
-        with session.sorting() if large_batch else nullcontext():
+        with session.prepare_sorting() if large_batch else nullcontext():
             session.run(f"INSERT INTO {state.rows} ({columns}) {rows} ORDER BY {order}")
     if large_batch:
         session.analyze(state.chain.table(session, "row"))

@@ -140,7 +140,7 @@ class CellState:
                 f"p.key{i} = {sql}" for i, sql in enumerate(relation.required_locator.expressions)
             ]
             person = f" ON {' AND '.join(key_conditions)}"
-        with self.session.sorting() if self.sequence == 1 else nullcontext():
+        with self.session.prepare_sorting() if self.sequence == 1 else nullcontext():
             ordered_keys = self.session.keys_in_order(
                 relation, f"JOIN {joined % person}", waited, "p.tag"
             )
@@ -180,7 +180,7 @@ class CellState:
             f"SELECT c.cell, c.members, c.present, c.same, CASE {' '.join(cases)} ELSE 'held' END"
             f" AS state FROM ({counted}) AS c{joined}"
         )
-        with nullcontext() if is_matched else self.session.sorting():
+        with nullcontext() if is_matched else self.session.prepare_sorting():
             self.make(VERDICT, verdict)
 
     def _count_cells_query(self, n_staged: int) -> str:
@@ -313,7 +313,7 @@ class CellState:
             f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
             f" FROM {quote(statements.CLASSES)} AS c"
         )
-        with session.sorting() if large_batch else nullcontext():
+        with session.prepare_sorting() if large_batch else nullcontext():
             session.run(
                 f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
                 f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"

@@ -82,7 +82,7 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
     entity = relation.attribute(state.chain.entity)
     tag, member = session.keyed_tag(session.text_of(entity)), state.name("chain_member")
     before, of_earlier = quote(BEFORE), f"chain_id = {int(predecessor.chain_id)}"
-    with session.tagging():
+    with session.prepare_tagging():
         state.make(
             BEFORE,
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"

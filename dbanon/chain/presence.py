@@ -83,8 +83,8 @@ def stage_tagged(state: CellState, persons: str, names: Sequence[str]) -> None:
         "SELECT tag, cell, left_at_release AS left_at"
         f" FROM {state.name('chain_member')} WHERE {state.of_chain}"
     )
-    with session.tagging():
-        for kind_of_table, name, query in session.tagged(
+    with session.prepare_tagging():
+        for kind_of_table, name, query in session.person_staging_queries(
             persons + session.compute_once_clause, names, members
         ):
             state.make(name, query, kind_of_table)

@@ -130,7 +130,7 @@ def match_persons(
         code = session.secret_code(hashed)
         columns.append((code, "bigint"))
     select_list = ", ".join([*keys, tag, *(values if code else [])])
-    with session.tagging():
+    with session.prepare_tagging():
         arrays = session.fetch(
             columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
         )

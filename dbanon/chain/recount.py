@@ -49,7 +49,7 @@ def count_histories(state: CellState, staged: bool = False) -> dict[int, int]:
 
 def stage_histories(state: CellState) -> None:
     """Stage the number of persons who share each history."""
-    with state.session.sorting():
+    with state.session.prepare_sorting():
         state.make(HISTORIES, _histories(state))
 
 
@@ -58,7 +58,7 @@ def _histories_source(state: CellState, staged: bool) -> str:
 
 
 def _histories(state: CellState) -> str:
-    return state.session.sizes_of_pairs(
+    return state.session.count_pairs_sql(
         "cell", "left_at_release", "left_at", f"{state.name('chain_member')} WHERE {state.of_chain}"
     )
 
@@ -111,7 +111,7 @@ def count_misplaced(state: CellState) -> int:
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.rows} GROUP BY cell) AS r"
         f" LEFT JOIN {state.values} AS v ON v.cell = r.cell"
     )
-    with state.session.sorting():
+    with state.session.prepare_sorting():
         [(apart,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"

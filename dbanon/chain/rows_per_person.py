@@ -183,7 +183,7 @@ def _stage_entries(state: CellState, parts: Sequence[Part]) -> None:
         for index, (owner, attribute) in enumerate(retained):
             value = session.kept_value(attribute)
             if owner.number != part.number:
-                value = f"CAST(NULL AS {session.declared(attribute.sql_type)})"
+                value = f"CAST(NULL AS {session.declared_type(attribute.sql_type)})"
             values.append(f"{value} AS {statements.kept_column(index)}")
         select_list = [f"s.{quote(state.chain.entity)} AS person", f"{part.number} AS {PART}"]
         select_list += [f"0 AS {BEYOND}", *values]

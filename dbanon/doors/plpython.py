@@ -84,7 +84,7 @@ def classes(
     plpy: Any, sql_version: str, arguments: str
 ) -> Iterator[tuple[str | None, int | None, str]]:
     """Yield row keys (JSON text) and classes in record order, or one row with the error."""
-    labelled_rows: list[Any] = []
+    prepend_class_and_position: list[Any] = []
 
     def work() -> dict[str, Any]:
         call = _call(arguments)
@@ -92,14 +92,14 @@ def classes(
         progress = _Progress(plpy, call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         job = _job(plpy, call_options, table=str(session.source_name()), output="")
-        labelled_rows.append(_classes(job, StableSource(session), progress))
+        prepend_class_and_position.append(_classes(job, StableSource(session), progress))
         return {}
 
     outcome = _run_guarded(plpy, sql_version, work, writes=False, spelling=in_sql_classes)
-    if not labelled_rows:
+    if not prepend_class_and_position:
         yield None, None, outcome
         return
-    for row_key, label in labelled_rows[0]:
+    for row_key, label in prepend_class_and_position[0]:
         yield row_key, label, ""
 
 

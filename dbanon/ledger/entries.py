@@ -191,7 +191,7 @@ def record_row(
         existing = session.find_existing(name)
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
-    recorded = session.have_release_recorded(
+    recorded = session.record_release_as_owner(
         row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
     )
     return insert_release(session, row, columns, run) if recorded is None else recorded
@@ -270,7 +270,7 @@ def note_failure(store: Store, run: Run) -> None:
         ending().at_most(_FAILURE_SECONDS),
         store.session(write=True) as session,
     ):
-        if trusted(session) and not session.have_run_recorded(_run_fields(run)):
+        if trusted(session) and not session.record_run_as_owner(_run_fields(run)):
             insert_run(session, run)
 
 

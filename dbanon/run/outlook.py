@@ -363,7 +363,8 @@ def _seconds(forecast_seconds: Mapping[str, float] | None) -> str:
 def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:
     """The columns of a CSV file, by all of its rows."""
     return tuple(
-        FileColumn.of(reading, int(job.policy.k)) for reading in session.as_written(relation)
+        FileColumn.of(reading, int(job.policy.k))
+        for reading in session.describe_file_columns(relation)
     )
 
 

@@ -114,7 +114,7 @@ def _read_trees(
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             table = source.session.find_source(parse_relation(spec.value)).name
-            if source.session.same_name(table, relation.name):
+            if source.session.is_same_name(table, relation.name):
                 raise InvalidParameter(
                     f'The hierarchy of "{name}" is read from the rows that are released.',
                     hint="List the values in `orders` or `hierarchies`, as anyone may know them"

@@ -121,7 +121,9 @@ def _job(
             hint=f"If these changes are intended: `accept={json.dumps(list(others))}`. Or release"
             " the table again.",
         )
-    earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
+    earlier = earlier_releases(
+        session, str(relation.name), session.summarize_table_state(relation.name)
+    )
     history = SourceHistory(earlier, "chains" not in session.unsupported_features)
     require_first(job, relation.name, history, _CONSENT)
     return job

@@ -256,13 +256,13 @@ class ExistingRelation:
     owner_oid: int | None = None
 
 
-LARGEST_SALT = 2**62
+MAX_SALT = 2**62
 
 
 def random_salt() -> int:
     """Return an unpredictable number from 1 to 2**62."""
     # The secrets module loads OpenSSL, which would slow down a backend's first call.
-    return int.from_bytes(os.urandom(8), "big") % LARGEST_SALT + 1
+    return int.from_bytes(os.urandom(8), "big") % MAX_SALT + 1
 
 
 def random_order(n: int) -> NDArray[np.int64]:
@@ -320,7 +320,7 @@ def locate_by_key(
     return replace(source, locator=locator)
 
 
-def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
+def key_required_error(source: Relation, hidden: str | None = None) -> KeyRequired:
     """Return the error for rows without address, or whose address a column ``hidden`` shadows."""
     return KeyRequired(
         f"{source.name} is a {source.kind}: its rows have no key of their own."
@@ -330,7 +330,7 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
     )
 
 
-def address_hidden(source: Relation, hidden: str) -> InvalidParameter:
+def hidden_address_error(source: Relation, hidden: str) -> InvalidParameter:
     """The error for a file whose rows have no address once they are staged."""
     return InvalidParameter(
         f'{source.name} has a column named "{hidden}", which hides the address of its rows in the'
@@ -348,7 +348,7 @@ def local_type_error(attribute: Attribute) -> UnsupportedType:
     )
 
 
-def cannot_travel(column: str | None = None) -> UnsupportedType:
+def uncopyable_value_error(column: str | None = None) -> UnsupportedType:
     """Return the error for a retained value that only its own database can hold."""
     subject = "A kept column" if column is None else f'Column "{column}"'
     return UnsupportedType(
@@ -376,14 +376,14 @@ def require_years(column: ReleasedColumn, first: int, database: str) -> None:
         )
 
 
-def labelled_rows(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def prepend_class_and_position(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows passed to ``load_rows``, each after its class and position."""
     for classes, positions, rows in pieces:
         for label, position, row in zip(classes.tolist(), positions.tolist(), rows, strict=True):
             yield label, position, *row
 
 
-def passthrough_refused() -> InvalidParameter:
+def passthrough_error() -> InvalidParameter:
     """Return the error for retained columns that cannot travel through the client."""
     return InvalidParameter(
         "Kept columns can travel through the client only if source and output are in one"
@@ -413,7 +413,7 @@ class LockHolder:
         return description + ("" if self.since is None else f", since {self.since}")
 
 
-def job_running(job: str, holder: LockHolder | None = None, ends: str = "") -> JobRunning:
+def job_running_error(job: str, holder: LockHolder | None = None, ends: str = "") -> JobRunning:
     """Return the error for a job whose lock another process holds; ``ends`` says how to end it."""
     holder_sentence = (
         "" if holder is None or holder == LockHolder() else f" It is held by {holder}."

@@ -21,7 +21,7 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     StagedRows,
-    passthrough_refused,
+    passthrough_error,
 )
 from dbanon.sessions.names import RelationName, quote, released_name
 
@@ -37,7 +37,7 @@ class PassthroughInterface:
         InvalidParameter : this database, or this interface, does not support it.
         UnsupportedType : a column's type does not support it.
         """
-        raise passthrough_refused()
+        raise passthrough_error()
 
     def read_passthrough(
         self,
@@ -53,7 +53,7 @@ class PassthroughInterface:
         ------
         MemoryLimit : they need more memory than allowed.
         """
-        raise passthrough_refused()
+        raise passthrough_error()
 
     def insert_passthrough(
         self,
@@ -76,7 +76,7 @@ class PassthroughInterface:
         ------
         DatabaseFailure : the database rejects a value.
         """
-        raise passthrough_refused()
+        raise passthrough_error()
 
 
 class Dialect(Protocol):
@@ -112,7 +112,7 @@ class SessionInterface(PassthroughInterface, ABC):
     # Capabilities that this database lacks, with the error to raise.
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
-    digest_way: ClassVar[str]
+    digest_method: ClassVar[str]
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -122,7 +122,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a query and fetch all of its rows."""
 
-    def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
+    def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         """Describe how the columns of a CSV file were read; empty for typed sources."""
         return ()
 
@@ -156,7 +156,7 @@ class SessionInterface(PassthroughInterface, ABC):
         InsufficientRights : a right is missing; the hint says which one to grant.
         """
 
-    def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
+    def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         """Return those columns that this role may read; all if there are no roles."""
         return frozenset(columns)
 
@@ -186,7 +186,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """
         return f"{text} ~ '{pattern}'"
 
-    def different_of_few(self, value: str) -> str:
+    def count_distinct_sql(self, value: str) -> str:
         """SQL that counts the distinct values in at most a few thousand rows, ignoring NULL.
 
         Values that are equal only by the column's collation may be counted separately.
@@ -232,7 +232,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """
         return self.dialect.bounded(attribute, low, high)
 
-    def bound_of(self, sql_type: str) -> str:
+    def cast_parameter(self, sql_type: str) -> str:
         """SQL that casts a bind parameter, a text, to a type."""
         return f"CAST(? AS {sql_type})"
 
@@ -394,7 +394,7 @@ class SessionInterface(PassthroughInterface, ABC):
         LedgerNotTrusted : it could.
         """
 
-    def have_release_recorded(
+    def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         """Record a release with the ledger owner's rights, and return its timestamp.
@@ -408,11 +408,11 @@ class SessionInterface(PassthroughInterface, ABC):
         """
         return None
 
-    def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
+    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
         """Record a run without release with the ledger owner's rights; False if not supported."""
         return False
 
-    def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
+    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         """Spend budget with the ledger owner's rights; False if too little is left.
 
         None if this session must write it with its own rights, as on databases without roles.
@@ -423,15 +423,15 @@ class SessionInterface(PassthroughInterface, ABC):
         """Return True if this session writes the ledger with its own rights."""
         return True
 
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         """Statements that grant what this role lacks to read the columns; empty without roles."""
         return []
 
-    def missing_to_write(self, output: RelationName) -> list[str]:
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
         """Statements that grant what this role lacks to release there; empty without roles."""
         return []
 
-    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         """Return True if both names refer to the same relation."""
         return name == other_name
 
@@ -477,7 +477,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """Drop the view that shows a release."""
         self.run(f"DROP VIEW {relation.quoted}")
 
-    def dead_pieces(self) -> list[RelationName]:
+    def find_orphaned_tables(self) -> list[RelationName]:
         """Tables left behind by workers of a dead cluster driver; empty without workers."""
         return []
 

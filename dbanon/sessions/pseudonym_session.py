@@ -98,12 +98,12 @@ STAGING = (
 )
 
 # A fetched column: int64 (n,), or 16 bytes as two halves, uint64 (n, 2).
-Fetched: TypeAlias = "NDArray[Any]"
+ColumnArray: TypeAlias = "NDArray[Any]"
 
 INNER, OUTER = "inner_block", "outer_block"
 
 
-class KeyedSession(SessionInterface):
+class PseudonymSession(SessionInterface):
     """The part of a session that chains need."""
 
     bytes_type: ClassVar[str] = "BLOB"
@@ -132,21 +132,21 @@ class KeyedSession(SessionInterface):
         else:
             self.stage_key(salt, b"")
 
-    def pads(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """Return whether fixed-length values are read with padding that their text lacks."""
         return False
 
     @abstractmethod
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         """SQL to order the rows of a table unpredictably."""
 
     @contextmanager
-    def tagging(self) -> Iterator[None]:
+    def prepare_tagging(self) -> Iterator[None]:
         """Prepare the database to compute a tag for each of many rows."""
         yield
 
     @contextmanager
-    def sorting(self) -> Iterator[None]:
+    def prepare_sorting(self) -> Iterator[None]:
         """Prepare it to join or group one row per person, by nearly sorted keys."""
         yield
 
@@ -155,7 +155,7 @@ class KeyedSession(SessionInterface):
         """Prepare it to look up some of many recently read rows."""
         yield
 
-    def tagged(
+    def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
         """Kind, name and query of the staging tables of present persons and missing members.
@@ -181,7 +181,7 @@ class KeyedSession(SessionInterface):
             ),
         ]
 
-    def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
+    def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:
         """SQL that counts the rows for each pair of two integers; the second may be NULL.
 
         Parameters
@@ -203,7 +203,9 @@ class KeyedSession(SessionInterface):
         ----------
         rows, values : the tables, the first one quoted; both have a column ``cell``.
         """
-        return f"{rows} AS r JOIN {values.quoted} AS v ON v.cell = r.cell", self.shuffled("r")
+        return f"{rows} AS r JOIN {values.quoted} AS v ON v.cell = r.cell", self.random_order_key(
+            "r"
+        )
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         """SQL for a freshly salted hash of columns, over the alias s; None if not supported.
@@ -256,15 +258,15 @@ class KeyedSession(SessionInterface):
     # SQL fetched as the tag of a row without person: 16 zero bytes.
     absent_tag: ClassVar[str] = ""
 
-    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
+    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
         """Fetch columns, given by SQL and type, from a FROM clause, in any order; no texts."""
         raise NotImplementedError
 
-    def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         """Create a staging table from the name, type and values of each column."""
         raise NotImplementedError
 
-    def append(self, table: RelationName, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def append(self, table: RelationName, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         """Add rows to a table; columns as in ``load``."""
         raise NotImplementedError
 

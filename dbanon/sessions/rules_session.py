@@ -9,7 +9,7 @@ from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName
 
 
-class RuledSession(SessionInterface):
+class RulesSession(SessionInterface):
     """The part of a session that rules of tables need."""
 
     def require_owner(self, source: RelationName) -> None:
@@ -57,7 +57,7 @@ class RuledSession(SessionInterface):
     def tie_rules(self, source: RelationName) -> None:
         """Update a table's rules to its current oids, on databases with oids."""
 
-    def state_of(self, source: RelationName) -> dict[str, Any]:
+    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
         """A summary that shows, without reading the table, whether it was replaced or written to.
 
         ``oid``, its id; ``writes``, rows inserted, updated and deleted, if counted, and ``since``
@@ -66,6 +66,6 @@ class RuledSession(SessionInterface):
         """
         return {}
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
         """The comments on a table's columns, by column; empty if there are none."""
         return {}

@@ -27,8 +27,8 @@ from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import OnSql, Relation, random_order
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import STAGING, KeyedSession
-from dbanon.sessions.rules_session import RuledSession
+from dbanon.sessions.pseudonym_session import STAGING, PseudonymSession
+from dbanon.sessions.rules_session import RulesSession
 
 Progress = Callable[[float], None]
 
@@ -80,7 +80,7 @@ class PersonsSession(SessionInterface):
         keys : SQL, over the alias s, that distinguishes the values of each column of a class.
         """
         names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
-        types = [self.declared(sql_type) for sql_type, _ in (*columns, *further_columns)]
+        types = [self.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)]
         self.run(
             statements.create_staging(
                 statements.ENTITIES,
@@ -136,20 +136,20 @@ class PersonsSession(SessionInterface):
             histogram={int(size): int(count) for size, count, _ in rows},
         )
 
-    def declared(self, sql_type: str) -> str:
+    def declared_type(self, sql_type: str) -> str:
         """A column's type as CREATE TABLE takes it."""
         return sql_type
 
-    def spelled(self, attribute: Attribute, value: str) -> str:
+    def normalized_sql(self, attribute: Attribute, value: str) -> str:
         """SQL for an identifier's value, with different spellings of one person made equal."""
         if not attribute.normalize:
             return value
         for space in WHITE_SPACE[1:]:
             value = f"replace({value}, '{space}', ' ')"
         value = f"trim({value})"
-        return self.folded(value) if attribute.normalize == CASEFOLD else value
+        return self.lowercase_sql(value) if attribute.normalize == CASEFOLD else value
 
-    def folded(self, text: str) -> str:
+    def lowercase_sql(self, text: str) -> str:
         """SQL for a text in lowercase."""
         return f"lower({text})"
 
@@ -197,7 +197,7 @@ class RecountSession(SessionInterface):
         return Recount.of_sizes(self.rows(recount_statements.recount(relation, keys)))
 
 
-class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
+class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -206,7 +206,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         self._class_numbers: NDArray[np.int32] | None = None
         self._value_tables: list[str] = []
 
-    def note(self, sql: str) -> None:
+    def report_sql(self, sql: str) -> None:
         """Pass a statement to the caller's SQL callback."""
         if self._on_sql is not None:
             self._on_sql(sql)
@@ -370,7 +370,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
     def value_of(self, attribute: Attribute) -> str:
         """SQL for the values in a dictionary; identifiers are compared as the database does."""
         if attribute.role is Role.IDENTIFIER:
-            return self.spelled(attribute, f"s.{quote(attribute.name)}")
+            return self.normalized_sql(attribute, f"s.{quote(attribute.name)}")
         return self.text_of(attribute)
 
     def kept_value(self, attribute: Attribute) -> str:

@@ -91,7 +91,7 @@ def _rows_with_pseudonyms(
         draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names
     ]
     hidden = [
-        None if pseudonym is None else (pseudonym, source.pads(pseudonym))
+        None if pseudonym is None else (pseudonym, source.has_padding(pseudonym))
         for pseudonym in hidden_attributes
     ]
     for keys, read in rows:

@@ -34,7 +34,7 @@ def of_columns(
     Sums under the same salt can be subtracted from each other, so never store the result.
     """
     rows, total = session.digest_columns(relation, names, salt)
-    return session.digest_way, session.digest_probe(), rows, total
+    return session.digest_method, session.digest_probe(), rows, total
 
 
 def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
@@ -42,11 +42,11 @@ def compare(session: Session, relation: RelationName, recorded: str | None) -> s
     if recorded is None:
         return NOT_RECORDED
     method, salt, probe, *_ = recorded.split(":")
-    if (method, probe) != (session.digest_way, session.digest_probe()):
+    if (method, probe) != (session.digest_method, session.digest_probe()):
         return OTHER_VERSION
     return UNCHANGED if _compute(session, relation, int(salt)) == recorded else CHANGED
 
 
 def _compute(session: Session, relation: RelationName, salt: int) -> str:
     rows, total = session.digest_rows(relation, salt)
-    return f"{session.digest_way}:{salt}:{session.digest_probe()}:{rows}:{total}"
+    return f"{session.digest_method}:{salt}:{session.digest_probe()}:{rows}:{total}"

@@ -217,7 +217,7 @@ class Source(Protocol):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Yield keys, int64 (c, m), and the values of these columns, row by row, in batches."""
 
-    def pads(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``kept_rows`` pads the column's values with insignificant spaces.
 
         The database itself drops them when it converts such a value to text.

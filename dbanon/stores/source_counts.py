@@ -113,7 +113,7 @@ def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> d
         name, columns = relation.name, tuple(a.name for a in read)
         head = _LeadingRows(name.schema, name.name, columns, HEAD, relation.relation.quoted)
         forms = forms_of(session, relation.relation, read)
-        for column in profile_columns(session, head, read, (), session.different_of_few)[1]:
+        for column in profile_columns(session, head, read, (), session.count_distinct_sql)[1]:
             counted[column.name] = replace(column, form=forms[column.name])
     return identifying(counted.values())
 
@@ -150,7 +150,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     suspected, determined = candidate_identifiers(attributes), constant_within(attributes)
     if not suspected:
         return {}
-    readable = session.readable(relation, [*suspected, *determined])
+    readable = session.find_readable_columns(relation, [*suspected, *determined])
     candidates = [a for a in attributes if a.name in readable and a.name in suspected]
     constant = [a for a in attributes if a.name in readable and a.name in determined]
     if not candidates:
@@ -165,7 +165,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     lone = session.unique_columns(relation)
     return find_person_identifiers(
         constant,
-        profile_columns(session, head, candidates, lone, session.different_of_few)[1],
+        profile_columns(session, head, candidates, lone, session.count_distinct_sql)[1],
         lambda column_name: _agreement(session, head, relation.attribute(column_name)),
         shared,
     )

@@ -161,7 +161,7 @@ class SqlSource:
     def state(self, relation: Relation) -> Mapping[str, Any]:
         """The column types, and the database's counters of writes to the relation."""
         types = {a.name: a.sql_type for a in relation.schema.attributes}
-        return {"types": types, **self.session.state_of(relation.name)}
+        return {"types": types, **self.session.summarize_table_state(relation.name)}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Pin the relation to the transaction's snapshot."""
@@ -306,9 +306,9 @@ class SqlSource:
         """Yield keys and values, row by row, in batches."""
         return self.session.read_rows(relation, names, chunk_rows)
 
-    def pads(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``kept_rows`` pads the column's values with insignificant spaces."""
-        return self.session.pads(attribute)
+        return self.session.has_padding(attribute)
 
     def different(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a value in a column, and its distinct texts, in SQL."""

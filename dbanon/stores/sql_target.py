@@ -24,7 +24,7 @@ from dbanon.release.linkage import MOST_MEMBERS
 from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
-from dbanon.sessions.base import Output, Relation, passthrough_refused
+from dbanon.sessions.base import Output, Relation, passthrough_error
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
@@ -103,7 +103,7 @@ class SqlTarget:
     ) -> None:
         """Check that the source is this database, and supports passthrough; raises as ``ports``."""
         if self.copies_from(source):
-            raise passthrough_refused()
+            raise passthrough_error()
         self.session.require_passthrough(relation, columns)
 
     def require_type(self, attribute: Attribute) -> None:

@@ -329,7 +329,7 @@ def recount(
         column = f"s.{quote(domain.attribute.name)}"
         outside.append(f"{column} IS NULL")
         if domain.low:
-            end = session.bound_of(domain.attribute.sql_type)
+            end = session.cast_parameter(domain.attribute.sql_type)
             outside.append(f"{column} < {end} OR {column} > {end}")
             values += [domain.low, domain.high]
         if domain.listed:

@@ -403,7 +403,7 @@ def _describe_table(
             request = replace(request, quasi_identifiers=qi_names)
             merges = decisions is not _NO_DECISIONS or not chain.is_part_of_job
             nulls = propose_nulls(request, role_proposals.profile, entity, source, merges=merges)
-        columns = session.as_written(relation)
+        columns = session.describe_file_columns(relation)
         reading = reading.with_types(
             {column.name: column.kind for column in columns if column.kind},
             [column.decided for column in columns if column.decided is not None],

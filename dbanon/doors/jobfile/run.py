@@ -383,9 +383,9 @@ def find_missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str,
     source, target = open_stores(job, on_sql)
     job = _apply_rules(job, source)
     with source.session(write=False) as session:
-        statements = session.missing_to_read(parse_relation(job.job.table), job.job.read)
+        statements = session.find_missing_read_grants(parse_relation(job.job.table), job.job.read)
     with (target or source).session(write=False) as session:
-        statements += session.missing_to_write(parse_relation(job.job.output))
+        statements += session.find_missing_write_grants(parse_relation(job.job.output))
     return tuple(dict.fromkeys(statements))
 
 

@@ -176,7 +176,7 @@ class _FileSession(DuckdbSession):
         self.require_typed(columns)
         super().require_rights(source, columns)
 
-    def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
+    def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         readings = []
         for name, inferred in self._types.items():
             column_reading = ColumnReading(

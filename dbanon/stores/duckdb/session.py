@@ -26,12 +26,12 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
-    address_hidden,
-    cannot_travel,
     choose_key,
+    hidden_address_error,
     is_integer_key,
-    key_required,
+    key_required_error,
     locate_by_key,
+    uncopyable_value_error,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -49,7 +49,7 @@ class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     dialect: ClassVar[Dialect] = types
-    digest_way = types.DIGEST_WAY
+    digest_method = types.DIGEST_WAY
     display_key = staticmethod(display_key)
     read_only_query = types.READ_ONLY
     temporary = "temp.main"
@@ -76,17 +76,17 @@ class DuckdbSession(FileSession):
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self.note(sql)
+        self.report_sql(sql)
         with translated():
             self._connection.execute(sql, list(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translated():
             return self._connection.execute(sql, list(parameters)).fetchall()
 
     def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
-        self.note(sql)
+        self.report_sql(sql)
         with translated():
             self._reader = self._connection.sql(sql).to_arrow_reader(chunk_rows)
             yield from self._reader
@@ -157,7 +157,7 @@ class DuckdbSession(FileSession):
             return locate_by_key(source, attributes, "BIGINT", as_it_is=narrow, unchecked=stated)
         if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required(source, hidden="rowid" if self._is_table else None)
+        raise key_required_error(source, hidden="rowid" if self._is_table else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -167,16 +167,16 @@ class DuckdbSession(FileSession):
     def text_of(self, attribute: Attribute) -> str:
         return types.text(attribute)
 
-    def spelled(self, attribute: Attribute, value: str) -> str:
+    def normalized_sql(self, attribute: Attribute, value: str) -> str:
         # replace() does not accept a UUID; casting a VARCHAR would lose its collation.
         if attribute.normalize and attribute.sql_type == "UUID":
             value = f"CAST({value} AS VARCHAR)"
-        return super().spelled(attribute, value)
+        return super().normalized_sql(attribute, value)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
-    def different_of_few(self, value: str) -> str:
+    def count_distinct_sql(self, value: str) -> str:
         return f"coalesce(list_unique(list({value})), 0)"  # DISTINCT takes 2 ms a column.
 
     def read_chunks(
@@ -202,7 +202,7 @@ class DuckdbSession(FileSession):
                 try:
                     lists.append(column.to_pylist())
                 except (pa.ArrowException, ValueError, OverflowError):
-                    raise cannot_travel(name) from None
+                    raise uncopyable_value_error(name) from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield values_of(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
@@ -297,7 +297,7 @@ class DuckdbSession(FileSession):
                 try:
                     arrays.append(types.array_of(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
-                    raise cannot_travel(attribute.name) from None
+                    raise uncopyable_value_error(attribute.name) from None
             self._append(statements.ROWS, table_of(arrays))
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -316,7 +316,7 @@ class DuckdbSession(FileSession):
         schema = Schema(tuple(types.attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
-            raise address_hidden(relation, "rowid")
+            raise hidden_address_error(relation, "rowid")
         self._is_table = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
@@ -329,12 +329,12 @@ class DuckdbSession(FileSession):
                 try:
                     arrays.append(types.array_of(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
-                    raise cannot_travel(attribute.name) from None
+                    raise uncopyable_value_error(attribute.name) from None
             self._append(statements.FILE_ROWS, table_of(arrays))
 
     # -- output -----------------------------------------------------------------------------------
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
         comments = self.rows(
             "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
             " AND database_name = current_database() AND schema_name = ? AND table_name = ?",
@@ -413,7 +413,7 @@ class DuckdbSession(FileSession):
         columns = [source.attribute(name) for name in names]
         return types.row_hash(columns, secrets.randbits(62) + 1)
 
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         # DuckDB's random functions can be controlled with setseed.
         if not self._shuffles:
             self._shuffles = True

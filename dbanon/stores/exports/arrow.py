@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.sessions.base import cannot_travel
+from dbanon.sessions.base import uncopyable_value_error
 
 # Per date type, the integers behind it, and the limits of the years 1 to 9999.
 _DATE_LIMITS = {
@@ -78,9 +78,9 @@ def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
         try:
             arrays.append(make(values, field.type))
         except UnsupportedType:
-            raise cannot_travel(field.name) from None
+            raise uncopyable_value_error(field.name) from None
         except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
-            raise cannot_travel(field.name) from None
+            raise uncopyable_value_error(field.name) from None
     return pa.record_batch(arrays, schema=schema)
 
 
@@ -96,7 +96,7 @@ def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
             return _array(column.to_pylist(), target_type)
         # Other programs cannot represent infinite dates, so refuse them.
         if extremes["min"].as_py() < first or extremes["max"].as_py() > last:
-            raise cannot_travel()
+            raise uncopyable_value_error()
         return column
     if pa.types.is_decimal(column.type):
         # DuckDB returns a 39-digit HUGEINT as a decimal of 38 digits.

@@ -258,7 +258,7 @@ class FrameSource:
             keys = np.arange(start, start + len(piece), dtype=np.int64).reshape(-1, 1)
             yield keys, list(piece.itertuples(index=False, name=None))
 
-    def pads(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """False: a frame's values are never padded."""
         return False
 

@@ -97,13 +97,13 @@ class MariadbCatalog(Session):
         self.rows(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
             cursor.execute(types.to_mariadb(sql, bound=bool(parameters)), tuple(parameters) or None)
             return list(cursor.fetchall())
 
     def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors(), closing(self.connection.cursor(SSCursor)) as cursor:
             cursor.execute(types.to_mariadb(sql, bound=False))
             while rows := cursor.fetchmany(chunk_rows):
@@ -146,7 +146,7 @@ class MariadbCatalog(Session):
             require_own_code(self.rows, resolved, self.current_user())
         return Relation(resolved, Schema(attributes), kind)
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
         rows = self.rows(
             "SELECT column_name, column_comment FROM information_schema.columns"
             " WHERE column_comment <> '' AND table_schema = ? AND table_name = ?"
@@ -184,7 +184,7 @@ class MariadbCatalog(Session):
             )
         return RelationName(schema, name.name)
 
-    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         [(folded,)] = self.rows("SELECT @@lower_case_table_names")
         return str(name).lower() == str(other_name).lower() if folded else name == other_name
 
@@ -220,10 +220,10 @@ class MariadbCatalog(Session):
             raise InsufficientRights(
                 f"This account may not read all columns of {source.name} that are needed.",
                 detail=error.detail,
-                hint=f"{sql_for_hint('; '.join(self.missing_to_read(source.name, columns)))}.",
+                hint=f"{sql_for_hint('; '.join(self.find_missing_read_grants(source.name, columns)))}.",
             ) from None
 
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         try:
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
@@ -235,7 +235,7 @@ class MariadbCatalog(Session):
         return []
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        missing = self.missing_to_write(name)
+        missing = self.find_missing_write_grants(name)
         if missing:
             raise InsufficientRights(
                 f"This account may not release into {name.schema}.",
@@ -255,7 +255,7 @@ class MariadbCatalog(Session):
         if transactions or (str(server) not in ("0", "OFF") and not may_always):
             raise ReadOnly(hint=READ_ONLY_HINT)
 
-    def missing_to_write(self, output: RelationName) -> list[str]:
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
         grants = []
         [(database,)] = self.rows("SELECT database()")
         schemas = {str(output.schema): _OF_OUTPUT, LEDGER_SCHEMA: _OF_LEDGER}
@@ -376,5 +376,5 @@ class MariadbCatalog(Session):
         hashed = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
         return f"unhex(left({hashed}, 16))"
 
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         raise ChainsNotHere()

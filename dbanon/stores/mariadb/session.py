@@ -35,7 +35,7 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    key_required,
+    key_required_error,
 )
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
@@ -58,7 +58,7 @@ class MariadbSession(MariadbStaging):
     """One transaction on MariaDB."""
 
     atomic = "swap"
-    digest_way = types.DIGEST_WAY
+    digest_method = types.DIGEST_WAY
     display_key = staticmethod(display_key)
     name_limit = 64
     staging_suffix = SUFFIX
@@ -87,7 +87,7 @@ class MariadbSession(MariadbStaging):
         attributes = choose_key(source, key or primary)
         stated = tuple(key) if key and tuple(key) != primary else ()
         if not attributes and source.kind != "table":
-            raise key_required(source)
+            raise key_required_error(source)
         names = tuple(attribute.name for attribute in attributes)
         self.require_rights(source, names)
         # The copy numbers the rows by these columns.
@@ -187,7 +187,7 @@ class MariadbSession(MariadbStaging):
         return f"{text} REGEXP '{pattern}'"
 
     def value_of(self, attribute: Attribute) -> str:
-        return self.spelled(attribute, self.text_of(attribute))
+        return self.normalized_sql(attribute, self.text_of(attribute))
 
     def compared(self, attribute: Attribute) -> str:
         if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
@@ -273,7 +273,7 @@ class MariadbSession(MariadbStaging):
     ) -> None:
         self.ensure_ledger()
         self.pending = publication.plan(self, output)
-        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
+        body = ", ".join(f"{quote(name)} {self.declared_type(kind)}" for name, kind in columns)
         self.run(
             f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT}"
             f" COMMENT='{MARK}{release_id}'"
@@ -286,7 +286,7 @@ class MariadbSession(MariadbStaging):
             raise OutputExists(f"The output {output.name} already exists.")
         self.require_trusted_ledger()
 
-    def have_release_recorded(
+    def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         """Store the entry in the pending release; it is written once the release is published."""
@@ -299,7 +299,7 @@ class MariadbSession(MariadbStaging):
         self.pending.entry = {"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)}
         return str(row["created_at"])
 
-    def declared(self, sql_type: str) -> str:
+    def declared_type(self, sql_type: str) -> str:
         return types.declared(sql_type)
 
     def make_schema(self, name: RelationName) -> None:

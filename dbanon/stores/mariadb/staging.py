@@ -19,7 +19,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Relation, labelled_rows
+from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.mariadb import dialect as types
@@ -67,7 +67,7 @@ class MariadbStaging(MariadbCatalog):
             f" SELECT group_concat({types.pack_row(key, attributes)} SEPARATOR '')"
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
-        self.note(f"{query}TRUE{source.and_where}")
+        self.report_sql(f"{query}TRUE{source.and_where}")
         # Bounds are server variables, since no statement may show keys of persons.
         self._n_readings += 1
         last, before = (f"@dbanon_{word}_{self._n_readings}" for word in ("last", "before"))
@@ -103,7 +103,7 @@ class MariadbStaging(MariadbCatalog):
         """Stage columns in batches, since binding values takes the driver ten times as long."""
         self.run(statements.create_staging(table, columns, SUFFIX))
         insert = f"INSERT INTO {quote(table)} VALUES "
-        self.note(f"{insert}…")
+        self.report_sql(f"{insert}…")
         with translate_errors(), closing(self.connection.cursor()) as cursor:
             for part in rows:
                 written = [types.literals(column, self.connection.escape) for column in part]
@@ -141,7 +141,7 @@ class MariadbStaging(MariadbCatalog):
             types.unpack_value(i, a.dtype, len(arrays)) for i, a in enumerate(arrays)
         )
         insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_PLACES}, (SELECT x'"
-        self.note(f"{insert}…")
+        self.report_sql(f"{insert}…")
         packets = types.pack_arrays(arrays)
         rows = max(min(self._n_places, 2 * _CHARACTERS // packets.shape[1]), 1)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
@@ -180,7 +180,7 @@ class MariadbStaging(MariadbCatalog):
         self._stage_places()
         self.run(_DRAW_SECRET)
         insert = f"INSERT INTO {quote(statements.LABELS)} SELECT {_LABELS} FROM {_PLACES}, (SELECT"
-        self.note(f"{insert} …")
+        self.report_sql(f"{insert} …")
         order = np.argsort(keys[:, 0])
         rows = np.empty(len(order), np.dtype([("key", ">i8"), ("class", ">i4"), ("place", ">i4")]))
         rows["key"], rows["class"], rows["place"] = keys[order, 0], classes[order], positions[order]
@@ -198,7 +198,7 @@ class MariadbStaging(MariadbCatalog):
         """Insert a key and a text that must not appear in any log."""
         self.run(_DRAW_SECRET)
         insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
-        self.note(f"{insert}…")
+        self.report_sql(f"{insert}…")
         with closing(self.connection.cursor()) as cursor:
             secret = self._single_value(cursor, f"SELECT secret FROM {_SECRET}")
             packet = _encrypted(text.encode(), secret)
@@ -219,8 +219,10 @@ class MariadbStaging(MariadbCatalog):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INT"), ("position", "INT")]
         for index, attribute in enumerate(attributes):
-            columns.append((statements.kept_column(index), self.declared(self.type_of(attribute))))
-        rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
+            columns.append(
+                (statements.kept_column(index), self.declared_type(self.type_of(attribute)))
+            )
+        rows = storable_rows(attributes, prepend_class_and_position(pieces), types.storable)
         # Sorted in the order of the release, so that the general log reveals no origin of a row.
         sorted_rows = iter(lambda: sorted(islice(rows, _ROWS), key=itemgetter(0, 1)), [])
         parts = (list(zip(*part, strict=True)) for part in sorted_rows)

@@ -19,7 +19,7 @@ from dbanon.errors import (
     sql_for_hint,
     warn_caller,
 )
-from dbanon.sessions.base import LockHolder, OnSql, job_running
+from dbanon.sessions.base import LockHolder, OnSql, job_running_error
 from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import ending
 from dbanon.stores.interrupts import interruptible_until_commit
@@ -220,7 +220,9 @@ class MariadbStore:
                 name = session.lock_name("job", job)
                 if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
                     [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))
-                    raise job_running(job, LockHolder(None if holder is None else int(holder)))
+                    raise job_running_error(
+                        job, LockHolder(None if holder is None else int(holder))
+                    )
             yield
 
     def spill(self, directory: Path | None, memory: int | None) -> None:

@@ -125,7 +125,7 @@ class PlpySession(PostgresqlSession):
         values : the texts that ``provided_text_sql`` refers to.
         planned : whether to cache the plan for later calls of the connection.
         """
-        self.note(sql)
+        self.report_sql(sql)
         with translate_spi_errors(), provide_texts(values):
             return self._plpy.execute(_plan_of(self._plpy.prepare, sql) if planned else sql)
 

@@ -26,9 +26,9 @@ from dbanon.ledger.postgresql import CLOSE_INTERNAL, CLOSE_PERSONS
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, Output, Relation, labelled_rows
+from dbanon.sessions.base import OnSql, Output, Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import Fetched
+from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
@@ -98,7 +98,7 @@ class PsycopgSession(PassthroughSession):
 
     @contextmanager
     def _cursor(self, sql: str, parameters: Sequence[Any] = (), **how: Any) -> Iterator[Any]:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors(), self._driver.cursor(**how) as cursor:
             if parameters:
                 cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
@@ -228,7 +228,7 @@ class PsycopgSession(PassthroughSession):
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         self._copy_rows(
             f"COPY {quote(statements.ROWS)} FROM STDIN",
-            labelled_rows(pieces),
+            prepend_class_and_position(pieces),
         )
         self.analyze_staging(statements.ROWS)
 
@@ -275,7 +275,7 @@ class PsycopgSession(PassthroughSession):
     @contextmanager
     def _copying(self, copy: str) -> Iterator[Any]:
         """Open the stream of a COPY."""
-        self.note(copy)
+        self.report_sql(copy)
         with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
 
@@ -318,11 +318,11 @@ class PsycopgSession(PassthroughSession):
     # Chains exchange arrays with the server: joining all persons there costs several times as much
     # as transferring their tags both ways, and COPY takes less than half the time of INSERT.
 
-    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
+    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
         kinds = [kind for _, kind in columns]
         # The casts guarantee the declared widths.
         listed = ", ".join(f"({sql})::{kind}" for sql, kind in columns)
-        chunks: list[list[Fetched]] = [[] for _ in kinds]
+        chunks: list[list[ColumnArray]] = [[] for _ in kinds]
         query = f"COPY (SELECT {listed} FROM {rows}) TO STDOUT (FORMAT binary)"
         for buffer in self.copy_chunks(query, _ROWS):
             for column, piece in zip(chunks, packed_rows.fixed_columns(buffer, kinds), strict=True):
@@ -332,13 +332,13 @@ class PsycopgSession(PassthroughSession):
             np.concatenate([none, *pieces]) for none, pieces in zip(nothing, chunks, strict=True)
         ]
 
-    def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         named = [(name, kind) for name, kind, _ in columns]
         self.run(statements.create_staging(table, named, self.staging_suffix))
         self.append(RelationName(None, table), columns)
         self.run(f"ANALYZE {quote(table)}")
 
-    def append(self, table: RelationName, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def append(self, table: RelationName, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         names = quote_list(name for name, _, _ in columns)
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary)"
         self.copy_bytes(copy, packed_rows.copy_binary(columns))

@@ -31,7 +31,7 @@ from dbanon.sessions.pseudonym_session import (
     PRESENT,
     SHUFFLE,
     TAGGED,
-    KeyedSession,
+    PseudonymSession,
     staged_block,
 )
 
@@ -192,7 +192,7 @@ WHERE n.nspname = ? AND r.relname = ? AND a.attname <> 'cell' AND a.attnum > 0
 AND NOT a.attisdropped"""
 
 
-class PostgresqlKeyedSession(KeyedSession):
+class PostgresqlKeyedSession(PseudonymSession):
     """The part of a session that chains use."""
 
     bytes_type = "bytea"
@@ -207,16 +207,16 @@ class PostgresqlKeyedSession(KeyedSession):
     def pseudonym_of(self, text: str) -> str:
         return f"encode({self.keyed_tag(text)}, 'hex')"
 
-    def pads(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         # True for character(n), which is read in full length but loses spaces when cast to text.
         return bool(_FIXED.match(attribute.sql_type))
 
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         # The server's strong random source does not depend on setseed.
         return "gen_random_uuid()"
 
     @contextmanager
-    def tagging(self) -> Iterator[None]:
+    def prepare_tagging(self) -> Iterator[None]:
         # The planner ignores the cost of hashing, and overestimates that of passing rows between
         # processes.
         self.run("SET LOCAL parallel_tuple_cost = 0.005")
@@ -224,7 +224,7 @@ class PostgresqlKeyedSession(KeyedSession):
         self.run("SET LOCAL parallel_tuple_cost TO DEFAULT")
 
     @contextmanager
-    def sorting(self) -> Iterator[None]:
+    def prepare_sorting(self) -> Iterator[None]:
         # Hash tables access memory at random; with a million rows merging takes half the time.
         settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
         for option, value in settings.items():
@@ -244,7 +244,7 @@ class PostgresqlKeyedSession(KeyedSession):
         yield
         self.run("SET LOCAL random_page_cost TO DEFAULT")
 
-    def tagged(
+    def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
         # One join serves both results, since it takes most of the time.
@@ -262,7 +262,7 @@ class PostgresqlKeyedSession(KeyedSession):
             ("TABLE", MISSING, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
         ]
 
-    def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
+    def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:
         # Sorting one number takes half the time of two; 0 encodes NULL, and 1 encodes 0.
         pair = f"{first}::bigint << 32 | coalesce({second} + 1::bigint, 0)"
         return (
@@ -275,7 +275,7 @@ class PostgresqlKeyedSession(KeyedSession):
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
         # Cells share secrets of 122 bits, which are hashed with each row: a secret per row would
         # cost as much as the join.
-        secrets = f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_SECRETS}) AS s"
+        secrets = f"SELECT array_agg({self.random_order_key('s')}) FROM generate_series(1, {_SECRETS}) AS s"
         secret = f"(({secrets}))[1 + r.cell % {_SECRETS}]"
         row_part = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
         # The leading bits are a hash of the values, so equal values are adjacent for grouping, as
@@ -296,7 +296,7 @@ class PostgresqlKeyedSession(KeyedSession):
         # Only the server process sees the secret.
         self.run(
             f"CREATE TEMPORARY TABLE {quote(SHUFFLE)} ON COMMIT DROP"
-            f" AS SELECT {self.shuffled('s')} AS secret"
+            f" AS SELECT {self.random_order_key('s')} AS secret"
         )
         return f"uuid_hash_extended((SELECT secret FROM {quote(SHUFFLE)}), {hashed})"
 
@@ -321,7 +321,7 @@ class PostgresqlPrivateSession(SessionInterface):
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
-    def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
+    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         if not self.rows(ledger.SPENDER):
             return None
         call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"

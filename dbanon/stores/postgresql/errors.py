@@ -28,7 +28,7 @@ from dbanon.errors import (
     SourceChanged,
     UnsupportedType,
 )
-from dbanon.sessions.base import cannot_travel
+from dbanon.sessions.base import uncopyable_value_error
 
 # Messages of poolers, which are always in English.
 _POOLER_MESSAGES: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
@@ -215,7 +215,7 @@ def translation(error: Any) -> DbanonError:
     # Compare class names, since a backend has no psycopg.
     kinds = {base.__name__ for base in type(error).__mro__}
     if state is None and "DataError" in kinds:
-        return cannot_travel()
+        return uncopyable_value_error()
     detail = f"SQLSTATE {state}" + _object_names(error) if state else None
     if state is None and "ProgrammingError" in kinds:
         return DatabaseFailure("The driver refused a statement.")

@@ -15,7 +15,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.sessions.base import LockHolder, job_running
+from dbanon.sessions.base import LockHolder, job_running_error
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_patience
 
@@ -256,7 +256,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
             return
         if holders:
             raise _job_running_error(job, holders)
-    raise job_running(job)
+    raise job_running_error(job)
 
 
 def _hold_row(session: LedgerSession, job: str) -> bool:
@@ -305,7 +305,7 @@ def _hold_directly(session: SavepointSession, job: str) -> bool:
 
 def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunning:
     if not holders:
-        return job_running(job)
+        return job_running_error(job)
     pid, role, since, _ = holders[0]
     ends = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and lets go of it."
-    return job_running(job, LockHolder(pid, role, since), ends)
+    return job_running_error(job, LockHolder(pid, role, since), ends)

@@ -105,7 +105,7 @@ def drop(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
 class PostgresqlPieces(SessionInterface):
     """The part of a session that finds abandoned pieces."""
 
-    def dead_pieces(self) -> list[RelationName]:
+    def find_orphaned_tables(self) -> list[RelationName]:
         dead = []
         free: dict[str, Any] = {}
         for schema, name, oid, comment, now in self.rows(_PIECES):

@@ -51,12 +51,12 @@ class PostgresqlPublication(Session):
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a statement on the catalog."""
 
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         schemas = [str(name.schema)] if name.schema is not None else self._search_path
-        return rights.missing_to_read(self, schemas, name.name, columns)
+        return rights.find_missing_read_grants(self, schemas, name.name, columns)
 
-    def missing_to_write(self, output: RelationName) -> list[str]:
-        return rights.missing_to_write(self, str(self.resolve_output(output).schema))
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
+        return rights.find_missing_write_grants(self, str(self.resolve_output(output).schema))
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         return rights.require_schema(self, str(name.schema), strict)

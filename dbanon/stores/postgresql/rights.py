@@ -160,7 +160,7 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
         )
 
 
-def missing_to_read(
+def find_missing_read_grants(
     session: Session, schemas: Sequence[str], table: str, columns: Sequence[str]
 ) -> list[str]:
     """Return the statements that grant missing rights to read columns of the first such table."""
@@ -185,7 +185,7 @@ def missing_to_read(
     return missing
 
 
-def missing_to_write(session: Session, schema: str) -> list[str]:
+def find_missing_write_grants(session: Session, schema: str) -> list[str]:
     """Return the statements that grant missing rights to publish in a schema."""
     role = _role(session)
     missing = []

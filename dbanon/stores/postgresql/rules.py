@@ -12,7 +12,7 @@ from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
 from dbanon.ledger.postgresql_rules import rules_with_state, tie_rules
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.rules_session import RuledSession
+from dbanon.sessions.rules_session import RulesSession
 
 _OWNER = """
 SELECT c.oid::bigint, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'USAGE')
@@ -82,7 +82,7 @@ _STATE_OF = STATE.format(
 )
 
 
-class PostgresqlRules(RuledSession):
+class PostgresqlRules(RulesSession):
     """The part of a session that rules of tables use."""
 
     @abstractmethod
@@ -136,11 +136,11 @@ class PostgresqlRules(RuledSession):
         owners = self.rows(_OWNER, (source.schema, source.name))
         return f"c.oid = {int(owners[0][0])}::oid" if owners else "false"
 
-    def state_of(self, source: RelationName) -> dict[str, Any]:
+    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
         rows = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
         state: dict[str, Any] = json.loads(rows[0][0]) if rows[0][0] else {}
         return state
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
         return dict(self.rows(_COMMENTS, (source.schema, source.name)))

@@ -36,7 +36,7 @@ from dbanon.sessions.base import (
     Relation,
     choose_key,
     is_integer_key,
-    key_required,
+    key_required_error,
     locate_by_key,
 )
 from dbanon.sessions.interface import Dialect
@@ -155,7 +155,7 @@ class PostgresqlSession(
     dialect: ClassVar[Dialect] = types
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
-    digest_way = digest.DIGEST_WAY
+    digest_method = digest.DIGEST_WAY
     # Maximum time to wait for locks on tables of the ledger.
     lock_seconds = LOCK_SECONDS
     _search_path: list[str]
@@ -264,11 +264,11 @@ class PostgresqlSession(
             )
         if relation.kind == "p" or relation.has_children:
             if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
-                raise key_required(replace(source, kind=f"{source.kind} with a foreign part"))
+                raise key_required_error(replace(source, kind=f"{source.kind} with a foreign part"))
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in catalog.ADDRESSED:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
-        raise key_required(source)
+        raise key_required_error(source)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -283,7 +283,7 @@ class PostgresqlSession(
         if attribute.normalize:
             # btrim keeps the column's collation; not all collations support replace().
             text = f"btrim({types.text(attribute)}, '{WHITE_SPACE}')"
-            return self.folded(text) if attribute.normalize == CASEFOLD else text
+            return self.lowercase_sql(text) if attribute.normalize == CASEFOLD else text
         return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
 
     def value_of_key(self, attribute: Attribute) -> str:
@@ -297,7 +297,7 @@ class PostgresqlSession(
         if source.name.staged is None:
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
-    def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
+    def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         names = [name for name in columns if not source.attribute(name).foreign_type]
         oid = self._relations[source.name].oid
         refused = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
@@ -408,7 +408,7 @@ class PostgresqlSession(
             rights.require_trusted_ledger(self.look_up)
             self._ledger_trusted = True
 
-    def have_release_recorded(
+    def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         if not self.look_up(postgresql_ledger.WRITER):
@@ -419,7 +419,7 @@ class PostgresqlSession(
         recorded = self.call("dbanon._record_release", parts)
         return str(json.loads(recorded)["created_at"])
 
-    def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
+    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
         if not self.look_up(postgresql_ledger.WRITER):
             return False
         self.call("dbanon._record_run", [json_text(run)])

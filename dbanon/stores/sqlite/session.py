@@ -47,12 +47,12 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
-    address_hidden,
     choose_key,
+    hidden_address_error,
     is_integer_key,
-    key_required,
-    labelled_rows,
+    key_required_error,
     locate_by_key,
+    prepend_class_and_position,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -118,7 +118,7 @@ class SqliteSession(SqliteStagingSession):
         "bytes": "BLOB",
         "amount": "NUMERIC",
     }
-    digest_way = types.DIGEST_WAY
+    digest_method = types.DIGEST_WAY
     display_key = staticmethod(display_key)
     # SQLite renames such columns to column1 and so on.
     unsupported_in_views = frozenset(["true", "false"])
@@ -130,17 +130,17 @@ class SqliteSession(SqliteStagingSession):
         self._connection = connection
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self.note(sql)
+        self.report_sql(sql)
         with translated():
             self._driver.execute(sql, tuple(parameters)).close()
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translated():
             return self._driver.execute(sql, tuple(parameters)).fetchall()
 
     def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translated():
             cursor = self._driver.execute(sql)
             while rows := cursor.fetchmany(chunk_rows):
@@ -188,7 +188,7 @@ class SqliteSession(SqliteStagingSession):
         free = [name for name in _ROWIDS if name not in names]
         if source.kind == "table" and free:
             return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
-        raise key_required(source)
+        raise key_required_error(source)
 
     def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
         """Return False if a column declared as integer holds other values."""
@@ -267,7 +267,7 @@ class SqliteSession(SqliteStagingSession):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
 
-    def bound_of(self, sql_type: str) -> str:
+    def cast_parameter(self, sql_type: str) -> str:
         # Column affinity converts the value; CAST to DATE would turn it into a number.
         return "?"
 
@@ -285,7 +285,7 @@ class SqliteSession(SqliteStagingSession):
         self.run(statements.create_staging(table, columns))
         marks = ", ".join("?" for _ in columns)
         insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
-        self.note(insert)
+        self.report_sql(insert)
         with translated():
             self._driver.executemany(insert, rows).close()
 
@@ -313,7 +313,7 @@ class SqliteSession(SqliteStagingSession):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
+        rows = storable_rows(attributes, prepend_class_and_position(pieces), types.storable)
         self._load(statements.ROWS, columns, rows)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -323,7 +323,7 @@ class SqliteSession(SqliteStagingSession):
         column_names = {column.lower() for column, _ in columns}
         free = [address for address in _ROWIDS if address not in column_names]
         if not free:
-            raise address_hidden(relation, _ROWIDS[0])
+            raise hidden_address_error(relation, _ROWIDS[0])
         return replace(relation, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
@@ -331,7 +331,7 @@ class SqliteSession(SqliteStagingSession):
     ) -> None:
         marks = ", ".join("?" for _ in attributes)
         insert = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({marks})"
-        self.note(insert)
+        self.report_sql(insert)
         rows = (row for piece in pieces for row in piece)
         with translated():
             storable = storable_rows(attributes, rows, types.storable, first=0)
@@ -388,10 +388,10 @@ class SqliteSession(SqliteStagingSession):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         # SQLite keeps the text of CREATE, so the release mark is a comment in it.
-        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
+        body = ", ".join(f"{quote(name)} {self.declared_type(kind)}" for name, kind in columns)
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
 
-    def declared(self, sql_type: str) -> str:
+    def declared_type(self, sql_type: str) -> str:
         return types.declared(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
@@ -419,7 +419,7 @@ class SqliteSession(SqliteStagingSession):
     ) -> tuple[int, int]:
         names = quote_list((column.name for column in columns), "s.")
         query = f"SELECT {names} FROM {relation.quoted} AS s"
-        self.note(query)
+        self.report_sql(query)
         with translated():
             return types.digest_of_query(self._driver, query, salt)
 
