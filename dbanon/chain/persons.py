@@ -65,7 +65,7 @@ def stage_newcomers(
         f" FROM {state.arrivals} AS n{joins}",
     )
     locator = Locator((f"s.{_ORDINAL}",), ("bigint",))
-    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=locator)
+    return replace(relation, copy=RelationName(None, PERSONS), selected_rows=None, locator=locator)
 
 
 def _require_same_type(parts: Sequence[Part], name: str) -> None:

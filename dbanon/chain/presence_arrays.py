@@ -75,7 +75,9 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
             f"SELECT {columns} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p ON {on}",
         )
     key_locator = replace(locator, expressions=tuple(f"s.{name}" for name in keys))
-    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=key_locator)
+    return replace(
+        relation, copy=RelationName(None, PERSONS), selected_rows=None, locator=key_locator
+    )
 
 
 def match_persons(
@@ -98,12 +100,12 @@ def match_persons(
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
     first = state.chain.definition is None
-    if not session.supports_arrays or rules.mode == MEASURE or locator.mapped:
+    if not session.supports_arrays or rules.mode == MEASURE or locator.mapped_columns:
         return None
     if state.several or (first and rules.new_chain_from is not None):
         return None
     # Keys that only the caller vouches for are checked for newcomers only, except the entity.
-    if locator.unchecked not in ((), (state.chain.entity,)):
+    if locator.unchecked_columns not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
         # Former members are fetched, too.
@@ -116,7 +118,7 @@ def match_persons(
     entity = relation.attribute(state.chain.entity)
     # A NULL key has the tag for "no person", which is refused before the key is used.
     key_expressions = [
-        f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions
+        f"coalesce({sql}, 0)" if locator.unchecked_columns else sql for sql in locator.expressions
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.absent_tag}) AS tag"

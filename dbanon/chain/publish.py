@@ -184,7 +184,7 @@ def _publish_table(
         target,
         clock,
         check,
-        partial(complete, planned.written_output.written),
+        partial(complete, planned.written_output.staging_name),
         export,
     )
     return planned.written_output.relation, report

@@ -320,7 +320,7 @@ class ChainTarget(SqlTarget):
             )
             names = ", ".join(quote(name) for name, _, _ in self.released_columns)
             session.run(
-                f"INSERT INTO {output.written.quoted} ({names}) SELECT {places}"
+                f"INSERT INTO {output.staging_name.quoted} ({names}) SELECT {places}"
                 f" {self.state.in_random_order(self.part)}"
             )
         else:
@@ -330,13 +330,13 @@ class ChainTarget(SqlTarget):
             expressions = {
                 a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)
             }
-            session.insert(output.written, expressions, None)
+            session.insert(output.staging_name, expressions, None)
             if self.part:
                 # Free the names: the first table's rows are staged under them next.
                 for staged in (statements.ROWS, statements.CLASSES):
                     session.run(f"DROP TABLE {quote(staged)}")
         progress(0.9)
-        session.analyze(output.written)
+        session.analyze(output.staging_name)
         return written
 
     def count(
@@ -375,7 +375,7 @@ class ChainTarget(SqlTarget):
         )
         query = f"SELECT {places} {self.state.in_random_order(self.part)}"
         rows = SubqueryRelation(name.schema, name.name, query)
-        relation = Relation(name, Schema(tuple(attributes)), "query", filtered=rows)
+        relation = Relation(name, Schema(tuple(attributes)), "query", selected_rows=rows)
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
         of = f" WHERE {PART} = {self.part}" if self.state.several else ""

@@ -48,7 +48,8 @@ def stage_renewed_rows(
     state.make(RENEWED, " UNION ALL ".join(members))
     state.make(
         NUMBERED,
-        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.random_order_key('r')}) AS {PERSON}"
+        "SELECT r.person, r.cell,"
+        f" row_number() OVER (ORDER BY {session.random_order_key('r')}) AS {PERSON}"
         f" FROM {quote(RENEWED)} AS r",
     )
     entry_columns = ", ".join(f"e.{name}" for name in (PART, BEYOND, *columns))

@@ -64,7 +64,7 @@ def published_by_role(session: Session, alias: str = "") -> tuple[str, tuple[Any
     alias : the alias of the table of releases, with its dot.
     """
     by_name = f"coalesce({alias}published_by, '') = ?"
-    user, role_oid = session.current_user() or "", session.role_number()
+    user, role_oid = session.current_user() or "", session.role_id()
     ledger = session.find_existing(session.ledger_name("release"))
     if role_oid is None or ledger is None or not postgresql_releases.has_oids(session):
         return by_name, (user,)

@@ -28,7 +28,7 @@ from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.ledger.release_tables import RELEASE_ID, table_of
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output
-from dbanon.sessions.names import RelationName, check_length, parse_relation
+from dbanon.sessions.names import RelationName, parse_relation, require_length
 from dbanon.sessions.session import Session
 
 COUNTERS, DIGEST = "counters", "digest"
@@ -348,9 +348,9 @@ def plan_output(
         raise InvalidName(
             f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
-    check_length(name.name, session.name_limit, "name of the output")
+    require_length(name.name, session.name_limit, "name of the output")
     if name.schema is not None:
-        check_length(name.schema, session.name_limit, "schema of the output")
+        require_length(name.schema, session.name_limit, "schema of the output")
     creates_schema = session.require_schema(name, strict=strict)
     session.require_ledger_rights()
     session.lock_output(name)

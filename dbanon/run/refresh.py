@@ -182,7 +182,7 @@ def _is_publisher(session: Session, request: str | None, name: str | None) -> bo
     number = None if request is None else json.loads(request).get(entries.PUBLISHER)
     if number is None:
         return name == session.current_user()
-    return bool(number == session.role_number())
+    return bool(number == session.role_id())
 
 
 def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None) -> None:

@@ -123,7 +123,9 @@ def spellings(session: Session, relation: Relation, person: Attribute) -> dict[s
     kinds = dict.fromkeys(("", person.normalize, CASEFOLD))
     values = (session.value_of(replace(person, normalize=kind)) for kind in kinds)
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
-    [row] = session.rows(f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}")
+    [row] = session.rows(
+        f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
+    )
     return dict(zip(kinds, map(int, row), strict=True))
 
 
@@ -271,7 +273,7 @@ def _count_nulls(
 ) -> dict[str, int]:
     """Count the NULLs by column, among the rows that a run reads."""
     counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
-    query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
+    query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
     [null_counts] = session.rows(query)
     return {a.name: int(count) for a, count in zip(columns, null_counts, strict=True)}
 
@@ -304,7 +306,7 @@ def _require_strata(
         count, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
     aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
     aliases = [f"g{i}" for i in range(len(keys))]
-    source = f"FROM {relation.relation.quoted} AS s{relation.where}"
+    source = f"FROM {relation.relation.quoted} AS s{relation.where_clause}"
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
     counted = ", ".join([f"{count} AS n", "count(*) AS m", *aliased_keys])
     order = f" ORDER BY {', '.join(aliases)}" if keys else ""

@@ -106,7 +106,7 @@ class SqlSource:
         """Add the row key to the relation, after all checks; raises as ``ports.Source``."""
         relation = self.session.locate(relation, job.key)
         if job.policy.nulls == "suppress":
-            relation = replace(relation, required=job.quasi_identifiers)
+            relation = replace(relation, required_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
         self.session.require_equality(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
@@ -133,7 +133,7 @@ class SqlSource:
                 hint="It is SQL over the columns of the table, as behind WHERE. On PostgreSQL"
                 " functions of other schemas than pg_catalog need their schema's name.",
             ) from None
-        return replace(relation, filtered=filtered)
+        return replace(relation, selected_rows=filtered)
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """Whether a condition uses these columns only, and does not refer to the whole row."""
@@ -156,7 +156,7 @@ class SqlSource:
         both = condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
         filtered = _filtered_relation(relation, job, names, both)
         self.session.require_columns_of_views(filtered.columns)
-        return replace(relation, filtered=filtered)
+        return replace(relation, selected_rows=filtered)
 
     def state(self, relation: Relation) -> Mapping[str, Any]:
         """The column types, and the database's counters of writes to the relation."""
@@ -191,7 +191,7 @@ class SqlSource:
             relation.relation,
             attribute.name,
             self.session.text_of(inspected),
-            relation.and_where,
+            relation.and_condition,
         )
         texts = {leaf_text(text, inspected) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
@@ -367,10 +367,12 @@ def _filtered_relation(
     """The rows that meet a condition, with the columns to read and the address of each row."""
     key_expressions = [e.removeprefix("s.") for e in relation.required_locator.expressions]
     key_columns = [e[1:-1].replace('""', '"') for e in key_expressions if e.startswith('"')]
-    columns = dict.fromkeys([*names, *job.key, *relation.required_locator.mapped, *key_columns])
+    columns = dict.fromkeys(
+        [*names, *job.key, *relation.required_locator.mapped_columns, *key_columns]
+    )
     addresses = (
         ()
-        if relation.required_locator.mapped
+        if relation.required_locator.mapped_columns
         else tuple(e for e in key_expressions if e.isidentifier())
     )
     name = relation.name

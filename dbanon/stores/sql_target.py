@@ -25,7 +25,7 @@ from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Output, Relation, passthrough_error
-from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
+from dbanon.sessions.names import RelationName, parse_relation, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
@@ -212,7 +212,7 @@ class SqlTarget:
 
     def _require_names(self, names: Sequence[str]) -> None:
         for name in names:
-            check_length(name, self.session.name_limit, f'column "{name}" of the release')
+            require_length(name, self.session.name_limit, f'column "{name}" of the release')
             if names.count(name) > 1:
                 raise InvalidParameter(
                     f'The release would have two columns named "{name}".',
@@ -392,7 +392,7 @@ def publish_table(
     ------
     OutputExists, SourceChanged : the output's name has been taken meanwhile.
     """
-    types = dict(session.columns_of(output.written))
+    types = dict(session.columns_of(output.staging_name))
     try:
         session.publish(output, list(types))
     except OutputExists:

@@ -288,11 +288,11 @@ def write_rows(
     )
     values = [session.released_expression(i, column) for i, column in enumerate(released)]
     session.run(
-        f"INSERT INTO {output.written.quoted}"
+        f"INSERT INTO {output.staging_name.quoted}"
         f" ({quote_list(synthetic.attribute.name for synthetic in columns)})"
         f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
     )
-    session.analyze(output.written)
+    session.analyze(output.staging_name)
 
 
 @dataclass(frozen=True)

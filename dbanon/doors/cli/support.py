@@ -40,7 +40,7 @@ from dbanon.errors import (
     lacks_memory,
     missing_extra,
 )
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 
 UNEXPECTED = 1
 # Warnings about commands that go on: each is printed as a line, every time.
@@ -284,7 +284,7 @@ def signals() -> Iterator[Sequence[int]]:
     def arrive(number: int, frame: FrameType | None) -> NoReturn:
         received.append(number)
         # Also wakes threads blocked on a stalled connection.
-        ending().request_end()
+        thread_connections().request_end()
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from dbanon.errors import Cancelled, SourceChanged, UnsupportedType
 from dbanon.sessions.base import OnSql
-from dbanon.sessions.ending import ending
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.duckdb.csv_types import ColumnTypes
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
@@ -150,7 +150,7 @@ class FetchedStore(DuckdbStore):
         return UnsupportedType("A column is of a type that cannot be read.")
 
     def _report_progress(self, rows: int, flow: RowStream) -> None:
-        if ending().is_ending:
+        if thread_connections().is_ending:
             # Statements on DuckDB are interrupted elsewhere; reading the source ends only here.
             raise Cancelled
         if self._progress is not None:

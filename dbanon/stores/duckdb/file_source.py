@@ -182,15 +182,17 @@ class _FileSession(DuckdbSession):
             column_reading = ColumnReading(
                 name,
                 inferred.sql_type,
-                by=inferred.by,
+                type_option=inferred.by,
                 kind=inferred.kind,
-                decided=inferred.decided,
+                decision=inferred.decided,
             )
             if inferred.sql_type == "VARCHAR":
                 query = description_query(quote(name), self._reading)
                 [row] = self.rows(f"SELECT {query} FROM {relation.name.quoted}")
                 column_reading = replace(
-                    describe_texts(name, self._reading, row), by=inferred.by, kind=inferred.kind
+                    describe_texts(name, self._reading, row),
+                    type_option=inferred.by,
+                    kind=inferred.kind,
                 )
             readings.append(column_reading)
         return tuple(readings)

@@ -35,7 +35,7 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
+from dbanon.sessions.pseudonym_session import INNER_BLOCK, OUTER_BLOCK, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.dialect import column_of, create_view, default_schema, table_of, values_of
 from dbanon.stores.duckdb.display import display_key
@@ -154,7 +154,9 @@ class DuckdbSession(FileSession):
         attributes = choose_key(source, key)
         if attributes:
             narrow = is_integer_key(attributes) and attributes[0].bits <= 64
-            return locate_by_key(source, attributes, "BIGINT", as_it_is=narrow, unchecked=stated)
+            return locate_by_key(
+                source, attributes, "BIGINT", is_used_directly=narrow, is_unchecked=stated
+            )
         if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
         raise key_required_error(source, hidden="rowid" if self._is_table else None)
@@ -188,7 +190,7 @@ class DuckdbSession(FileSession):
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where_clause}"
         for batch in self._batches(query, chunk_rows):
             yield types.chunk(batch, attributes)
 
@@ -211,7 +213,7 @@ class DuckdbSession(FileSession):
     ) -> Iterator[pa.RecordBatch]:
         self._require_microseconds(source, columns)
         parts = [*more, *(types.portable(source.attribute(name)) for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where_clause}"
         return self._batches(query, chunk_rows)
 
     def _require_microseconds(self, source: Relation, columns: Sequence[str]) -> None:
@@ -226,7 +228,7 @@ class DuckdbSession(FileSession):
             return
         moments = (f"epoch_ns(s.{quote(name)})" for name in fine)
         flags = (f"coalesce(bool_or({moment} % 1000 <> 0), false)" for moment in moments)
-        query = f"SELECT {', '.join(flags)} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {', '.join(flags)} FROM {source.from_clause}{source.where_clause}"
         [row] = self.rows(query)
         for name, has_nanoseconds in zip(fine, row, strict=True):
             if has_nanoseconds:
@@ -366,12 +368,12 @@ class DuckdbSession(FileSession):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        self.run(f"CREATE TABLE {output.written.quoted} ({body})")
+        self.run(f"CREATE TABLE {output.staging_name.quoted} ({body})")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
-            replaces = output.replaces is not None
+            replaces = output.replaced_kind is not None
             with default_schema(self._connection, output.name):
                 self.run(
                     create_view(
@@ -380,9 +382,11 @@ class DuckdbSession(FileSession):
                 )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
         else:
-            if output.replaces:
+            if output.replaced_kind:
                 self.drop_table(output.name)
-            self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+            self.run(
+                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
+            )
         self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
 
     def drop_view(self, relation: RelationName) -> None:
@@ -401,12 +405,12 @@ class DuckdbSession(FileSession):
         return str(self.rows(types.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
-        hashed = f"sha256({staged_block(INNER)} || encode({text}))"
-        outer = f"sha256({staged_block(OUTER)} || unhex({hashed}))"
+        hashed = f"sha256({staged_block(INNER_BLOCK)} || encode({text}))"
+        outer = f"sha256({staged_block(OUTER_BLOCK)} || unhex({hashed}))"
         return f"unhex(substr({outer if self._hashes_twice else hashed}, 1, 32))"
 
     def salted_hash(self, text: str) -> str:
-        return f"unhex(substr(sha256({staged_block(INNER)} || encode({text})), 1, 16))"
+        return f"unhex(substr(sha256({staged_block(INNER_BLOCK)} || encode({text})), 1, 16))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self.find_source(relation)

@@ -86,7 +86,7 @@ class FrameSource:
             Schema(tuple(attributes)),
             KIND,
             len(self.frame),
-            required=required,
+            required_columns=required,
         )
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -220,7 +220,7 @@ class FrameSource:
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):
-            is_candidate = self.frame[list(relation.required)].notna().all(axis=1)
+            is_candidate = self.frame[list(relation.required_columns)].notna().all(axis=1)
             keys = np.flatnonzero(is_candidate.to_numpy()).astype(np.int64).reshape(-1, 1)
         return replace(
             microdata,
@@ -292,9 +292,9 @@ class FrameSource:
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """The rows that may be released."""
-        if not relation.required:
+        if not relation.required_columns:
             return self.frame
-        return candidates(self.frame, relation.required, "suppress")
+        return candidates(self.frame, relation.required_columns, "suppress")
 
 
 def _attribute_of(name: str, series: pd.Series[Any]) -> Attribute:

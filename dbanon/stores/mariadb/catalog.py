@@ -217,10 +217,11 @@ class MariadbCatalog(Session):
         try:
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {source.name.quoted} LIMIT 0")
         except InsufficientRights as error:
+            missing_grants = self.find_missing_read_grants(source.name, columns)
             raise InsufficientRights(
                 f"This account may not read all columns of {source.name} that are needed.",
                 detail=error.detail,
-                hint=f"{sql_for_hint('; '.join(self.find_missing_read_grants(source.name, columns)))}.",
+                hint=f"{sql_for_hint('; '.join(missing_grants))}.",
             ) from None
 
     def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:

@@ -94,14 +94,14 @@ def show(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     session.make_database(output.name)
     before = session.find_existing(output.name)
     _require_free(session, output, before)
-    moves = [(output.written, output.name)]
+    moves = [(output.staging_name, output.name)]
     if before is not None:
         moves.insert(0, (output.name, pending.old))
     _swap(session, output, moves)
     replaced = None if before is None else session.find_existing(pending.old)
     if replaced is not None and replaced.mark != (before and before.mark):
         # Another session replaced the table just before the swap: undo it.
-        back = [(output.name, output.written), (pending.old, output.name)]
+        back = [(output.name, output.staging_name), (pending.old, output.name)]
         _swap(session, output, back)
         raise SourceChanged(
             f"Another session replaced {output.name} meanwhile; nothing was published.",
@@ -116,7 +116,7 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
     """Check again that the name is free, or still that of a release that may be replaced."""
     if before is None:
         return
-    if output.replaces is None:
+    if output.replaced_kind is None:
         raise OutputExists(f"Another session made {output.name} meanwhile; nothing was published.")
     if entries.entry_of(session, output.name, before) is None:
         raise OutputNotOurs(

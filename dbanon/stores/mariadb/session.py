@@ -94,7 +94,9 @@ class MariadbSession(MariadbStaging):
         self._keys[source.name] = names
         # An expression, since the job's condition may run where the column does not exist.
         expression = f"s.{_row(source)} + 0"
-        return replace(source, locator=Locator((expression,), ("BIGINT",), unchecked=stated))
+        return replace(
+            source, locator=Locator((expression,), ("BIGINT",), unchecked_columns=stated)
+        )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Copy these columns in one statement, and number the rows in key order.
@@ -108,7 +110,9 @@ class MariadbSession(MariadbStaging):
             return source
         keys = self._keys.get(source.name, ())
         names = tuple(
-            dict.fromkeys([*columns, *source.required_locator.unchecked, *source.required])
+            dict.fromkeys(
+                [*columns, *source.required_locator.unchecked_columns, *source.required_columns]
+            )
         )
         attributes = [source.attribute(name) for name in names]
         ordered = [source.attribute(name) for name in keys]
@@ -116,7 +120,7 @@ class MariadbSession(MariadbStaging):
             len(ordered) == 1
             and ordered[0].kind is Kind.INTEGER
             and ordered[0].bits <= 64
-            and not source.required_locator.unchecked
+            and not source.required_locator.unchecked_columns
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY}_{self._n_copies}")
@@ -127,7 +131,7 @@ class MariadbSession(MariadbStaging):
         elif ordered:
             by = ", ".join(self._sorted(attribute, quote(attribute.name)) for attribute in ordered)
             order = f" ORDER BY {by}"
-        condition = source.filtered and source.filtered.condition
+        condition = source.selected_rows and source.selected_rows.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
         rows = ", ".join(
             f"{types.retained_column(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
@@ -144,7 +148,7 @@ class MariadbSession(MariadbStaging):
         pinned = replace(
             source,
             copy=copy,
-            filtered=None,
+            selected_rows=None,
             locator=replace(source.required_locator, expressions=(f"s.{row}",)),
         )
         self._require_values(pinned, attributes)
@@ -230,7 +234,7 @@ class MariadbSession(MariadbStaging):
                 f"coalesce(sum({condition}), 0)" for condition, *_ in checks.values()
             )
             [totals] = self.rows(
-                f"SELECT {counts} FROM {source.relation.quoted} AS s{source.where}"
+                f"SELECT {counts} FROM {source.relation.quoted} AS s{source.where_clause}"
             )
             for (name, (_, is_, not_)), count in zip(checks.items(), totals, strict=True):
                 if count:
@@ -248,7 +252,7 @@ class MariadbSession(MariadbStaging):
         # Output tables have no key, and are read in storage order.
         keys = source.required_locator.expressions if source.copy is not None else ("0",)
         parts = [*keys, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where_clause}"
         for rows in self._pieces(query, chunk_rows):
             row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield row_keys, [row[1:] for row in rows]
@@ -275,14 +279,14 @@ class MariadbSession(MariadbStaging):
         self.pending = publication.plan(self, output)
         body = ", ".join(f"{quote(name)} {self.declared_type(kind)}" for name, kind in columns)
         self.run(
-            f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT}"
+            f"CREATE TABLE {output.staging_name.quoted} ({body}) ENGINE=InnoDB {types.TEXT}"
             f" COMMENT='{MARK}{release_id}'"
         )
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         """Check that the release can be published; ``publication`` does so at the end."""
         assert self.pending is not None
-        if output.replaces is None and self.find_existing(output.name) is not None:
+        if output.replaced_kind is None and self.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
         self.require_trusted_ledger()
 

@@ -67,7 +67,7 @@ class MariadbStaging(MariadbCatalog):
             f" SELECT group_concat({types.pack_row(key, attributes)} SEPARATOR '')"
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
-        self.report_sql(f"{query}TRUE{source.and_where}")
+        self.report_sql(f"{query}TRUE{source.and_condition}")
         # Bounds are server variables, since no statement may show keys of persons.
         self._n_readings += 1
         last, before = (f"@dbanon_{word}_{self._n_readings}" for word in ("last", "before"))
@@ -79,7 +79,7 @@ class MariadbStaging(MariadbCatalog):
                 self._execute(cursor, f"SET {last} = ({last_place})")
                 if self._single_value(cursor, f"SELECT {last} IS NULL"):
                     return
-                piece = f"{begin} AND {key} <= {last}{source.and_where}"
+                piece = f"{begin} AND {key} <= {last}{source.and_condition}"
                 packets = self._single_value(cursor, query + piece)
                 self._execute(cursor, f"SET {before} = {last}")
                 begin = f"{key} > {before}"

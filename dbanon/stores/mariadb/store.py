@@ -20,8 +20,8 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.base import LockHolder, OnSql, job_running_error
-from dbanon.sessions.connecting import connected
-from dbanon.sessions.ending import ending
+from dbanon.sessions.pooled_connections import open_pooled_connection
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.interrupts import interruptible_until_commit
 from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.connecting import account_arguments
@@ -49,7 +49,7 @@ _SETTINGS = (
 
 
 class _Wire:
-    """A connection that ``ending`` can cancel.
+    """A connection that ``thread_connections`` can cancel.
 
     Parameters
     ----------
@@ -95,16 +95,16 @@ class MariadbStore:
         """Open a separate connection; settings and staging tables end with it."""
 
         def connect() -> Any:
-            raw = connected(self._engine.raw_connection)
+            raw = open_pooled_connection(self._engine.raw_connection)
             driver: Any = raw.driver_connection
             # It must never return to the caller's pool.
             raw.detach()
             return driver
 
         with translate_errors("The server cannot be reached."):
-            connection = ending().connected(connect, lambda late: late.close())
+            connection = thread_connections().connect_in_time(connect, lambda late: late.close())
         wire = _Wire(connection, connect)
-        ending().register(wire)
+        thread_connections().register(wire)
         try:
             with translate_errors(), connection.cursor() as cursor:
                 cursor.execute("SELECT version(), database()")
@@ -126,7 +126,7 @@ class MariadbStore:
                     cursor.execute(setting)
             yield connection
         finally:
-            ending().forget(wire)
+            thread_connections().unregister(wire)
             with suppress(Exception):
                 connection.close()
 

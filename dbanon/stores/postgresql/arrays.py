@@ -139,7 +139,7 @@ def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[
     keys : int64 (n, m), the keys of the records.
     """
     locator = source.required_locator
-    if not len(keys) or locator.mapped:
+    if not len(keys) or locator.mapped_columns:
         return None
     key, expression = keys[:, 0], locator.expressions[0]
     limit = min(MOST, max(_SPARSE * len(keys), _FEW))
@@ -253,7 +253,7 @@ def insert(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
         f" FROM (SELECT {placed} FROM (SELECT {keyed} FROM {source.from_clause}"
-        f" WHERE {arrays.slots.condition}{source.and_where} OFFSET 0) AS s"
+        f" WHERE {arrays.slots.condition}{source.and_condition} OFFSET 0) AS s"
         f" ORDER BY {position} OFFSET 0) AS s CROSS JOIN LATERAL (SELECT {of_class}) AS c{joins}"
         f" WHERE s.{position} >= 0"
     )
@@ -318,7 +318,7 @@ class PostgresqlArraySession(Session):
         columns: Sequence[ReleasedColumn],
     ) -> None:
         self._arrays = None
-        if self._staged is not partition:
+        if self._staged_partition is not partition:
             self._arrays = self._arrays_of(source, microdata, partition, columns)
         if self._arrays is None:
             super().stage(source, microdata, partition, columns)

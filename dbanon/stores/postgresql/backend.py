@@ -71,7 +71,7 @@ class PlpySession(PostgresqlSession):
         self._plpy, self._source_oid = plpy, oid
         self._source: RelationName | None = None
         self._search_path = []
-        self._and_where = ""
+        self._and_condition = ""
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -169,17 +169,18 @@ class PlpySession(PostgresqlSession):
         self._pages, self._copied = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
-        keys = source.required_locator.mapped or source.required_locator.unchecked
+        keys = source.required_locator.mapped_columns or source.required_locator.unchecked_columns
         source = replace(source, copy=COPY)
         if keys:
-            self._check_keys(source, keys)
-        self._and_where = source.and_where
+            self._require_unique_keys(source, keys)
+        self._and_condition = source.and_condition
         return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Relation) -> None:
         """Check that the key of a located source is unique and never NULL."""
-        self._check_keys(
-            source, source.required_locator.mapped or source.required_locator.unchecked
+        self._require_unique_keys(
+            source,
+            source.required_locator.mapped_columns or source.required_locator.unchecked_columns,
         )
 
     def require_no_staging(self) -> None:
@@ -218,7 +219,7 @@ class PlpySession(PostgresqlSession):
         )
         joins = self.value_joins(attributes)
         query = packed_rows.by_address(
-            source.relation, record, ("$1", "$2"), joins, source.and_where
+            source.relation, record, ("$1", "$2"), joins, source.and_condition
         )
         with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
@@ -244,10 +245,10 @@ class PlpySession(PostgresqlSession):
         Addresses are not sent: the copy is scanned in order, and its i-th row takes the i-th class
         of an array, or -1 if the record is withheld.
         """
-        if self._staged is partition:
+        if self._staged_partition is partition:
             return
         self.unstage_labels()
-        self._staged = partition
+        self._staged_partition = partition
         n = microdata.n_records
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
         positions = random_order(n).astype(np.int32)
@@ -267,7 +268,7 @@ class PlpySession(PostgresqlSession):
             f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted} AS s"
             f" WHERE s.ctid >= {provided_text_sql(0, 'tid')}"
             f" AND s.ctid <= {provided_text_sql(1, 'tid')}"
-            f"{self._and_where}) AS s) AS l"
+            f"{self._and_condition}) AS s) AS l"
             " WHERE l.class >= 0"
         )
         keys = microdata.keys[:, 0]
@@ -319,7 +320,7 @@ class PlpySession(PostgresqlSession):
         """
         names = [name for name in self._staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")
-        self._staged = self._class_numbers = self._arrays = None
+        self._staged_partition = self._class_numbers = self._arrays = None
 
     def _staging(self) -> list[str]:
         names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
@@ -402,13 +403,13 @@ def copy_source(
     run : executes a statement and returns the number of affected rows.
     """
     locator = source.required_locator
-    if locator.mapped:
-        ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped]
+    if locator.mapped_columns:
+        ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped_columns]
     else:
         ordered = list(locator.expressions)
     by_address = locator.expressions == ("s.ctid",)
     order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
-    keys = locator.mapped or locator.unchecked
+    keys = locator.mapped_columns or locator.unchecked_columns
     copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
     before = _change_settings(session, _IN_ORDER if by_address else _IN_ORDER[:1])
     rows = run(

@@ -34,7 +34,7 @@ class StableSource(SqlSource):
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Check the key, and return the relation unchanged; raises DuplicateKeys."""
-        if relation.required_locator.mapped or relation.required_locator.unchecked:
+        if relation.required_locator.mapped_columns or relation.required_locator.unchecked_columns:
             self.session.check_keys(relation)
         return relation
 
@@ -67,7 +67,8 @@ class StableSource(SqlSource):
     def _order(self, relation: Relation) -> str:
         """SQL of the record order, over the alias s."""
         keys = [
-            self.session.sort_key(relation.attribute(n)) for n in relation.required_locator.mapped
+            self.session.sort_key(relation.attribute(n))
+            for n in relation.required_locator.mapped_columns
         ]
         return ", ".join(keys or relation.required_locator.expressions)
 
@@ -82,7 +83,9 @@ class StableSource(SqlSource):
             alias = f"d{position}"
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed_rows.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
-        query = packed_rows.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
+        query = packed_rows.in_one_pass(
+            f"{numbered}{source.where_clause}", record, DEFAULT_CHUNK_ROWS
+        )
         for row in self.session.fetch_records(query, 1):
             yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
 
@@ -96,17 +99,17 @@ class StableSource(SqlSource):
                 text = self.session.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
                 query = statements.numbered_values(
-                    f"{source.name.quoted} AS s", text, column, source.and_where
+                    f"{source.name.quoted} AS s", text, column, source.and_condition
                 )
                 dictionaries.append((position, text, query))
         return dictionaries
 
     def _keys(self, source: Relation) -> list[str]:
         locator = source.required_locator
-        if locator.mapped or locator.types == ("bigint",):
+        if locator.mapped_columns or locator.types == ("bigint",):
             columns = [
                 (name, self.session.value_of_key(source.attribute(name)))
-                for name in locator.mapped or self._key_columns(source)
+                for name in locator.mapped_columns or self._key_columns(source)
             ]
         else:
             columns = [(e.removeprefix("s."), f"{e}::text") for e in locator.expressions]

@@ -121,7 +121,7 @@ class PsycopgSession(PassthroughSession):
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.required_locator
-        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
         query = packed_rows.passthrough_records(
             locator.expressions, locator.types, attributes, [], rows
         )
@@ -139,7 +139,7 @@ class PsycopgSession(PassthroughSession):
         locator = source.required_locator
         values = ", ".join(types.portable(source.attribute(name)) for name in columns)
         keys = ", ".join(self.keys_as_read(source))
-        query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where_clause}"
         width = len(locator.types)
         self._recheck_foreign_code()
         with self._cursor(query, name="dbanon_rows") as cursor:
@@ -155,7 +155,7 @@ class PsycopgSession(PassthroughSession):
     ) -> NDArray[np.int64]:
         # Bytes take a third of the time of texts.
         kinds = (*source.required_locator.types, "bigint")
-        rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
+        rows = f"{source.from_clause} {joined}{source.where_clause} ORDER BY {order}"
         keys = (*source.required_locator.expressions, number)
         query = packed_rows.passthrough_records(keys, kinds, [], [], rows)
         pieces = [np.empty((0, len(kinds)), np.int64)]
@@ -345,7 +345,7 @@ class PsycopgSession(PassthroughSession):
 
     def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None
-        if self._staged is not partition:
+        if self._staged_partition is not partition:
             self._arrays = self._arrays_of(source, microdata, partition, [])
         if self._arrays is None:
             return False

@@ -157,7 +157,7 @@ class PassthroughSession(PostgresqlSession):
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
         located = source.required_locator
-        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
         values = [types.retained_column(a) for a in passthrough]
         query = packed_rows.passthrough_records(
             located.expressions, located.types, attributes, values, rows

@@ -26,7 +26,7 @@ from dbanon.errors import (
     TlsFailed,
     redact,
 )
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.postgresql.settings import CALLER_PATH, PINNED
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def backend_of(driver: Any) -> Backend:
 
 def watch(driver: Any) -> None:
     """Register a connection to be cut when its run must end, and bound the time of cancels."""
-    ending().register(driver)
+    thread_connections().register(driver)
     if "cancel_safe" not in vars(driver) and hasattr(driver, "cancel_safe"):
         driver.cancel_safe = _bounded(driver.cancel_safe)
 
@@ -119,7 +119,7 @@ def watch(driver: Any) -> None:
 def unwatch(driver: Any) -> bool:
     """Unregister a connection before it is closed or returned; True if it had been cut."""
     vars(driver).pop("cancel_safe", None)
-    return ending().forget(driver)
+    return thread_connections().unregister(driver)
 
 
 def _bounded(cancel: Callable[..., None]) -> Callable[..., None]:
@@ -132,7 +132,7 @@ def _bounded(cancel: Callable[..., None]) -> Callable[..., None]:
     def cancel_safe(*, timeout: float = _CANCEL) -> None:
         # The driver calls this when a signal interrupts a wait.
         if isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit)):
-            ending().request_end()
+            thread_connections().request_end()
         at_most = min(timeout, _CANCEL)
         thread = threading.Thread(target=try_to, args=(at_most,), daemon=True)
         thread.start()

@@ -25,9 +25,9 @@ from dbanon.sessions.base import Relation, random_salt
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
-    INNER,
+    INNER_BLOCK,
     MISSING,
-    OUTER,
+    OUTER_BLOCK,
     PRESENT,
     SHUFFLE,
     TAGGED,
@@ -199,9 +199,9 @@ class PostgresqlKeyedSession(PseudonymSession):
     compute_once_clause = " OFFSET 0"
 
     def keyed_tag(self, text: str) -> str:
-        hashed = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"
+        hashed = f"sha256({staged_block(INNER_BLOCK)} || convert_to({text}, 'UTF8'))"
         if self._hashes_twice:
-            hashed = f"sha256({staged_block(OUTER)} || {hashed})"
+            hashed = f"sha256({staged_block(OUTER_BLOCK)} || {hashed})"
         return f"substring({hashed} FROM 1 FOR 16)"
 
     def pseudonym_of(self, text: str) -> str:
@@ -275,7 +275,8 @@ class PostgresqlKeyedSession(PseudonymSession):
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
         # Cells share secrets of 122 bits, which are hashed with each row: a secret per row would
         # cost as much as the join.
-        secrets = f"SELECT array_agg({self.random_order_key('s')}) FROM generate_series(1, {_SECRETS}) AS s"
+        random_key = self.random_order_key("s")
+        secrets = f"SELECT array_agg({random_key}) FROM generate_series(1, {_SECRETS}) AS s"
         secret = f"(({secrets}))[1 + r.cell % {_SECRETS}]"
         row_part = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
         # The leading bits are a hash of the values, so equal values are adjacent for grouping, as

@@ -91,7 +91,7 @@ def gather(
     listed = quote_list(columns)
     rows = " UNION ALL ".join(f"SELECT {listed} FROM {piece.quoted}" for piece in pieces)
     session.run(
-        f"INSERT INTO {output.written.quoted} ({listed})"
+        f"INSERT INTO {output.staging_name.quoted} ({listed})"
         f" SELECT {listed} FROM ({rows}) AS r ORDER BY gen_random_uuid()"
     )
 
@@ -133,7 +133,7 @@ def own_key(relation: Relation) -> tuple[str, ...]:
     located = relation.required_locator
     columns = [e.removeprefix("s.") for e in located.expressions]
     quoted_columns = [e[1:-1].replace('""', '"') for e in columns if e.startswith('"')]
-    return located.mapped or tuple(quoted_columns)
+    return located.mapped_columns or tuple(quoted_columns)
 
 
 def queries(
@@ -146,9 +146,9 @@ def queries(
     no_address = session.rows(catalog.UNREADABLE, (["ctid"], relation_row[0], relation_row[0]))
     if kind not in catalog.ADDRESSED or has_children or no_address:
         return [f"SELECT {columns} FROM {relation.relation.quoted} AS s"]
-    if relation.filtered is not None:
-        system_columns = tuple(dict.fromkeys([*relation.filtered.system_columns, "ctid"]))
-        rows = replace(relation.filtered, system_columns=system_columns).quoted
+    if relation.selected_rows is not None:
+        system_columns = tuple(dict.fromkeys([*relation.selected_rows.system_columns, "ctid"]))
+        rows = replace(relation.selected_rows, system_columns=system_columns).quoted
     else:
         rows = f"ONLY {relation.name.quoted}"
     [(pages,)] = session.rows(

@@ -26,7 +26,7 @@ class PostgresqlPublication(Session):
     _statements_with_output: list[str]
     _search_path: list[str]
 
-    def role_number(self) -> int:
+    def role_id(self) -> int:
         rows = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
         return int(rows[0][0])
 
@@ -73,7 +73,7 @@ class PostgresqlPublication(Session):
     ) -> None:
         self.release_id = release_id
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        written = output.written.quoted
+        written = output.staging_name.quoted
         self.run(f"CREATE TABLE {written} ({body})")
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
@@ -81,12 +81,12 @@ class PostgresqlPublication(Session):
         drops, self._statements_with_output = self._statements_with_output, []
         if output.kind == "view":
             # Never replace a view that another session just created: the ledger would list both.
-            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
+            create = "CREATE OR REPLACE" if output.replaced_kind else "CREATE"
             view = (
                 f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
-            if output.replaces and (widened := self._widened(output)):
+            if output.replaced_kind and (widened := self._widened(output)):
                 self._replace_view(output, columns, [*drops, view], widened)
             else:
                 run_patiently(self, [*drops, view], output.name)
@@ -98,11 +98,11 @@ class PostgresqlPublication(Session):
                     hint="Try again.",
                 )
             return
-        if output.replaces:
+        if output.replaced_kind:
             drops.append(f"DROP TABLE {output.name.quoted}")
         if drops:
             run_patiently(self, drops, output.name)
-        self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        self.run(f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}")
 
     def _widened(self, output: Output) -> list[str]:
         """Return the columns of a view whose types differ from the release only in width.

@@ -29,7 +29,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
     """
     locator = source.locator or Locator((), ())
     system = [e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")]
-    named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
+    named = dict.fromkeys([*columns, *locator.mapped_columns, *locator.unchecked_columns])
     for name in named:
         attribute = source.attribute(name)
         if attribute.foreign_type:

@@ -40,7 +40,7 @@ from dbanon.sessions.base import (
     locate_by_key,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, check_length, quote
+from dbanon.sessions.names import RelationName, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
@@ -233,8 +233,8 @@ class PostgresqlSession(
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         schemas = [name.schema] if name.schema is not None else self._search_path
         for schema in schemas:
-            check_length(schema, self.name_limit, "name of the schema")
-            check_length(name.name, self.name_limit, "name of the table")
+            require_length(schema, self.name_limit, "name of the schema")
+            require_length(name.name, self.name_limit, "name of the table")
             oid = self.rows(
                 "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
                 " WHERE n.nspname = ? AND c.relname = ?",
@@ -260,7 +260,12 @@ class PostgresqlSession(
                 compared = tuple(map(self.value_of_key, attributes))
             plain = is_integer_key(attributes)
             return locate_by_key(
-                source, attributes, "bigint", as_it_is=plain, unchecked=stated, compared=compared
+                source,
+                attributes,
+                "bigint",
+                is_used_directly=plain,
+                is_unchecked=stated,
+                comparison_sql=compared,
             )
         if relation.kind == "p" or relation.has_children:
             if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
@@ -342,7 +347,9 @@ class PostgresqlSession(
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        values = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
+        values = self.rows(
+            f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where_clause}"
+        )[0]
         scale_by_name = {a.name: scale or 0 for a, scale in zip(open_scale, values, strict=True)}
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
 

@@ -21,8 +21,13 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.base import OnSql
-from dbanon.sessions.connecting import connected
-from dbanon.sessions.ending import CUT_SECONDS, END_SECONDS, MIN_SECONDS, ending
+from dbanon.sessions.pooled_connections import open_pooled_connection
+from dbanon.sessions.thread_connections import (
+    CUT_SECONDS,
+    END_SECONDS,
+    MIN_SECONDS,
+    thread_connections,
+)
 from dbanon.stores.interrupts import interruptible_until_commit, shared_driver, transaction_open
 from dbanon.stores.postgresql.client import BACKEND_KEY, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
@@ -112,8 +117,8 @@ def commit(
 def _ask_outcome(connect: Connect, number: str, release_id: str | None) -> bool | None:
     """Return True if the transaction was committed, False if it never will be, None if unknown."""
     started = time.monotonic()
-    run_ending = ending()
-    with run_ending.at_most(SECONDS + MIN_SECONDS):
+    run_ending = thread_connections()
+    with run_ending.cut_new_connections_after(SECONDS + MIN_SECONDS):
         while True:
             spent = time.monotonic() - started
             # After a request to end, there is less time for queries.
@@ -253,7 +258,7 @@ class PostgresqlStore:
     @contextmanager
     def _connected(self, level: str) -> Iterator[Connection]:
         """Open a connection with a transaction; both end with the block, even on a dead network."""
-        with ending().scope():
+        with thread_connections().scope():
             connection = self._connect()
             driver = _driver(connection)
             try:
@@ -274,7 +279,7 @@ class PostgresqlStore:
                 # Staging tables end with the transaction; never reuse a doubtful connection.
                 unwatch(driver)
                 connection.invalidate()
-                if ending().silent:
+                if thread_connections().is_server_silent:
                     self._end(backend)
                 raise
             finally:
@@ -304,7 +309,7 @@ class PostgresqlStore:
                 watch(driver := _driver(connection))
                 try:
                     end(driver, backend)
-                    ending().silent = False
+                    thread_connections().is_server_silent = False
                 finally:
                     unwatch(driver)
 
@@ -320,8 +325,8 @@ class PostgresqlStore:
             with translate_errors(
                 on_connection_error=lambda error: unreachable_error(error, self._url)
             ):
-                return ending().connected(
-                    partial(connected, self._engine.connect), Connection.close
+                return thread_connections().connect_in_time(
+                    partial(open_pooled_connection, self._engine.connect), Connection.close
                 )
         except ConnectionLost as error:
             raise DatabaseUnreachable(

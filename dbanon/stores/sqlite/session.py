@@ -182,7 +182,7 @@ class SqliteSession(SqliteStagingSession):
                 source, attributes[0]
             )
             return locate_by_key(
-                source, attributes, "INTEGER", as_it_is=holds_integers, unchecked=True
+                source, attributes, "INTEGER", is_used_directly=holds_integers, is_unchecked=True
             )
         names = {row[1].lower() for row in columns}
         free = [name for name in _ROWIDS if name not in names]
@@ -228,7 +228,7 @@ class SqliteSession(SqliteStagingSession):
             for a in checked
         ]
         results = self.rows(
-            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where}"
+            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where_clause}"
         )[0]
         inspected = {}
         for attribute, n_invalid, extent in zip(checked, results[::2], results[1::2], strict=True):
@@ -253,7 +253,7 @@ class SqliteSession(SqliteStagingSession):
             ),
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where_clause}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
@@ -262,7 +262,7 @@ class SqliteSession(SqliteStagingSession):
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.required_locator.expressions, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where_clause}"
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
@@ -389,14 +389,14 @@ class SqliteSession(SqliteStagingSession):
     ) -> None:
         # SQLite keeps the text of CREATE, so the release mark is a comment in it.
         body = ", ".join(f"{quote(name)} {self.declared_type(kind)}" for name, kind in columns)
-        self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
+        self.run(f"CREATE TABLE {output.staging_name.quoted} (/* {MARK}{release_id} */ {body})")
 
     def declared_type(self, sql_type: str) -> str:
         return types.declared(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         if output.kind == "view":
-            if output.replaces:
+            if output.replaced_kind:
                 self.run(f"DROP VIEW {output.name.quoted}")
             # Put the mark before the column names, which could look like a mark.
             self.run(
@@ -405,12 +405,14 @@ class SqliteSession(SqliteStagingSession):
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             return
-        if output.replaces:
+        if output.replaced_kind:
             self.drop_table(output.name)
         # Otherwise views that still refer to the dropped table would make RENAME fail.
         self.run("PRAGMA legacy_alter_table = ON")
         try:
-            self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+            self.run(
+                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
+            )
         finally:
             self.run("PRAGMA legacy_alter_table = OFF")
 
