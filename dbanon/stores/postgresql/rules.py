@@ -124,7 +124,7 @@ class PostgresqlRules(RulesSession):
         judged = rules_with_state(self._table_condition(source))
         return self.rows(_JUDGED.format(judged=judged, shown="j.table_oid IS NOT NULL"))
 
-    def rule_author(self, source: RelationName) -> dict[str, Any]:
+    def describe_rule_author(self, source: RelationName) -> dict[str, Any]:
         [author] = self.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 

@@ -334,7 +334,7 @@ class SqliteSession(SqliteStagingSession):
         self.report_sql(insert)
         rows = (row for piece in pieces for row in piece)
         with translated():
-            storable = storable_rows(attributes, rows, types.storable, first=0)
+            storable = storable_rows(attributes, rows, types.storable, first_value_index=0)
             self._driver.executemany(insert, storable).close()
 
     def exact_totals(

@@ -117,7 +117,7 @@ def test_keys_are_compared_in_constant_time(
 
 def test_all_keys_are_long_and_differ() -> None:
     first, other = Access(1), Access(1)
-    keys = [k for a in (first, other) for k in (a.path, a.key, a.cookie, a.form)]
+    keys = [k for a in (first, other) for k in (a.path, a.key, a.cookie, a.form_key)]
     assert len(set(keys)) == 8
     # Characters of 6 bits each.
     assert all(len(key) >= 22 for key in keys)

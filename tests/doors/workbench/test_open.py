@@ -31,7 +31,7 @@ def workbench_of(start: Start, folder: Path) -> AbstractContextManager[Client]:
         key=start.key,
         reading=start.reading,
         target=start.target,
-        opened=start.opened_decisions,
+        opened_decisions=start.opened_decisions,
     )
 
 
