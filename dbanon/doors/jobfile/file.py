@@ -319,14 +319,6 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
     if "k" not in options and not is_private:
         document.add_problem((*path, "k"), "is missing: write it here, or in defaults")
         return None
-    columns_by_role = _group_columns_by_role(
-        job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
-    )
-    qi_columns = {
-        name: column
-        for name, column in job_spec.columns.items()
-        if isinstance(column, QuasiIdentifierColumn)
-    }
     if is_private:
         # The file's defaults may be for other methods, but the job's own options must fit.
         options = {name: getattr(job_spec, name) for name in _find_set_options(job_spec)} | {
@@ -348,32 +340,10 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "chain": build_chain(job_spec.chain),
             "expect": build_expectations(job_spec.expect),
             "key": tuple(job_spec.key),
-            "quasi_identifiers": columns_by_role["quasi_identifier"],
-            "sensitive": columns_by_role["sensitive"],
-            "keep": columns_by_role["keep"],
-            "by": columns_by_role["by"],
-            "pseudonyms": columns_by_role["pseudonym"],
+            **_build_column_options(job_spec),
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
-            **{
-                option: {
-                    name: getattr(column, key)
-                    for name, column in qi_columns.items()
-                    if getattr(column, key)
-                }
-                for option, key in (("steps", "step"), ("kinds", "kind"))
-            },
-            "weights": {
-                name: column.weight
-                for name, column in qi_columns.items()
-                if column.weight is not None
-            },
-            "orders": {
-                name: tuple(column.order)
-                for name, column in qi_columns.items()
-                if column.order is not None
-            },
             "roles": tuple(job_spec.columns) or None,
             "declared": None if job_spec.columns else BY_RULES,
             "on_new_column": on_new_column or "halt",
@@ -407,6 +377,41 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         reads_file=spec.source.path is not None,
         creates_chain=job_spec.chain is not None and job_spec.chain.create,
     )
+
+
+def _build_column_options(job_spec: JobSpec) -> dict[str, Any]:
+    """Build the options of a job that its file writes as keys of columns."""
+    columns_by_role = _group_columns_by_role(
+        job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
+    )
+    qi_columns = {
+        name: column
+        for name, column in job_spec.columns.items()
+        if isinstance(column, QuasiIdentifierColumn)
+    }
+    return {
+        "quasi_identifiers": columns_by_role["quasi_identifier"],
+        "sensitive": columns_by_role["sensitive"],
+        "keep": columns_by_role["keep"],
+        "by": columns_by_role["by"],
+        "pseudonyms": columns_by_role["pseudonym"],
+        **{
+            option: {
+                name: getattr(column, key)
+                for name, column in qi_columns.items()
+                if getattr(column, key)
+            }
+            for option, key in (("steps", "step"), ("kinds", "kind"))
+        },
+        "weights": {
+            name: column.weight for name, column in qi_columns.items() if column.weight is not None
+        },
+        "orders": {
+            name: tuple(column.order)
+            for name, column in qi_columns.items()
+            if column.order is not None
+        },
+    }
 
 
 def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_cluster: bool) -> None:

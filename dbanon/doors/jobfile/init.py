@@ -252,14 +252,7 @@ def job_file_for(
         )
         + description.render_expectations(proposes_chain=decisions is _NO_DECISIONS),
     )
-    column_keys = [_quote_if_needed(column.attribute.name) for column in proposals]
-    width = max((len(key) for key in column_keys if len(key) <= _MAX_SIMPLE_KEY_LENGTH), default=0)
-    lines = [
-        (f"{key}:".ljust(width + 1) if len(key) <= _MAX_SIMPLE_KEY_LENGTH else f"? {key}\n      :")
-        + f" {decisions.render_column_keys(column, description.kinds)}"
-        + f"  # {json.dumps(column.comment)[1:-1]}\n"
-        for key, column in zip(column_keys, proposals, strict=True)
-    ]
+    column_lines = _render_columns(decisions, proposals, description.kinds)
     output = _quote_if_needed(
         str(RelationName(None, decisions.output or description.output or table_name))
     )
@@ -271,8 +264,22 @@ def job_file_for(
     # Only a view has earlier releases, which can be kept.
     if output_kind == VIEW:
         output_lines += _KEEP_LAST_LINE
-    column_lines = "".join(f"      {line}" for line in lines)
     return first_lines + column_lines + output_lines + further_lines
+
+
+def _render_columns(
+    decisions: RoleDecisions, proposals: Sequence[ColumnProposal], kinds: Mapping[str, str]
+) -> str:
+    """Render the columns of the job, a line for each, aligned and with comments."""
+    column_keys = [_quote_if_needed(column.attribute.name) for column in proposals]
+    width = max((len(key) for key in column_keys if len(key) <= _MAX_SIMPLE_KEY_LENGTH), default=0)
+    lines = [
+        (f"{key}:".ljust(width + 1) if len(key) <= _MAX_SIMPLE_KEY_LENGTH else f"? {key}\n      :")
+        + f" {decisions.render_column_keys(column, kinds)}"
+        + f"  # {json.dumps(column.comment)[1:-1]}\n"
+        for key, column in zip(column_keys, proposals, strict=True)
+    ]
+    return "".join(f"      {line}" for line in lines)
 
 
 def _render_url(url: str, variable: str) -> str:

@@ -64,7 +64,7 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
             "area": "file",
             "pay": "intervals",
         }
-        assert bench.trees["pay"].choice.more == "100, 500"
+        assert bench.trees["pay"].choice.argument == "100, 500"
         page = again.page("job")
         assert "k = 4, method = gaa_cp" in text_of(page)
         assert "Your settings changed after this file was saved" not in page
