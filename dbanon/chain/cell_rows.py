@@ -159,7 +159,7 @@ def create_state_tables(
         (state.row_table, statements.kept_column, leading_columns, retained_types),
     ):
         columns = [
-            f"{column_name(i)} {state.session.declared(sql_type)}"
+            f"{column_name(i)} {state.session.declared_type(sql_type)}"
             for i, sql_type in enumerate(types)
         ]
         state.session.run(f"CREATE TABLE {table} ({', '.join([*first_columns, *columns])})")
@@ -227,7 +227,9 @@ def update_displayed_rows(
             f"{quote(PRESENT_PERSONS)} AS n WHERE n.left_at IS NULL"
             f" AND n.cell IN ({select_cells} {renewed_condition})"
         )
-        inserts.append((f"SELECT {columns} FROM {rows}", f"n.cell, {session.shuffled('n')}"))
+        inserts.append(
+            (f"SELECT {columns} FROM {rows}", f"n.cell, {session.random_order_key('n')}")
+        )
     if newcomers is not None and not state.has_several_rows:
         values = {n: session.kept_value(a) for a, n in zip(retained, names, strict=True)}
         source_columns = list(dict.fromkeys(a.name for a in retained))
@@ -246,7 +248,7 @@ def update_displayed_rows(
             inserts.append((f"SELECT {', '.join(select_list)} FROM {rows}", "l.class, l.position"))
     if state.has_several_rows:
         new_rows = f"SELECT {columns} FROM {quote(NEW_ROWS)} AS n"
-        inserts.append((new_rows, f"n.cell, {session.shuffled('n')}"))
+        inserts.append((new_rows, f"n.cell, {session.random_order_key('n')}"))
     deleted_condition = _NO_LONGER_DISPLAYED
     if renewed_condition:
         deleted_condition += f" OR {renewed_condition}"
@@ -254,7 +256,7 @@ def update_displayed_rows(
     # Store the rows of a cell together, because rows are counted by cell, but in random order: the
     # source's order would reveal which row belongs to which person.
     for select, order in inserts:
-        with session.sorting() if is_large_batch else nullcontext():
+        with session.prepare_sorting() if is_large_batch else nullcontext():
             session.run(f"INSERT INTO {state.row_table} ({columns}) {select} ORDER BY {order}")
     if is_large_batch:
         session.analyze(state.chain.table(session, "row"))

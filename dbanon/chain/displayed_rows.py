@@ -64,7 +64,7 @@ def stage_renewed_rows(
     state.stage(RENEWED_PERSONS, " UNION ALL ".join(members))
     state.stage(
         NUMBERED_PERSONS,
-        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.shuffled('r')})"
+        f"SELECT r.person, r.cell, row_number() OVER (ORDER BY {session.random_order_key('r')})"
         f" AS {PERSON_NUMBER} FROM {quote(RENEWED_PERSONS)} AS r",
     )
     entry_columns = ", ".join(f"e.{name}" for name in (TABLE_NUMBER, N_WITHHELD, *columns))

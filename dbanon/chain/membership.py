@@ -144,7 +144,7 @@ class CellState:
                 f"p.key{i} = {sql}" for i, sql in enumerate(relation.required_locator.expressions)
             ]
             key_condition = f" ON {' AND '.join(key_conditions)}"
-        with self.session.sorting() if self.sequence == 1 else nullcontext():
+        with self.session.prepare_sorting() if self.sequence == 1 else nullcontext():
             ordered_keys = self.session.keys_in_order(
                 relation, f"JOIN {newcomers % key_condition}", waiting_time, "p.tag"
             )
@@ -192,7 +192,7 @@ class CellState:
             f"SELECT c.cell, c.members, c.present, c.same, CASE {' '.join(cases)} ELSE 'held' END"
             f" AS state FROM ({cell_counts}) AS c{join_sealed}"
         )
-        with nullcontext() if has_cell_counts else self.session.sorting():
+        with nullcontext() if has_cell_counts else self.session.prepare_sorting():
             self.stage(NEXT_CELL_STATES, next_states)
 
     def _count_cells_query(self, n_staged: int) -> str:
@@ -340,7 +340,7 @@ class CellState:
             f" SELECT {chain_id}, c.class + {first_new_cell}, 'live', {int(self.sequence)}"
             f" FROM {quote(statements.CLASSES)} AS c"
         )
-        with session.sorting() if is_large_batch else nullcontext():
+        with session.prepare_sorting() if is_large_batch else nullcontext():
             session.run(
                 f"INSERT INTO {self.shared_table('chain_member')} (chain_id, tag, cell)"
                 f" SELECT {chain_id}, p.tag, l.class + {first_new_cell} FROM {rows}"

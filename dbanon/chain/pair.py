@@ -87,7 +87,7 @@ def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> d
         quote(PREDECESSOR_MEMBERS),
         f"chain_id = {int(predecessor.chain_id)}",
     )
-    with session.tagging():
+    with session.prepare_tagging():
         state.stage(
             PREDECESSOR_MEMBERS,
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"

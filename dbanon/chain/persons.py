@@ -79,7 +79,7 @@ def stage_newcomer_records(
     )
     locator = Locator((f"s.{_ORDINAL}",), ("bigint",))
     return replace(
-        relation, copy=RelationName(None, NEWCOMER_RECORDS), filtered=None, locator=locator
+        relation, copy=RelationName(None, NEWCOMER_RECORDS), selected_rows=None, locator=locator
     )
 
 

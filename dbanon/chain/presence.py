@@ -87,8 +87,8 @@ def stage_tagged_persons(state: CellState, persons: str, names: Sequence[str]) -
         "SELECT tag, cell, left_at_release AS left_at"
         f" FROM {state.shared_table('chain_member')} WHERE {state.chain_condition}"
     )
-    with session.tagging():
-        for table_kind, name, query in session.tagged(
+    with session.prepare_tagging():
+        for table_kind, name, query in session.person_staging_queries(
             persons + session.compute_once_clause, names, members
         ):
             state.stage(name, query, table_kind)

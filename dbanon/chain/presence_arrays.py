@@ -78,7 +78,7 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
         )
     key_locator = replace(locator, expressions=tuple(f"s.{name}" for name in key_names))
     return replace(
-        relation, copy=RelationName(None, NEWCOMER_RECORDS), filtered=None, locator=key_locator
+        relation, copy=RelationName(None, NEWCOMER_RECORDS), selected_rows=None, locator=key_locator
     )
 
 
@@ -102,12 +102,12 @@ def match_persons(
     """
     session, rules, locator = state.session, state.chain.rules, relation.required_locator
     is_first = state.chain.definition is None
-    if not session.supports_arrays or rules.mode == MEASURE or locator.mapped:
+    if not session.supports_arrays or rules.mode == MEASURE or locator.mapped_columns:
         return None
     if state.has_several_rows or (is_first and rules.new_chain_from is not None):
         return None
     # Other row keys that are not known to be unique are only checked for newcomers.
-    if locator.unchecked not in ((), (state.chain.entity,)):
+    if locator.unchecked_columns not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
         # Former members are fetched, too.
@@ -122,7 +122,7 @@ def match_persons(
     entity = relation.attribute(state.chain.entity)
     # A row with a NULL key has the tag for "no person", which is refused before the key is used.
     key_expressions = [
-        f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions
+        f"coalesce({sql}, 0)" if locator.unchecked_columns else sql for sql in locator.expressions
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.absent_tag}) AS tag"
@@ -139,7 +139,7 @@ def match_persons(
         code = session.secret_code(row_hash)
         columns.append((code, "bigint"))
     select_list = ", ".join([*keys, tag, *(values if code else [])])
-    with session.tagging():
+    with session.prepare_tagging():
         arrays = session.fetch(
             columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
         )

@@ -208,7 +208,7 @@ def _publish_table(
         target,
         clock,
         check,
-        partial(add_summary, planned.written_output.written),
+        partial(add_summary, planned.written_output.staging_name),
         export,
     )
     return planned.written_output.relation, report

@@ -56,7 +56,7 @@ def count_histories(state: CellState, are_staged: bool = False) -> dict[int, int
 
 def stage_histories(state: CellState) -> None:
     """Stage the number of persons who share each history."""
-    with state.session.sorting():
+    with state.session.prepare_sorting():
         state.stage(HISTORY_SIZES, _histories_query(state))
 
 
@@ -67,7 +67,7 @@ def _histories_source(state: CellState, are_staged: bool) -> str:
 
 def _histories_query(state: CellState) -> str:
     """SQL query: ``cell``, ``left_at`` and ``size``, the number of persons, of each history."""
-    return state.session.sizes_of_pairs(
+    return state.session.count_pairs_sql(
         "cell",
         "left_at_release",
         "left_at",
@@ -139,7 +139,7 @@ def count_mismatched_cells(state: CellState) -> int:
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.row_table} GROUP BY cell)"
         f" AS r LEFT JOIN {state.value_table} AS v ON v.cell = r.cell"
     )
-    with state.session.sorting():
+    with state.session.prepare_sorting():
         [(n_misplaced,)] = state.session.rows(
             f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
@@ -363,7 +363,7 @@ class ChainTarget(SqlTarget):
             )
             names = ", ".join(quote(column.name) for column in self.released_columns)
             session.run(
-                f"INSERT INTO {output.written.quoted} ({names}) SELECT {state_columns}"
+                f"INSERT INTO {output.staging_name.quoted} ({names}) SELECT {state_columns}"
                 f" {self.state.random_order_clause(self.table_number)}"
             )
         else:
@@ -373,13 +373,13 @@ class ChainTarget(SqlTarget):
             expressions = {
                 a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)
             }
-            session.insert(output.written, expressions, source=None)
+            session.insert(output.staging_name, expressions, source=None)
             if self.table_number:
                 # Free the names of these staging tables for the next table of the chain.
                 for staging_table in (statements.ROWS, statements.CLASSES):
                     session.run(f"DROP TABLE {quote(staging_table)}")
         progress(0.9)
-        session.analyze(output.written)
+        session.analyze(output.staging_name)
         return staged_release
 
     def count(
@@ -432,7 +432,7 @@ class ChainTarget(SqlTarget):
         )
         query = f"SELECT {select_list} {self.state.random_order_clause(self.table_number)}"
         rows = SubqueryRelation(row_table.schema, row_table.name, query)
-        relation = Relation(row_table, Schema(tuple(attributes)), "query", filtered=rows)
+        relation = Relation(row_table, Schema(tuple(attributes)), "query", selected_rows=rows)
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
         of_table = (

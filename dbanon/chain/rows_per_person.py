@@ -202,7 +202,7 @@ def _stage_source_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> 
         for index, (table, attribute) in enumerate(retained):
             value = session.kept_value(attribute)
             if table.number != chain_table.number:
-                value = f"CAST(NULL AS {session.declared(attribute.sql_type)})"
+                value = f"CAST(NULL AS {session.declared_type(attribute.sql_type)})"
             values.append(f"{value} AS {statements.kept_column(index)}")
         select_list = [
             f"s.{quote(state.chain.entity)} AS person",

@@ -47,7 +47,7 @@ class FileSource(SqlSource):
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Return the relation; the job's condition was applied when its rows were staged."""
         if job.policy.nulls == "suppress":
-            relation = replace(relation, required=job.quasi_identifiers)
+            relation = replace(relation, required_columns=job.quasi_identifiers)
         self.session.require_equality(relation, [*job.by, *job.columns_in_sets])
         return relation
 

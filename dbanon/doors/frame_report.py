@@ -87,14 +87,14 @@ class FrameReport(Report):
         ------
         OSError : the file cannot be written.
         """
-        from dbanon.doors.html.page import page, write
+        from dbanon.doors.html.page import render_page, write_private_file
 
         column_distributions: tuple[Distribution, ...] = ()
         if self.alignment is not None:
             from dbanon.stores.frame.distribution import distributions
 
             column_distributions = distributions(self.alignment.released, self)
-        text = page(self, distributions=column_distributions)
+        text = render_page(self, distributions=column_distributions)
         if path is not None:
-            write(text, Path(path))
+            write_private_file(text, Path(path))
         return text

@@ -27,7 +27,7 @@ from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.run.open import open_store
 from dbanon.run.repair import Repair
 from dbanon.run.repair import repair as repair_ledger
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.files import read_url
 from dbanon.stores.postgresql.connecting import driver_arguments, unreachable_error, unwatch, watch
 from dbanon.stores.postgresql.errors import (
@@ -367,7 +367,7 @@ def _connect(url: str) -> Iterator[Any]:
         connection = psycopg.connect(conninfo, **driver_arguments(parsed_url))
     except psycopg.OperationalError as error:
         raise translate_pooler_error(error) or unreachable_error(error, parsed_url) from None
-    with connection, ending().scope():
+    with connection, thread_connections().scope():
         watch(connection)
         try:
             connection.execute(PIN_STATEMENTS)

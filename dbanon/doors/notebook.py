@@ -7,8 +7,7 @@ from typing import Any
 
 from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
-from dbanon.doors.html.card import LOSSES, sweep_and_choice
-from dbanon.doors.html.card import card as draw_card
+from dbanon.doors.html.card import LOSS_NAMES, render_card, split_advice
 from dbanon.errors import MissingDependency
 
 # Matplotlib's markers, one per method.
@@ -19,7 +18,7 @@ _LABEL_WIDTH, _LABEL_HEIGHT = 0.12, 0.06
 
 def card(result: Any) -> str:
     """Render a result as a card: escaped HTML without scripts or external resources."""
-    return draw_card(result)
+    return render_card(result)
 
 
 def plot(result: Advice | Sweep, axes: Any = None) -> Any:
@@ -36,7 +35,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
     ------
     MissingDependency : matplotlib is not installed.
     """
-    sweep, recommended_point = sweep_and_choice(result)
+    sweep, recommended_point = split_advice(result)
     if axes is None:
         axes = _create_figure().subplots()
     labelled_points: list[Point] = []
@@ -74,7 +73,7 @@ def plot(result: Advice | Sweep, axes: Any = None) -> Any:
             label=f"recommended: {recommended_point.curve}, k = {recommended_point.k}",
         )
     axes.set_xlabel("linkage risk")
-    axes.set_ylabel(LOSSES[sweep.measure])
+    axes.set_ylabel(LOSS_NAMES[sweep.measure])
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.legend()

@@ -317,7 +317,7 @@ def spend(session: Session, name: str, cost: Cost, spending_id: str) -> Recorded
     """
     # The delta of a budget never changes.
     amount = charged(cost, find(session, name).delta)
-    is_spent = session.have_spent(name, str(amount), spending_id)
+    is_spent = session.spend_budget_as_owner(name, str(amount), spending_id)
     if is_spent is None:
         is_spent = _spend(session, name, amount, spending_id)
     budget = find(session, name)

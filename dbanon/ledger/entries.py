@@ -33,10 +33,10 @@ from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.release.words import time_text
 from dbanon.sessions.base import Output
-from dbanon.sessions.ending import ending
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
+from dbanon.sessions.thread_connections import thread_connections
 
 NOT_COPIED = "not_copied"
 # The key of a request that holds the oid of the publishing role, if roles have oids.
@@ -191,7 +191,7 @@ def record_row(
         existing = session.find_existing(name)
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
-    recorded = session.have_release_recorded(
+    recorded = session.record_release_as_owner(
         row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
     )
     return insert_release(session, row, columns, run) if recorded is None else recorded
@@ -204,7 +204,7 @@ def insert_release(
     release, column = session.ledger_name("release"), session.ledger_name("release_column")
     created_at = row["created_at"]
     where, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
-    number, ledger = session.role_number(), session.find_existing(release)
+    number, ledger = session.role_id(), session.find_existing(release)
     if number is not None and ledger is not None:
         row |= {"publisher_oid": number, "ledger_oid": ledger.oid}
         # The view may have been renamed since.
@@ -263,14 +263,14 @@ def note_failure(store: Store, run: Run) -> None:
 
     Best effort: errors are suppressed, so that they never hide why the run failed.
     """
-    if ending().silent:
+    if thread_connections().is_server_silent:
         return
     with (
         suppress(Exception),
-        ending().at_most(_FAILURE_SECONDS),
+        thread_connections().cut_new_connections_after(_FAILURE_SECONDS),
         store.session(write=True) as session,
     ):
-        if trusted(session) and not session.have_run_recorded(_run_fields(run)):
+        if trusted(session) and not session.record_run_as_owner(_run_fields(run)):
             insert_run(session, run)
 
 

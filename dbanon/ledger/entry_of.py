@@ -44,7 +44,7 @@ def entry_of(session: Session, name: RelationName, existing: ExistingRelation | 
     if postgresql_releases.has_oids(session):
         return postgresql_releases.release_id_of(session, existing)
     entry = _entry(session, existing.mark)
-    if entry is None or not session.same_name(entry.output, name) or entry.kind != existing.kind:
+    if entry is None or not session.is_same_name(entry.output, name) or entry.kind != existing.kind:
         return None
     if existing.oid is None:
         return entry.release_id
@@ -64,7 +64,7 @@ def published_by_role(session: Session, alias: str = "") -> tuple[str, tuple[Any
     alias : the alias of the table of releases, with its dot.
     """
     by_name = f"coalesce({alias}published_by, '') = ?"
-    user, role_oid = session.current_user() or "", session.role_number()
+    user, role_oid = session.current_user() or "", session.role_id()
     ledger = session.find_existing(session.ledger_name("release"))
     if role_oid is None or ledger is None or not postgresql_releases.has_oids(session):
         return by_name, (user,)
@@ -119,7 +119,7 @@ def is_summary_of(
     ):
         return True
     entry = _entry(session, existing.mark)
-    if entry is None or existing.kind != "table" or not session.same_name(entry.output, output):
+    if entry is None or existing.kind != "table" or not session.is_same_name(entry.output, output):
         return False
     owners = {entry.published_by, existing_output.owner if existing_output else entry.published_by}
     return existing.owner in owners

@@ -324,7 +324,7 @@ class ReleasedTable:
 
 def has_oids(session: Session) -> bool:
     """Return True if entries have valid oids: on PostgreSQL, from revision 0013."""
-    if session.role_number() is None:
+    if session.role_id() is None:
         return False
     types = dict(session.columns_of(session.ledger_name("release")))
     return {"owner_oid", "ledger_oid"} <= set(types)
@@ -381,7 +381,7 @@ def is_summary(
         return False
     if of_output is not None and release_id_of(session, of_output) is not None:
         return existing.owner_oid == of_output.owner_oid
-    if existing.owner_oid == session.role_number():
+    if existing.owner_oid == session.role_id():
         return True
     return bool(
         session.rows(

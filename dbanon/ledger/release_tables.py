@@ -131,7 +131,7 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
     if session.find_existing(name) is None:
         for release_id, output in outputs.items():
             [row] = rows_of_release(session, "release", release_id)
-            if not session.same_name(output.sibling(row["relation_name"]), name):
+            if not session.is_same_name(output.sibling(row["relation_name"]), name):
                 continue
             if row["superseded_at"] is None:
                 # For a current release the error about its output is more helpful.
@@ -198,7 +198,7 @@ def tables_of_releases(
     return {
         str(release_id): (RelationName(schema, relation), MARK + str(release_id))
         for schema, name, relation, release_id in rows
-        if session.same_name(resolved, RelationName(schema, name))
+        if session.is_same_name(resolved, RelationName(schema, name))
     }
 
 
@@ -231,7 +231,9 @@ def superseded_tables(
     seen: dict[tuple[str | None, str], int] = {}
     tables = []
     for schema, output, relation, release_id, oid, publisher in entries_of_views:
-        if resolved is not None and not session.same_name(resolved, RelationName(schema, output)):
+        if resolved is not None and not session.is_same_name(
+            resolved, RelationName(schema, output)
+        ):
             continue
         seen[schema, output] = seen.get((schema, output), 0) + 1
         if seen[schema, output] <= keep_last:

@@ -28,7 +28,7 @@ from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.ledger.release_tables import RELEASE_ID, table_of
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output
-from dbanon.sessions.names import RelationName, check_length, parse_relation
+from dbanon.sessions.names import RelationName, parse_relation, require_length
 from dbanon.sessions.session import Session
 
 COUNTERS, DIGEST = "counters", "digest"
@@ -141,7 +141,7 @@ def _counters_differ(session: Session, request: str, source: str) -> bool | None
     """Return True if a source was written to since its release; None if that is unknown."""
     try:
         before = json.loads(request)["source"]
-        return is_stale(before, session.state_of(parse_relation(source)))
+        return is_stale(before, session.summarize_table_state(parse_relation(source)))
     except (*MISSHAPEN, InvalidName):
         # Otherwise a malformed entry would break the list for all roles.
         return None
@@ -204,7 +204,7 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
             listed
             for listed in list_releases(session)
             if listed.release_id == release.lower()
-            or (name is not None and session.same_name(parse_relation(listed.output), name))
+            or (name is not None and session.is_same_name(parse_relation(listed.output), name))
         ),
         None,
     )
@@ -319,7 +319,7 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
         return [
             (str(release_id), number, dict(export))
             for schema, name, release_id, arguments in rows
-            if session.same_name(resolved, RelationName(schema, name))
+            if session.is_same_name(resolved, RelationName(schema, name))
             for number, export in enumerate(entries.parse_json(arguments).get("exports", ()))
         ]
 
@@ -348,9 +348,9 @@ def plan_output(
         raise InvalidName(
             f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
-    check_length(name.name, session.name_limit, "name of the output")
+    require_length(name.name, session.name_limit, "name of the output")
     if name.schema is not None:
-        check_length(name.schema, session.name_limit, "schema of the output")
+        require_length(name.schema, session.name_limit, "schema of the output")
     creates_schema = session.require_schema(name, strict=strict)
     session.require_ledger_rights()
     session.lock_output(name)

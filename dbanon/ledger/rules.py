@@ -145,7 +145,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     require_one_entity(TableRules({**_trusted_rules(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
     session.tie_rules(source)
-    author = session.rule_author(source)
+    author = session.describe_rule_author(source)
     moment = session.timestamp(now())
     columns = ("source", "name", "rule", "declared_at", *author)
     rows = [

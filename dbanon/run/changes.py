@@ -115,7 +115,7 @@ def changes(
     created = [] if session.has_ledger() else [LEDGER]
     if output.creates_schema:
         created.append(f"schema {output.name.schema}, which is missing")
-    if output.replaces is None:
+    if output.replaced_kind is None:
         created.append(f"{output.kind} {output.name}")
     if output.relation != output.name:
         created.append(f"a table for {output.kind} {output.name}")
@@ -126,7 +126,7 @@ def changes(
 
 def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str, ...]:
     """Tables that the view shows no longer once it is replaced, and that are not kept."""
-    if keep_last is None or output.kind != "view" or output.replaces is None:
+    if keep_last is None or output.kind != "view" or output.replaced_kind is None:
         return ()
     # The one that it shows now is then the newest of those that were replaced.
     before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)

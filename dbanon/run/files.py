@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.job.job import Job
-from dbanon.sessions.ending import ending
 from dbanon.sessions.store import Store
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.interrupts import interruptible_until_commit
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
         except BaseException as error:
             # Nor does taking away wait for a store that stalls.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                ending().request_end()
+                thread_connections().request_end()
             # If the outcome is unknown, the next run looks it up in the ledger.
             refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
             if exporter.committing and not refused:

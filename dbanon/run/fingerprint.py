@@ -19,7 +19,7 @@ from dbanon.job.job import Job
 from dbanon.ledger.entry_checks import MISSHAPEN
 from dbanon.ledger.recorded_report import recorded_request
 from dbanon.run.plan import Plan
-from dbanon.sessions.base import LARGEST_SALT, Relation, random_salt
+from dbanon.sessions.base import MAX_SALT, Relation, random_salt
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import Source
@@ -135,7 +135,7 @@ def _read_before(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     algorithm, salt, hashed = read["way"], read["salt"], read["hash"]
     if not (isinstance(algorithm, str) and isinstance(hashed, str) and type(salt) is int):
         raise TypeError
-    if not 0 < salt <= LARGEST_SALT:
+    if not 0 < salt <= MAX_SALT:
         raise ValueError
     options = {name: job_options[name] for name in ("table", "where", "key") if name in job_options}
     names = read["columns"]

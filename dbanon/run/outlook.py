@@ -69,17 +69,21 @@ class FileColumn:
     def of(cls, reading: ColumnReading, k: int) -> FileColumn:
         """Describe a column without revealing anything about fewer than k rows."""
         n_different = reading.n_values - reading.n_matching
-        if not reading.look or reading.n_matching < k or 2 * reading.n_matching < reading.n_values:
-            return cls(reading.name, reading.sql_type, reading.by)
+        if (
+            not reading.pattern
+            or reading.n_matching < k
+            or 2 * reading.n_matching < reading.n_values
+        ):
+            return cls(reading.name, reading.sql_type, reading.type_option)
         # Do not reveal a number of rows below k.
         share = (
             "nearly all" if n_different < k else f"{100 * reading.n_matching // reading.n_values} %"
         )
-        words = f"{share if n_different else 'all'} look like {reading.look}"
+        words = f"{share if n_different else 'all'} look like {reading.pattern}"
         return cls(
             reading.name,
             reading.sql_type,
-            words + (f": {reading.option}" if reading.option else ""),
+            words + (f": {reading.parse_option}" if reading.parse_option else ""),
         )
 
 
@@ -309,7 +313,7 @@ def _outlook(
         key=job.key,
         output=str(output.name),
         output_kind=output.kind,
-        replaces=output.replaces,
+        replaces=output.replaced_kind,
         quasi_identifiers=tuple(
             PlannedColumn(a.name, a.sql_type, a.kind.value, hierarchies.get(a.name))
             for a in planned.roles.quasi_identifiers
@@ -363,7 +367,8 @@ def _seconds(forecast_seconds: Mapping[str, float] | None) -> str:
 def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:
     """The columns of a CSV file, by all of its rows."""
     return tuple(
-        FileColumn.of(reading, int(job.policy.k)) for reading in session.as_written(relation)
+        FileColumn.of(reading, int(job.policy.k))
+        for reading in session.describe_file_columns(relation)
     )
 
 

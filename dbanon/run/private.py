@@ -31,10 +31,10 @@ from dbanon.run.private_begin import PrivatePlan, plan_private, shape_of
 from dbanon.run.run import PhaseProgress
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.base import Output
-from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores import digest
 from dbanon.stores.enumerated_column import ListedColumn
 from dbanon.stores.sql_target import build_run_record
@@ -154,9 +154,12 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
     )
     write_rows(session, output, planned.columns, rows.columns)
     require_recount(
-        session, output.written, [ColumnDomain.of(column) for column in planned.columns], planned.n
+        session,
+        output.staging_name,
+        [ColumnDomain.of(column) for column in planned.columns],
+        planned.n,
     )
-    report = _report(spender, output, rows, digest.digest_relation(session, output.written))
+    report = _report(spender, output, rows, digest.digest_relation(session, output.staging_name))
     return _publish_rows(session, planned, output, report, time.perf_counter() - started)
 
 
@@ -215,7 +218,7 @@ def _publish_rows(
     session: Session, planned: PrivatePlan, output: Output, report: PrivateReport, elapsed: float
 ) -> PrivateReport:
     """Publish the table, and record it with its spending in the ledger."""
-    types = dict(session.columns_of(output.written))
+    types = dict(session.columns_of(output.staging_name))
     session.publish(output, [column.attribute.name for column in planned.columns])
     row = report.ledger_row() | {
         "output_schema": output.name.schema,
@@ -266,7 +269,7 @@ def run_private(
             " table.",
         )
     # Once a run is asked to stop, little time is left, and its failure must still be recorded.
-    with ending().scope():
+    with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
                 return _run(job, store, timed_progress)

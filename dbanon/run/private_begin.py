@@ -20,7 +20,7 @@ from dbanon.run.hierarchies import read_named
 from dbanon.run.plan import require_roles
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
-from dbanon.sessions.names import check_length, parse_relation
+from dbanon.sessions.names import parse_relation, require_length
 from dbanon.sessions.session import Session
 from dbanon.stores.enumerated_column import to_listed_column
 from dbanon.stores.sql_source import SqlSource
@@ -82,7 +82,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
         require_kind(attribute)
-        check_length(attribute.name, session.name_limit, "name of a column")
+        require_length(attribute.name, session.name_limit, "name of a column")
     if job.output_kind == "view":
         session.require_columns_of_views(job.quasi_identifiers)
     settings, hierarchies = _read_trees(job, source, relation)
@@ -114,7 +114,7 @@ def _read_trees(
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
             table = source.session.find_source(parse_relation(spec.value)).name
-            if source.session.same_name(table, relation.name):
+            if source.session.is_same_name(table, relation.name):
                 raise InvalidParameter(
                     f'The hierarchy of "{name}" is read from the rows that are released.',
                     hint="List the values in `orders` or `hierarchies`, as anyone may know them"

@@ -121,7 +121,9 @@ def _job(
             hint=f"If these changes are intended: `accept={json.dumps(list(others))}`. Or release"
             " the table again.",
         )
-    earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
+    earlier = earlier_releases(
+        session, str(relation.name), session.summarize_table_state(relation.name)
+    )
     history = SourceHistory(earlier, "chains" not in session.unsupported_features)
     require_first(job, relation.name, history, _CONSENT)
     return job
@@ -180,7 +182,7 @@ def _is_publisher(session: Session, request: str | None, name: str | None) -> bo
     number = None if request is None else json.loads(request).get(entries.PUBLISHER)
     if number is None:
         return name == session.current_user()
-    return bool(number == session.role_number())
+    return bool(number == session.role_id())
 
 
 def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None) -> None:

@@ -72,7 +72,9 @@ def declare(
     with store.session(write=True) as session:
         relation = session.find_source(parse_relation(table))
         requested = (
-            dict(rules_from_comments(session.comments_on(relation.name))) if from_comments else {}
+            dict(rules_from_comments(session.read_column_comments(relation.name)))
+            if from_comments
+            else {}
         )
         requested |= by_column or {}
         if not requested and from_comments:

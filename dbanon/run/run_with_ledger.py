@@ -23,9 +23,9 @@ from dbanon.release.report import Report
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import limit_time
-from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.postgresql.summary import target_with_summary
 from dbanon.stores.scratch import open_scratch
 from dbanon.stores.sql_source import SqlSource
@@ -91,7 +91,7 @@ def run_with_ledger(
     for name in (job.table, job.output):
         parse_relation(name)
     # Once a run is asked to stop, little time is left, and its failure must still be recorded.
-    with ending().scope():
+    with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
                 return _within_memory(

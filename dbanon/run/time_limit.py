@@ -11,7 +11,7 @@ from types import FrameType
 
 from dbanon.errors import DbanonError, OutcomeUnknown, TimeLimit
 from dbanon.run.run import PhaseProgress
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 
 
 @contextmanager
@@ -55,14 +55,14 @@ def limit_time(
             progress(phase, share)
 
     if threading.current_thread() is not threading.main_thread():
-        end_request = ending()
-        with end_request.limited(seconds):
+        end_request = thread_connections()
+        with end_request.limit_time(seconds):
             try:
                 yield timed_progress
             except OutcomeUnknown:
                 raise
             except DbanonError:
-                if end_request.is_ending and not end_request.is_over:
+                if end_request.is_ending and not end_request.is_committed:
                     raise refusal() from None
                 raise
         return
@@ -94,7 +94,7 @@ class Alarm:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self._over:
             self.rang = True
-            ending().request_end()
+            thread_connections().request_end()
             raise KeyboardInterrupt
 
     def over(self) -> None:

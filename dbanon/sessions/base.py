@@ -1,4 +1,4 @@
-"""Plain values that stores and jobs exchange."""
+"""Values that stores and jobs exchange, and errors that several stores raise."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 
-# Number of records shuffled at a time.
+# The number of records that are shuffled at a time.
 _SHUFFLE_ROWS = 32_768
 
+# The comment on a released relation starts with this, followed by the release id.
 MARK = "dbanon release "
 # Suffix of the table with aggregates that may accompany a release.
 SUMMARY_SUFFIX = "_summary"
@@ -44,16 +45,16 @@ class Locator:
     ----------
     expressions : SQL of each key column over the aliases s (source) and m (key map).
     types : SQL types of the key columns in staging.
-    mapped : key columns that a key map numbers; empty if the key is used directly.
-    unchecked : key columns that the caller states to be unique; only NULLs are looked for.
-    compared : SQL of the mapped columns as the key map stores them, if that differs.
+    mapped_columns : key columns whose values a key map numbers; empty if the key is used directly.
+    unchecked_columns : key columns that the caller declares unique; only NULLs are checked.
+    comparison_sql : SQL of the mapped columns as the key map stores them; empty if it is the same.
     """
 
     expressions: tuple[str, ...]
     types: tuple[str, ...]
-    mapped: tuple[str, ...] = ()
-    unchecked: tuple[str, ...] = ()
-    compared: tuple[str, ...] = ()
+    mapped_columns: tuple[str, ...] = ()
+    unchecked_columns: tuple[str, ...] = ()
+    comparison_sql: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,23 @@ class ColumnReading:
 
     Parameters
     ----------
-    by, decided : the option that sets its type here, and in other files; empty for none.
+    type_option : the option that sets its type; empty for none.
     kind : the type in terms of ``types``; empty if the values do not determine it.
-    look, option : the pattern of most texts, and the option that would parse it; empty for none.
+    decision : name and value of the option that would set its type in other files; None for none.
+    pattern, parse_option : the pattern of most texts, and the option that would parse it; empty for
+        none.
     n_matching, n_values : how many texts have the pattern, and how many there are.
     """
 
     name: str
     sql_type: str
-    look: str = ""
-    option: str = ""
+    pattern: str = ""
+    parse_option: str = ""
     n_matching: int = 0
     n_values: int = 0
-    by: str = ""
+    type_option: str = ""
     kind: str = ""
-    decided: tuple[str, str] | None = None
+    decision: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class FilteredRelation(RelationName):
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation that can be read.
+    """A table, view or query that can be read.
 
     Parameters
     ----------
@@ -115,9 +118,9 @@ class Relation:
     kind : ``table``, ``view`` …, in the database's terms.
     estimated_rows : approximate row count for the progress bar; 0 if unknown.
     locator : how to address its rows; None before ``locate``.
-    copy : a copy to read instead, where statements see different snapshots.
-    required : columns whose NULL withholds a row, so that the rest of the row is not read.
-    filtered : the rows that a condition selects; None for all.
+    copy : a copy to read instead, if statements see different snapshots.
+    required_columns : rows with a NULL in one of these columns are withheld, and not read.
+    selected_rows : the rows that a condition selects; None for all.
     """
 
     name: RelationName
@@ -126,8 +129,8 @@ class Relation:
     estimated_rows: int = 0
     locator: Locator | None = None
     copy: RelationName | None = None
-    required: tuple[str, ...] = ()
-    filtered: FilteredRelation | None = None
+    required_columns: tuple[str, ...] = ()
+    selected_rows: FilteredRelation | None = None
 
     def attribute(self, name: str) -> Attribute:
         """Return the column with this name.
@@ -141,22 +144,23 @@ class Relation:
                 return attribute
         raise ColumnNotFound(
             f'Table {self.name} has no column "{name}".',
-            hint=nearest_names(name, [a.name for a in self.schema.attributes]),
+            hint=nearest_names(name, [attribute.name for attribute in self.schema.attributes]),
         )
 
     def with_attributes(self, attributes: Sequence[Attribute]) -> Relation:
         """Return the source with these attributes replacing those of the same names."""
-        changed = {attribute.name: attribute for attribute in attributes}
-        return replace(
-            self, schema=Schema(tuple(changed.get(a.name, a) for a in self.schema.attributes))
+        replacements = {attribute.name: attribute for attribute in attributes}
+        new_attributes = tuple(
+            replacements.get(attribute.name, attribute) for attribute in self.schema.attributes
         )
+        return replace(self, schema=Schema(new_attributes))
 
     def with_columns(self, names: Sequence[str]) -> Relation:
         """Return the source with these columns added to those read from the selected rows."""
-        if self.filtered is None:
+        if self.selected_rows is None:
             return self
-        columns = tuple(dict.fromkeys([*self.filtered.columns, *names]))
-        return replace(self, filtered=replace(self.filtered, columns=columns))
+        columns = tuple(dict.fromkeys([*self.selected_rows.columns, *names]))
+        return replace(self, selected_rows=replace(self.selected_rows, columns=columns))
 
     @property
     def required_locator(self) -> Locator:
@@ -167,45 +171,54 @@ class Relation:
     @property
     def relation(self) -> RelationName:
         """The relation, filter or copy to read from."""
-        return self.filtered or self.copy or self.name
+        return self.selected_rows or self.copy or self.name
 
     @property
     def numbered_relation(self) -> RelationName:
         """The relation whose keys are numbered; for a copy, the original."""
-        return self.filtered or self.name
+        return self.selected_rows or self.name
 
     @property
-    def where(self) -> str:
-        """WHERE clause, over the alias s, that excludes withheld rows; empty if there are none."""
-        return f" WHERE {self.complete}" if self.required else ""
+    def where_clause(self) -> str:
+        """WHERE clause, over the alias s, that excludes withheld rows; empty without any."""
+        return f" WHERE {self.completeness_condition}" if self.required_columns else ""
 
     @property
-    def and_where(self) -> str:
-        """The same as an additional condition."""
-        return f" AND {self.complete}" if self.required else ""
+    def and_condition(self) -> str:
+        """The condition of ``where_clause``, after AND; empty if no rows are withheld."""
+        return f" AND {self.completeness_condition}" if self.required_columns else ""
 
     @property
-    def complete(self) -> str:
+    def completeness_condition(self) -> str:
         """SQL that is true for rows with a value in every required column."""
-        return "NOT (" + " OR ".join(f"s.{quote(name)} IS NULL" for name in self.required) + ")"
+        return (
+            "NOT ("
+            + " OR ".join(f"s.{quote(name)} IS NULL" for name in self.required_columns)
+            + ")"
+        )
 
     @property
     def from_clause(self) -> str:
         """The source and its key map as a FROM clause."""
-        located = self.required_locator
-        join = statements.join_key_map(located.mapped, located.compared) if located.mapped else ""
+        locator = self.required_locator
+        join = (
+            statements.join_key_map(locator.mapped_columns, locator.comparison_sql)
+            if locator.mapped_columns
+            else ""
+        )
         return f"{self.relation.quoted} AS s{join}"
 
 
 @dataclass(frozen=True)
 class StagedRows:
-    """The rows of files in a staging table, which is read in the place of a source.
+    """The rows of files in a staging table, which is read instead of the files.
 
     Parameters
     ----------
-    relation : located, under the name that the files have as a source.
-    columns : the names of the columns that are staged; the files may have others.
-    accepts_condition : whether a condition on the files needs no more than these columns.
+    relation : the staging table with a locator, under the name of the files.
+    columns : the names of the staged columns; the files may have others.
+    accepts_condition : given column names and a condition on the files, returns whether the
+        condition uses no other columns.
     """
 
     relation: Relation
@@ -221,19 +234,19 @@ class Output:
     ----------
     name : the name that readers use.
     relation : the released table; equal to ``name`` for a table, different for a view.
-    written : the table's name until it has been recounted.
+    staging_name : the table's name until it has been recounted.
     kind : ``table`` or ``view``.
     release_id : the release's id, which is part of the mark on the relation.
-    replaces : kind of the relation that is replaced, or None.
+    replaced_kind : kind of the relation that is replaced, or None.
     creates_schema : whether the missing schema is created too.
     """
 
     name: RelationName
     relation: RelationName
-    written: RelationName
+    staging_name: RelationName
     kind: str
     release_id: str
-    replaces: str | None = None
+    replaced_kind: str | None = None
     creates_schema: bool = False
 
 
@@ -244,9 +257,9 @@ class ExistingRelation:
     Parameters
     ----------
     kind : ``table``, ``view`` or ``relation``.
-    mark : its comment, where dbanon writes its mark, or None.
-    oid, owner : the database's id of it, and the owning role, if the database has them.
-    owner_oid : the id of that role.
+    mark : its comment, which is dbanon's mark for releases; None if it has no comment.
+    oid, owner : its id in the database and its owning role, if the database has them.
+    owner_oid : the id of the owning role.
     """
 
     kind: str
@@ -256,13 +269,13 @@ class ExistingRelation:
     owner_oid: int | None = None
 
 
-LARGEST_SALT = 2**62
+MAX_SALT = 2**62
 
 
 def random_salt() -> int:
     """Return an unpredictable number from 1 to 2**62."""
     # The secrets module loads OpenSSL, which would slow down a backend's first call.
-    return int.from_bytes(os.urandom(8), "big") % LARGEST_SALT + 1
+    return int.from_bytes(os.urandom(8), "big") % MAX_SALT + 1
 
 
 def random_order(n: int) -> NDArray[np.int64]:
@@ -275,8 +288,8 @@ def shuffled_classes(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the records of classes batch by batch, in random order within each class.
 
-    Each batch holds complete classes: for each record its class's index in ``classes``, int64 (r,),
-    and the record, int64 (r,).
+    Each batch holds the records of complete classes, as two arrays: the index in ``classes`` of
+    each record's class, int64 (n_records,), and the record, int64 (n_records,).
 
     Parameters
     ----------
@@ -284,10 +297,10 @@ def shuffled_classes(
     """
     members, starts = partition.members, partition.starts
     batch_size = max(_SHUFFLE_ROWS * len(classes) // max(len(members), 1), 1)
-    for first in range(0, len(classes), batch_size):
-        batch = classes[first : first + batch_size]
+    for start in range(0, len(classes), batch_size):
+        batch = classes[start : start + batch_size]
         random_words = np.frombuffer(os.urandom(8 * int(partition.sizes[batch].sum())), np.uint64)
-        yield kernels.shuffled_classes(members, starts, batch, random_words, first)
+        yield kernels.shuffled_classes(members, starts, batch, random_words, start)
 
 
 def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
@@ -307,21 +320,38 @@ def locate_by_key(
     attributes: Sequence[Attribute],
     sql_type: str,
     *,
-    as_it_is: bool,
-    unchecked: bool,
-    compared: tuple[str, ...] = (),
+    is_used_directly: bool,
+    is_unchecked: bool,
+    comparison_sql: tuple[str, ...] = (),
 ) -> Relation:
-    """Return the source with a locator by key: an integer column directly, others numbered."""
+    """Return the source with a locator by key.
+
+    Parameters
+    ----------
+    sql_type : of the key in staging.
+    is_used_directly : the key is one integer column; other keys are numbered by a key map.
+    is_unchecked : the caller declares the key unique.
+    comparison_sql : as in ``Locator``.
+    """
     key = tuple(attribute.name for attribute in attributes)
-    if as_it_is:
-        locator = Locator((f"s.{quote(*key)}",), (sql_type,), unchecked=key if unchecked else ())
+    if is_used_directly:
+        locator = Locator(
+            (f"s.{quote(*key)}",), (sql_type,), unchecked_columns=key if is_unchecked else ()
+        )
     else:
-        locator = Locator(("m.ordinal",), (sql_type,), key, compared=compared)
+        locator = Locator(
+            ("m.ordinal",), (sql_type,), mapped_columns=key, comparison_sql=comparison_sql
+        )
     return replace(source, locator=locator)
 
 
-def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
-    """Return the error for rows without address, or whose address a column ``hidden`` shadows."""
+def key_required_error(source: Relation, hidden: str | None = None) -> KeyRequired:
+    """Return the error for rows without an address.
+
+    Parameters
+    ----------
+    hidden : the column that hides the address of rows by its name; None if there is no address.
+    """
     return KeyRequired(
         f"{source.name} is a {source.kind}: its rows have no key of their own."
         if hidden is None
@@ -330,11 +360,11 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
     )
 
 
-def address_hidden(source: Relation, hidden: str) -> InvalidParameter:
-    """The error for a file whose rows have no address once they are staged."""
+def hidden_address_error(source: Relation, hidden_column: str) -> InvalidParameter:
+    """Return the error for a file whose rows have no address once they are staged."""
     return InvalidParameter(
-        f'{source.name} has a column named "{hidden}", which hides the address of its rows in the'
-        " database of the chain.",
+        f'{source.name} has a column named "{hidden_column}", which hides the address of its rows'
+        " in the database of the chain.",
         hint="Rename the column in the file, or do not release it.",
     )
 
@@ -348,7 +378,7 @@ def local_type_error(attribute: Attribute) -> UnsupportedType:
     )
 
 
-def cannot_travel(column: str | None = None) -> UnsupportedType:
+def uncopyable_value_error(column: str | None = None) -> UnsupportedType:
     """Return the error for a retained value that only its own database can hold."""
     subject = "A kept column" if column is None else f'Column "{column}"'
     return UnsupportedType(
@@ -358,32 +388,45 @@ def cannot_travel(column: str | None = None) -> UnsupportedType:
     )
 
 
-# Days from 1970-01-01 to the first days of years 0 and 1, and to that of year 10000.
-_FIRST_DAYS, _DAY_AFTER = {0: -719_528, 1: -719_162}, 2_932_897
+# Days from 1970-01-01 to the first day of years 0 and 1, and of year 10000.
+_FIRST_DAYS = {0: -719_528, 1: -719_162}
+_FIRST_DAY_OF_YEAR_10000 = 2_932_897
 
 
-def require_years(column: ReleasedColumn, first: int, database: str) -> None:
-    """Check that dates are in years ``first`` to 9999; raises UnsupportedType."""
+def require_years(column: ReleasedColumn, first_year: int, database: str) -> None:
+    """Check that dates are in years ``first_year`` to 9999; raises UnsupportedType.
+
+    Parameters
+    ----------
+    first_year : 0 or 1.
+    database : the name of the database system, for the message.
+    """
     values = column.values if column.missing is None else column.values[~column.missing]
-    unit = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
+    units_per_day = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
     if len(values) and not (
-        _FIRST_DAYS[first] * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
+        _FIRST_DAYS[first_year] * units_per_day <= int(values.min())
+        and int(values.max()) < _FIRST_DAY_OF_YEAR_10000 * units_per_day
     ):
         raise UnsupportedType(
             f'Column "{column.attribute.name}" would be released with dates outside the years'
-            f" {first} to 9999, which {database} does not have.",
+            f" {first_year} to 9999, which {database} does not have.",
             hint="Write to another database, or exclude these rows in a view.",
         )
 
 
-def labelled_rows(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows passed to ``load_rows``, each after its class and position."""
+def prepend_class_and_position(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield rows that begin with their class and position.
+
+    Parameters
+    ----------
+    pieces : as for ``load_rows``.
+    """
     for classes, positions, rows in pieces:
         for label, position, row in zip(classes.tolist(), positions.tolist(), rows, strict=True):
             yield label, position, *row
 
 
-def passthrough_refused() -> InvalidParameter:
+def passthrough_error() -> InvalidParameter:
     """Return the error for retained columns that cannot travel through the client."""
     return InvalidParameter(
         "Kept columns can travel through the client only if source and output are in one"
@@ -413,14 +456,21 @@ class LockHolder:
         return description + ("" if self.since is None else f", since {self.since}")
 
 
-def job_running(job: str, holder: LockHolder | None = None, ends: str = "") -> JobRunning:
-    """Return the error for a job whose lock another process holds; ``ends`` says how to end it."""
+def job_running_error(
+    job: str, holder: LockHolder | None = None, how_to_end: str = ""
+) -> JobRunning:
+    """Return the error for a job whose lock another process holds.
+
+    Parameters
+    ----------
+    how_to_end : a sentence for the hint; empty for none.
+    """
     holder_sentence = (
         "" if holder is None or holder == LockHolder() else f" It is held by {holder}."
     )
     return JobRunning(
         f'The job "{job}" is already running.{holder_sentence}',
-        hint=f"Wait until it is done: a second run would do the same work.{ends}",
+        hint=f"Wait until it is done: a second run would do the same work.{how_to_end}",
     )
 
 

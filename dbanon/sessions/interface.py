@@ -21,23 +21,23 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     StagedRows,
-    passthrough_refused,
+    passthrough_error,
 )
 from dbanon.sessions.names import RelationName, quote, released_name
 
 
 class PassthroughInterface:
-    """Session methods for columns that travel through the client; the default refuses."""
+    """Session methods for columns that are copied through the client; by default they refuse."""
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that values of these columns can travel through the client unread.
+        """Check that values of these columns can be copied through the client unread.
 
         Raises
         ------
-        InvalidParameter : this database, or this interface, does not support it.
+        InvalidParameter : this database does not support it, or not with this interface.
         UnsupportedType : a column's type does not support it.
         """
-        raise passthrough_refused()
+        raise passthrough_error()
 
     def read_passthrough(
         self,
@@ -47,13 +47,13 @@ class PassthroughInterface:
         chunk_rows: int,
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
-        """Read as ``read_chunks``, and keep the values of further columns, unread, for later.
+        """Read as ``read_chunks``, and store the unread values of ``passthrough`` columns.
 
         Raises
         ------
-        MemoryLimit : they need more memory than allowed.
+        MemoryLimit : the values need more memory than allowed.
         """
-        raise passthrough_refused()
+        raise passthrough_error()
 
     def insert_passthrough(
         self,
@@ -69,18 +69,18 @@ class PassthroughInterface:
         Parameters
         ----------
         released : name, SQL type and SQL expression over staged classes, of each class column.
-        columns : the values of classes.
+        columns : the released values of each class.
         passthrough : names of the passthrough columns, in order.
 
         Raises
         ------
         DatabaseFailure : the database rejects a value.
         """
-        raise passthrough_refused()
+        raise passthrough_error()
 
 
 class Dialect(Protocol):
-    """The module with a database's types, which spells columns for its session."""
+    """A module that renders a database's types and values as SQL."""
 
     def bounded(self, attribute: Attribute, low: str, high: str) -> str: ...
 
@@ -100,8 +100,11 @@ class SessionInterface(PassthroughInterface, ABC):
     atomic: ClassVar[Literal["transaction", "swap"]] = "transaction"
     # Seconds that readers may block a swap.
     swap_seconds: float = 60.0
+    # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
+    # SQL types of ledger columns, from the type's name to the database's.
     ledger_types: ClassVar[Mapping[str, str]]
+    # SQL that follows the definition of a temporary table.
     staging_suffix: ClassVar[str] = ""
     # False if the database disappears with the run, so that its ledger knows no earlier releases.
     is_persistent: ClassVar[bool] = True
@@ -109,9 +112,11 @@ class SessionInterface(PassthroughInterface, ABC):
     file_url: str | None = None
     # The rows of files that this transaction has staged, as the source of a chain.
     staged_rows: StagedRows | None = None
-    # Capabilities that this database lacks, with the error to raise.
+    # From a capability that this database lacks to the error to raise.
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
+    # Lower-case column names that views cannot have.
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
+    # The name of the algorithm of ``digest_rows``, as the ledger records it.
     digest_method: ClassVar[str]
 
     @abstractmethod
@@ -122,7 +127,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a query and fetch all of its rows."""
 
-    def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
+    def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         """Describe how the columns of a CSV file were read; empty for typed sources."""
         return ()
 
@@ -131,7 +136,7 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """How many rows were copied from elsewhere, and how; empty if the rows are local."""
+        """The number of rows copied from elsewhere, and how; empty if the rows are local."""
         return {}
 
     @abstractmethod
@@ -140,7 +145,7 @@ class SessionInterface(PassthroughInterface, ABC):
 
         Raises
         ------
-        TableNotFound : it does not exist.
+        TableNotFound : the relation does not exist.
         """
 
     @abstractmethod
@@ -156,8 +161,8 @@ class SessionInterface(PassthroughInterface, ABC):
         InsufficientRights : a right is missing; the hint says which one to grant.
         """
 
-    def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        """Return those columns that this role may read; all if there are no roles."""
+    def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
+        """Return those of the columns that this role may read; all if there are no roles."""
         return frozenset(columns)
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
@@ -174,20 +179,25 @@ class SessionInterface(PassthroughInterface, ABC):
         """SQL for a column's values as text that sorts by code point."""
 
     def compared(self, attribute: Attribute) -> str:
-        """SQL for a column's values, over the alias s, that GROUP BY can distinguish."""
+        """SQL for a column's values, over the alias s, in a form that GROUP BY can distinguish."""
         if attribute.kind is Kind.OTHER:
             return self.text_of(attribute)
         return f"s.{quote(attribute.name)}"
 
     def matches(self, text: str, pattern: str) -> str:
-        """SQL that is true if a text matches a regular expression of ``advice.forms``.
+        """SQL that is true if a text matches a regular expression from ``advice.forms``.
+
+        Parameters
+        ----------
+        text : SQL of the text.
+        pattern : the regular expression.
 
         The expression contains no quote or backslash, so no setting changes its meaning.
         """
         return f"{text} ~ '{pattern}'"
 
-    def distinct_count_sql(self, value: str) -> str:
-        """SQL that counts the distinct values in at most a few thousand rows, ignoring NULL.
+    def count_distinct_sql(self, value: str) -> str:
+        """SQL that counts distinct values, ignoring NULL, for at most a few thousand rows.
 
         Values that are equal only by the column's collation may be counted separately.
         """
@@ -199,7 +209,7 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def sample(self, relation: RelationName, share: float) -> str:
-        """FROM clause for a random share of a relation's rows, with the alias s."""
+        """FROM clause for a random share, 0 to 1, of a relation's rows, with the alias s."""
 
     @abstractmethod
     def read_chunks(
@@ -211,7 +221,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Yield keys, int64 (c, m), and the values of these columns row by row, in chunks."""
+        """Yield chunks: keys, int64 (n_rows, n_key_columns), and the rows with these columns."""
 
     def read_pieces(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -232,7 +242,7 @@ class SessionInterface(PassthroughInterface, ABC):
         """
         return self.dialect.bounded(attribute, low, high)
 
-    def bound_of(self, sql_type: str) -> str:
+    def cast_parameter(self, sql_type: str) -> str:
         """SQL that casts a bind parameter, a text, to a type."""
         return f"CAST(? AS {sql_type})"
 
@@ -242,7 +252,10 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        """Yield the rows of a query of doubles, float64 (c, p), in chunks; NaN for NULL."""
+        """Yield the rows of a query of doubles in chunks, float64 (n_rows, n_columns).
+
+        NULL becomes NaN.
+        """
 
     @abstractmethod
     def insert_rows(
@@ -268,17 +281,19 @@ class SessionInterface(PassthroughInterface, ABC):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         """Create and fill the staging table of copied rows.
 
-        ``pieces`` are triples of classes, int32 (c,), positions, int32 (c,), and rows.
+        Parameters
+        ----------
+        pieces : triples of the classes, int32 (n_rows,), positions, int32 (n_rows,), and rows.
         """
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
-        """Create the staging table of a file's rows, where the database keeps chains.
+        """Create the staging table for the rows of a file, and return it with a locator.
 
-        Only this session reads it, and it goes with the transaction. Returns it located.
+        Only this session can read it, and it is dropped at the end of the transaction.
 
         Parameters
         ----------
-        name : of the file as a source.
+        name : the file's name as a source.
         columns : pairs of name and SQL type.
         """
         raise NotImplementedError
@@ -286,15 +301,16 @@ class SessionInterface(PassthroughInterface, ABC):
     def fill_file_rows(
         self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
     ) -> None:
-        """Fill that table with rows, in their order.
+        """Fill the table of ``create_file_rows`` with rows, in their order.
 
         Parameters
         ----------
-        attributes : of the values, as the file has them.
+        attributes : the columns of the file.
+        pieces : lists of rows.
 
         Raises
         ------
-        UnsupportedType : a value has no place here.
+        UnsupportedType : this database cannot store a value.
         DatabaseFailure : a value does not fit the type of its column.
         """
         raise NotImplementedError
@@ -326,7 +342,7 @@ class SessionInterface(PassthroughInterface, ABC):
 
         Raises
         ------
-        InsufficientRights : the role may not; the hint says what to grant.
+        InsufficientRights : the role lacks a right; the hint says which one to grant.
         """
 
     @abstractmethod
@@ -337,7 +353,12 @@ class SessionInterface(PassthroughInterface, ABC):
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
-        """Create the table to write, with dbanon's mark; columns are names and types."""
+        """Create the table of a release, with dbanon's mark.
+
+        Parameters
+        ----------
+        columns : pairs of name and SQL type.
+        """
 
     def staging_name_of(self, name: RelationName, kind: str, release_id: str) -> RelationName:
         """Return the name under which a release's table is written.
@@ -363,7 +384,7 @@ class SessionInterface(PassthroughInterface, ABC):
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
-        """The same for some columns of the rows read from a relation."""
+        """Return the same as ``digest_rows`` for some columns of the rows of a source."""
 
     @abstractmethod
     def digest_probe(self) -> str:
@@ -391,31 +412,33 @@ class SessionInterface(PassthroughInterface, ABC):
 
         Raises
         ------
-        LedgerNotTrusted : it could.
+        LedgerNotTrusted : it could run such code.
         """
 
-    def have_release_recorded(
+    def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         """Record a release with the ledger owner's rights, and return its timestamp.
 
-        None if this session must write it with its own rights, as on databases without roles.
+        Returns None if this session must record it with its own rights, as on databases without
+        roles.
 
         Parameters
         ----------
-        row, columns : by ledger column; JSON as text, times in ISO format.
-        run : its interface, and its duration so far in seconds.
+        row, columns : from ledger column to value; JSON as text, times in ISO format.
+        run : the interface that started the run, and its duration so far in seconds.
         """
         return None
 
-    def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
+    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
         """Record a run without release with the ledger owner's rights; False if not supported."""
         return False
 
-    def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
+    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         """Spend budget with the ledger owner's rights; False if too little is left.
 
-        None if this session must write it with its own rights, as on databases without roles.
+        Returns None if this session must record it with its own rights, as on databases without
+        roles.
         """
         return None
 
@@ -423,15 +446,15 @@ class SessionInterface(PassthroughInterface, ABC):
         """Return True if this session writes the ledger with its own rights."""
         return True
 
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        """Statements that grant what this role lacks to read the columns; empty without roles."""
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        """Return GRANT statements for missing rights to read the columns; empty without roles."""
         return []
 
-    def missing_to_write(self, output: RelationName) -> list[str]:
-        """Statements that grant what this role lacks to release there; empty without roles."""
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
+        """Return GRANT statements for missing rights to write an output; empty without roles."""
         return []
 
-    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         """Return True if both names refer to the same relation."""
         return name == other_name
 
@@ -440,7 +463,7 @@ class SessionInterface(PassthroughInterface, ABC):
 
         Raises
         ------
-        ChainsNotHere, BudgetsNotHere, PseudonymsNotHere : it does not.
+        ChainsNotHere, BudgetsNotHere, PseudonymsNotHere : the database does not support it.
         """
         if capability in self.unsupported_features:
             raise self.unsupported_features[capability]()
@@ -464,21 +487,24 @@ class SessionInterface(PassthroughInterface, ABC):
         ------
         InvalidName : the database would rename one.
         """
-        refused = [quote(name) for name in names if name.lower() in self.unsupported_in_views]
-        if refused:
+        unsupported_names = [
+            quote(name) for name in names if name.lower() in self.unsupported_in_views
+        ]
+        if unsupported_names:
+            first_name = unsupported_names[0]
             raise InvalidName(
                 "This database cannot have a view, or a query of chosen rows, with a column of"
-                f" this name: {', '.join(refused)}. It would call it column1, column2 ….",
+                f" this name: {', '.join(unsupported_names)}. It would call it column1, column2 ….",
                 hint="Release a table of all rows, or give the column another name in a view and"
-                f' anonymize the view: SELECT …, {refused[0]} AS "is_{refused[0][1:-1].lower()}".',
+                f' anonymize the view: SELECT …, {first_name} AS "is_{first_name[1:-1].lower()}".',
             )
 
     def drop_view(self, relation: RelationName) -> None:
         """Drop the view that shows a release."""
         self.run(f"DROP VIEW {relation.quoted}")
 
-    def dead_pieces(self) -> list[RelationName]:
-        """Tables left behind by workers of a dead cluster driver; empty without workers."""
+    def find_orphaned_tables(self) -> list[RelationName]:
+        """Return tables left by workers whose cluster driver is dead; empty without workers."""
         return []
 
     def drop_table(self, relation: RelationName) -> None:

@@ -24,8 +24,8 @@ class RelationName:
 
     Parameters
     ----------
-    catalog : the database, if the schema alone is ambiguous; not part of the name.
-    staged : the staging table with the rows of files; not part of the name.
+    catalog : the database, if the schema alone is ambiguous; ignored in comparisons.
+    staged : the staging table with the rows of files; ignored in comparisons.
     """
 
     schema: str | None
@@ -36,7 +36,7 @@ class RelationName:
     def __str__(self) -> str:
         """The name as people write it, quoted only if it contains a dot or quote."""
         return ".".join(
-            _display_part(part) for part in (self.schema, self.name) if part is not None
+            _quote_part_if_needed(part) for part in (self.schema, self.name) if part is not None
         )
 
     @property
@@ -80,20 +80,22 @@ def parse_relation(text: str) -> RelationName:
     remainder = text
     while True:
         part, remainder = (
-            _quoted_part(remainder) if remainder.startswith('"') else _plain_part(remainder)
+            _parse_quoted_part(remainder)
+            if remainder.startswith('"')
+            else _parse_unquoted_part(remainder)
         )
         parts.append(part)
         if not remainder:
             break
         if not remainder.startswith("."):
-            raise _name_error()
+            raise _invalid_name_error()
         remainder = remainder[1:]
     if len(parts) > 2 or not all(parts) or any("\0" in part for part in parts):
-        raise _name_error()
+        raise _invalid_name_error()
     return RelationName(parts[0] if len(parts) == 2 else None, parts[-1])
 
 
-def check_length(identifier: str, limit: int | None, label: str) -> None:
+def require_length(identifier: str, limit: int | None, label: str) -> None:
     """Check that a name fits the database's limit.
 
     Parameters
@@ -116,18 +118,19 @@ def check_length(identifier: str, limit: int | None, label: str) -> None:
 def released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
     """Name a release's own table: the output's name, truncated if necessary, with a suffix."""
     suffix = "_r" + release_id.replace("-", "")[:12]
-    stem = name.name
+    base_name = name.name
     if limit is not None:
-        stem = stem.encode()[: limit - len(suffix)].decode(errors="ignore")
-    return name.sibling(stem + suffix)
+        base_name = base_name.encode()[: limit - len(suffix)].decode(errors="ignore")
+    return name.sibling(base_name + suffix)
 
 
-def _quoted_part(text: str) -> tuple[str, str]:
+def _parse_quoted_part(text: str) -> tuple[str, str]:
+    """Parse a part that begins with a quote; return it, unquoted, and the remaining text."""
     position, part = 1, ""
     while True:
         end = text.find('"', position)
         if end < 0:
-            raise _name_error()
+            raise _invalid_name_error()
         part += text[position:end]
         if text[end + 1 : end + 2] != '"':
             return part, text[end + 1 :]
@@ -135,14 +138,15 @@ def _quoted_part(text: str) -> tuple[str, str]:
         position = end + 2
 
 
-def _plain_part(text: str) -> tuple[str, str]:
+def _parse_unquoted_part(text: str) -> tuple[str, str]:
+    """Parse a part up to the next dot; return it and the remaining text."""
     part, dot, remainder = text.partition(".")
     if '"' in part or not part or (dot and not remainder):
-        raise _name_error()
+        raise _invalid_name_error()
     return part, dot + remainder
 
 
-def _name_error() -> InvalidName:
+def _invalid_name_error() -> InvalidName:
     return InvalidName(
         "The name of a table is not valid.",
         hint='Write table, schema.table or "Schema"."Table"; a dot or a double quote inside a part'
@@ -150,7 +154,7 @@ def _name_error() -> InvalidName:
     )
 
 
-def _display_part(part: str) -> str:
+def _quote_part_if_needed(part: str) -> str:
     return quote(part) if "." in part or '"' in part else part
 
 
@@ -162,7 +166,7 @@ def literal(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return f"ARRAY[{', '.join(map(literal, value))}]::text[]"
-    # The escape form does not depend on standard_conforming_strings.
+    # Unlike plain strings, E'' does not depend on standard_conforming_strings.
     return "E'" + plain_text(value).replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -184,18 +188,18 @@ def plain_text(value: Any) -> str:
 def array_text(values: NDArray[Any]) -> str:
     """Write an array as text; floats are parsed back exactly."""
     if values.dtype == np.float64:
-        # Hexadecimal needs no decimal conversion on either side.
+        # Hexadecimal digits avoid decimal conversion on both sides.
         text = kernels.floats_text(np.ascontiguousarray(values))
         return "{" + (str(values.tolist())[1:-1] if text is None else text.decode("ascii")) + "}"
     if values.dtype == np.bool_:
         return "{" + ",".join("t" if value else "f" for value in values.tolist()) + "}"
     if values.dtype == object:
-        return "{" + ",".join(map(_element, values.tolist())) + "}"
+        return "{" + ",".join(map(_array_element, values.tolist())) + "}"
     text = kernels.integers_text(np.ascontiguousarray(values, np.int64))
     return "{" + text.decode("ascii") + "}"
 
 
-def _element(value: Any) -> str:
+def _array_element(value: Any) -> str:
     if value is None:
         return "NULL"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -19,10 +19,10 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 
-# Staging tables of a chain's release. A cell is a class of the chain. This one holds the two blocks
-# of the key for tags.
+# Names of the staging tables of a chain's release. A cell is a class of the chain.
+# The two blocks of the key for tags.
 SECRET = "dbanon_secret"
-# Every person in the source or the chain, with the tag; only on PostgreSQL.
+# All persons in the source or the chain, with their tags; only on PostgreSQL.
 TAGGED_PERSONS = "dbanon_tagged"
 # Persons in the source, with their tags, and with their cells if they are members.
 PRESENT_PERSONS = "dbanon_present"
@@ -98,14 +98,15 @@ STAGING = (
     LOADED_PERSONS,
 )
 
-# A fetched column: int64 (n,), or 16 bytes as two halves, uint64 (n, 2).
-Fetched: TypeAlias = "NDArray[Any]"
+# The values of a fetched column: int64 (n,), or 16 bytes as two halves, uint64 (n, 2).
+ColumnArray: TypeAlias = "NDArray[Any]"
 
-INNER, OUTER = "inner_block", "outer_block"
+# Columns of the staged key.
+INNER_BLOCK, OUTER_BLOCK = "inner_block", "outer_block"
 
 
-class KeyedSession(SessionInterface):
-    """The part of a session that chains need."""
+class PseudonymSession(SessionInterface):
+    """The part of a session that chains and pseudonyms need."""
 
     bytes_type: ClassVar[str] = "BLOB"
     # Appended to a subquery so that its expressions are computed once per row.
@@ -133,37 +134,38 @@ class KeyedSession(SessionInterface):
         else:
             self.stage_key(salt, b"")
 
-    def pads(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """Return whether fixed-length values are read with padding that their text lacks."""
         return False
 
     @abstractmethod
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         """SQL to order the rows of a table unpredictably."""
 
     @contextmanager
-    def tagging(self) -> Iterator[None]:
+    def prepare_tagging(self) -> Iterator[None]:
         """Prepare the database to compute a tag for each of many rows."""
         yield
 
     @contextmanager
-    def sorting(self) -> Iterator[None]:
-        """Prepare it to join or group one row per person, by nearly sorted keys."""
+    def prepare_sorting(self) -> Iterator[None]:
+        """Prepare the database to join or group one row per person, by nearly sorted keys."""
         yield
 
     @contextmanager
     def prepare_lookup(self) -> Iterator[None]:
-        """Prepare it to look up some of many recently read rows."""
+        """Prepare the database to look up some of many recently read rows."""
         yield
 
-    def tagged(
+    def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
-        """Kind, name and query of the staging tables of present persons and missing members.
+        """Return the kind, name and query of staging tables: present persons and missing members.
 
         Parameters
         ----------
-        persons : SQL of the persons in the source: ``person``, ``tag`` and these further columns.
+        persons : SQL of the persons in the source: ``person``, ``tag`` and further columns.
+        columns : the names of the further columns.
         members : SQL of all members of the chain: ``tag``, ``cell`` and ``left_at``.
         """
         person_columns = ", ".join(f"t.{name}" for name in ("person", "tag", *columns))
@@ -183,11 +185,12 @@ class KeyedSession(SessionInterface):
             ),
         ]
 
-    def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
+    def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:
         """SQL that counts the rows for each pair of two integers; the second may be NULL.
 
         Parameters
         ----------
+        first, second : SQL of the integers.
         second_name : name of ``second`` in the result.
         rows : FROM clause with a condition.
         """
@@ -197,15 +200,17 @@ class KeyedSession(SessionInterface):
         )
 
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
-        """FROM clause for rows r of cells with each cell's values v, and the order as ``shuffled``.
+        """FROM clause for rows r of cells with each cell's values v, and SQL of a random order.
 
-        Rows of equal values may be adjacent, rows of one cell may not.
+        Rows with equal values may be adjacent, but the order must not reveal cells.
 
         Parameters
         ----------
         rows, values : the tables, the first one quoted; both have a column ``cell``.
         """
-        return f"{rows} AS r JOIN {values.quoted} AS v ON v.cell = r.cell", self.shuffled("r")
+        return f"{rows} AS r JOIN {values.quoted} AS v ON v.cell = r.cell", self.random_order_key(
+            "r"
+        )
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         """SQL for a freshly salted hash of columns, over the alias s; None if not supported.
@@ -214,7 +219,7 @@ class KeyedSession(SessionInterface):
 
         Parameters
         ----------
-        relation : has columns of these names, with their types.
+        relation : a relation with columns of these names and types.
         """
         return None
 
@@ -223,16 +228,16 @@ class KeyedSession(SessionInterface):
 
         Different multisets of rows have different sums, except by chance.
         """
-        hashed = self.row_hash(relation, names)
-        assert hashed is not None
-        return hashed
+        hash_sql = self.row_hash(relation, names)
+        assert hash_sql is not None
+        return hash_sql
 
     def distinguishes_all_texts(self, source: Relation, attribute: Attribute) -> bool:
         """Return True if texts of a column are equal only if all their bytes are."""
         column = f"s.{quote(attribute.name)}"
         [(equates_spellings,)] = self.rows(
-            f"SELECT count(*) FROM (SELECT {column} AS told FROM {source.name.quoted} AS s"
-            " WHERE 1 = 0 UNION ALL SELECT 'a') AS t WHERE t.told = 'A' OR t.told = 'a '"
+            f"SELECT count(*) FROM (SELECT {column} AS value FROM {source.name.quoted} AS s"
+            " WHERE 1 = 0 UNION ALL SELECT 'a') AS t WHERE t.value = 'A' OR t.value = 'a '"
         )
         return not equates_spellings
 
@@ -251,22 +256,22 @@ class KeyedSession(SessionInterface):
         """SQL for the natural logarithm of a positive SQL number."""
         return f"ln({number})"
 
-    # Whether the next six methods are available. Columns are of fixed width, of the types
+    # Whether the next six methods are supported. Their columns have fixed width, of the types
     # ``bigint``, ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes and ``text`` of 4, and hold
     # no NULL.
     supports_arrays: ClassVar[bool] = False
-    # SQL fetched as the tag of a row without person: 16 zero bytes.
+    # SQL for the tag of a row without a person: 16 zero bytes.
     absent_tag: ClassVar[str] = ""
 
-    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
+    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
         """Fetch columns, given by SQL and type, from a FROM clause, in any order; no texts."""
         raise NotImplementedError
 
-    def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         """Create a staging table from the name, type and values of each column."""
         raise NotImplementedError
 
-    def append(self, table: RelationName, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def append(self, table: RelationName, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         """Add rows to a table; columns as in ``load``."""
         raise NotImplementedError
 
@@ -298,30 +303,33 @@ class KeyedSession(SessionInterface):
     def keys_in_order(
         self, source: Relation, joined: str, number: str, order: str
     ) -> NDArray[np.int64]:
-        """Row keys in a given order, each followed by an integer, int64 (n, m + 1).
+        """Return row keys in a given order, each followed by an integer.
+
+        The array is int64 (n_rows, n_key_columns + 1).
 
         Parameters
         ----------
-        joined : SQL that follows the source in FROM; ``number`` and ``order`` are SQL, too.
+        joined : SQL that follows the source in FROM.
+        number, order : SQL of the integer, and of the sort key.
         """
         keys = ", ".join(self.keys_as_read(source))
         rows = self.rows(
-            f"SELECT {keys}, {number} FROM {source.from_clause} {joined}{source.where}"
+            f"SELECT {keys}, {number} FROM {source.from_clause} {joined}{source.where_clause}"
             f" ORDER BY {order}"
         )
         return np.array(rows, np.int64).reshape(len(rows), len(source.required_locator.types) + 1)
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
-        """Stage the two blocks of a keyed hash in a way that never logs values.
+        """Stage the two key blocks of a hash in a way that never logs values.
 
         Parameters
         ----------
         outer : empty if only the inner hash is used.
         """
         self._hashes_twice, self._has_key = bool(outer), True
-        blocks = [(INNER, self.bytes_type), (OUTER, self.bytes_type)]
+        blocks = [(INNER_BLOCK, self.bytes_type), (OUTER_BLOCK, self.bytes_type)]
         self.run(statements.create_staging(SECRET, blocks, self.staging_suffix))
-        self.insert_rows(RelationName(None, SECRET), [INNER, OUTER], [(inner, outer)])
+        self.insert_rows(RelationName(None, SECRET), [INNER_BLOCK, OUTER_BLOCK], [(inner, outer)])
 
     def stage_other_key(self, inner: bytes, outer: bytes) -> None:
         """Replace the staged blocks by those of another keyed hash."""

@@ -11,8 +11,8 @@ from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 
 
-def recount(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> str:
-    """Query the histogram of class sizes, separately for classes with and without a NULL.
+def recount_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> str:
+    """SELECT the histogram of class sizes, separately for classes with and without a NULL.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def recount_entities(keys: Sequence[tuple[str, ...]]) -> str:
 
 def persons_in_classes(keys: Sequence[tuple[str, ...]]) -> str:
     """Query each class of the staged rows and its number of persons."""
-    values, aliases = _numbered(keys)
+    values, aliases = _number_expressions(keys)
     return (
         f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, persons FROM (SELECT {aliases},"
         f" count(DISTINCT person) AS persons FROM (SELECT {values}, s.person"
@@ -77,19 +77,19 @@ def persons_in_classes(keys: Sequence[tuple[str, ...]]) -> str:
 
 
 def create_release_persons(
-    keys: Sequence[tuple[str, ...]], identifiers_table: str, hashed: str, suffix: str
+    keys: Sequence[tuple[str, ...]], identifiers_table: str, hash_sql: str, suffix: str
 ) -> str:
     """CREATE TABLE for the staged persons, once for each of their classes.
 
     Parameters
     ----------
     identifiers_table : staging table of the identifiers.
-    hashed : SQL for an identifier's hash, over the alias s.
+    hash_sql : SQL for an identifier's hash, over the alias s.
     """
-    columns, aliases = _numbered(keys)
+    columns, aliases = _number_expressions(keys)
     return (
         f"CREATE TEMPORARY TABLE {quote(statements.RELEASE_PERSONS)}{suffix} AS"
-        f" SELECT {hashed} AS person, r.class AS class FROM"
+        f" SELECT {hash_sql} AS person, r.class AS class FROM"
         f" (SELECT DISTINCT dense_rank() OVER (ORDER BY {aliases}) AS class, e.person FROM"
         f" (SELECT {columns}, s.person FROM {quote(statements.ENTITIES)} AS s) AS e) AS r"
         f" JOIN {quote(identifiers_table)} AS s ON s.code = r.person"
@@ -99,9 +99,12 @@ def create_release_persons(
 def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, same: str) -> str:
     """Query class, value, rows and persons of a sensitive column of the staged rows.
 
-    ``text`` is SQL of the value as text, ``same`` SQL that is equal for equal values.
+    Parameters
+    ----------
+    text : SQL of the value as text.
+    same : SQL that is equal for equal values.
     """
-    values, aliases = _numbered(keys)
+    values, aliases = _number_expressions(keys)
     return (
         f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, value, size, persons FROM"
         f" (SELECT {aliases}, min(value) AS value, count(*) AS size,"
@@ -111,8 +114,8 @@ def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, same: str) -
     )
 
 
-def _numbered(keys: Sequence[tuple[str, ...]]) -> tuple[str, str]:
-    """Give the expressions of columns numbered names; return both as SQL lists."""
+def _number_expressions(keys: Sequence[tuple[str, ...]]) -> tuple[str, str]:
+    """Give the expressions numbered names; return SQL lists of ``expression AS name`` and names."""
     parts = [part for column in keys for part in column]
     names = [statements.value_column(position) for position in range(len(parts))]
     values = ", ".join(f"{part} AS {name}" for part, name in zip(parts, names, strict=True))
@@ -131,7 +134,7 @@ def recount_values(relation: RelationName, keys: Sequence[tuple[str, ...]], text
     ----------
     keys : SQL, over the alias s, that distinguishes the values of each column of a class.
     """
-    columns, aliases = _numbered(keys)
+    columns, aliases = _number_expressions(keys)
     return (
         f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, value, size FROM"
         f" (SELECT {aliases}, value, count(*) AS size FROM"
@@ -147,35 +150,37 @@ def homogeneity(
 
     Parameters
     ----------
-    keys : as in ``recount``, for the columns that define classes.
-    value : as in ``recount``, for the examined column.
+    keys : as in ``recount_classes``, for the columns that define classes.
+    value : as in ``recount_classes``, for the examined column.
     """
-    columns, aliases = _numbered(keys)
-    names = [f"g{index}" for index in range(len(value))]
-    values = ", ".join(f"{part} AS {name}" for part, name in zip(value, names, strict=True))
-    if_single = "CASE WHEN cells = 1 THEN {} ELSE 0 END"
+    columns, aliases = _number_expressions(keys)
+    value_names = [f"g{index}" for index in range(len(value))]
+    values = ", ".join(f"{part} AS {name}" for part, name in zip(value, value_names, strict=True))
+    # A class has one cell for each value of the examined column.
+    if_single_value = "CASE WHEN cells = 1 THEN {} ELSE 0 END"
+    single_classes, single_rows = if_single_value.format("1"), if_single_value.format("size")
     return (
         "SELECT count(*), coalesce(sum(size), 0),"
-        f" coalesce(sum({if_single.format('1')}), 0), coalesce(sum({if_single.format('size')}), 0)"
+        f" coalesce(sum({single_classes}), 0), coalesce(sum({single_rows}), 0)"
         f" FROM (SELECT count(*) AS cells, sum(n) AS size FROM (SELECT {aliases}, count(*) AS n"
         f" FROM (SELECT {columns}, {values} FROM {relation.quoted} AS s) AS released"
-        f" GROUP BY {aliases}, {', '.join(names)}) AS cell GROUP BY {aliases}) AS classes"
+        f" GROUP BY {aliases}, {', '.join(value_names)}) AS cell GROUP BY {aliases}) AS classes"
     )
 
 
 def unique_profiles(
-    relation: RelationName, keys: Sequence[tuple[str, ...]], group: tuple[str, ...], most: int
+    relation: RelationName, keys: Sequence[tuple[str, ...]], group: tuple[str, ...], max_rows: int
 ) -> str:
     """Query the values of a column that several rows share, and those with unique profiles.
 
     A profile is a row's values in other columns. Groups of up to four rows agree in row count and
     in the sum, sum of squares, minimum and maximum of profile numbers only if their profiles are
     the same; larger groups may agree by chance, and then do not count as unique. Groups of more
-    than ``most`` rows are skipped because their sums of squares might overflow.
+    than ``max_rows`` rows are skipped because their sums of squares might overflow.
 
     Parameters
     ----------
-    most : maximum number of rows in a group.
+    max_rows : maximum number of rows in a group.
     group : SQL that distinguishes the values of the column, as in ``keys``.
     """
     names = [f"g{index}" for index in range(len(group))]
@@ -187,6 +192,6 @@ def unique_profiles(
         f" (SELECT {', '.join(names)}, profile, count(*) OVER (PARTITION BY {', '.join(names)})"
         f" AS members FROM (SELECT {values}, dense_rank() OVER (ORDER BY {comma_list(keys)})"
         f" AS profile FROM {relation.quoted} AS s WHERE {group[0]} IS NOT NULL) AS r) AS counted"
-        f" WHERE members BETWEEN 2 AND {int(most)} GROUP BY {', '.join(names)}) AS m"
+        f" WHERE members BETWEEN 2 AND {int(max_rows)} GROUP BY {', '.join(names)}) AS m"
         " GROUP BY size, total, squares, low, high) AS alike"
     )

@@ -9,7 +9,7 @@ from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName
 
 
-class RuledSession(SessionInterface):
+class RulesSession(SessionInterface):
     """The part of a session that rules of tables need."""
 
     def require_owner(self, source: RelationName) -> None:
@@ -29,7 +29,7 @@ class RuledSession(SessionInterface):
 
         Raises
         ------
-        InsufficientRights : the owner may not.
+        InsufficientRights : the owner may not read it.
         """
 
     def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
@@ -37,12 +37,12 @@ class RuledSession(SessionInterface):
 
         Parameters
         ----------
-        change : ``set``, rules by column, or ``remove``, a list of columns, or None for all.
+        change : either ``set``, rules by column, or ``remove``, a list of columns or None for all.
         """
         return False
 
     def rules_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
-        """The rules of a table, or of all tables, and whether they apply; None without roles.
+        """Return the rules of a table, or of all, and whether they apply; None without roles.
 
         Each row has the table and column of the declaration, the rule as JSON, its time and author,
         the oids of table and owner, then the current name of that table, the rule's state, whether
@@ -50,22 +50,22 @@ class RuledSession(SessionInterface):
         """
         return None
 
-    def rule_author(self, source: RelationName) -> dict[str, Any]:
-        """What the ledger records about a table and the role that declares a rule for it."""
+    def describe_rule_author(self, source: RelationName) -> dict[str, Any]:
+        """Return what the ledger records about a table and the role that declares a rule for it."""
         return {"relation_oid": 0, "owner_oid": 0, "declared_by": self.current_user()}
 
     def tie_rules(self, source: RelationName) -> None:
         """Update a table's rules to its current oids, on databases with oids."""
 
-    def state_of(self, source: RelationName) -> dict[str, Any]:
-        """A summary that shows, without reading the table, whether it was replaced or written to.
+    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
+        """Summarize a table, without reading it, so that replacements and writes can be detected.
 
-        ``oid``, its id; ``writes``, rows inserted, updated and deleted, if counted, and ``since``
-        when; ``file``, which changes when the table is emptied or rewritten. Empty if the database
-        counts nothing.
+        The keys are ``oid``; ``writes``, the numbers of rows inserted, updated and deleted, and
+        ``since``, when counting started; ``file``, which changes when the table is emptied or
+        rewritten. Empty if the database counts nothing.
         """
         return {}
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
-        """The comments on a table's columns, by column; empty if there are none."""
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
+        """Return the comments on a table's columns, by column; empty if there are none."""
         return {}

@@ -1,4 +1,4 @@
-"""What all SQL sessions have in common.
+"""The part of a session that all SQL databases share.
 
 A session is one transaction on one snapshot; its changes become visible at the commit.
 """
@@ -27,8 +27,8 @@ from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import OnSql, Relation, random_order
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import STAGING, KeyedSession
-from dbanon.sessions.rules_session import RuledSession
+from dbanon.sessions.pseudonym_session import STAGING, PseudonymSession
+from dbanon.sessions.rules_session import RulesSession
 
 Progress = Callable[[float], None]
 
@@ -76,11 +76,11 @@ class PersonsSession(SessionInterface):
         columns : SQL type and SQL expression of each column that defines a class.
         source, person, joins, reads : SQL of a row's person, and where it comes from, as in
             ``insert``.
-        further_columns : columns to stage after them.
+        further_columns : SQL type and SQL expression of columns to stage after them.
         keys : SQL, over the alias s, that distinguishes the values of each column of a class.
         """
         names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
-        types = [self.declared(sql_type) for sql_type, _ in (*columns, *further_columns)]
+        types = [self.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)]
         self.run(
             statements.create_staging(
                 statements.ENTITIES,
@@ -96,15 +96,21 @@ class PersonsSession(SessionInterface):
         entity_count = self.recount_staged_entities(keys)
         if not further_columns:
             return entity_count
-        in_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
+        persons_per_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
         for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
-            in_class[int(number) - 1] = int(persons)
-        return replace(entity_count, persons_per_class=in_class)
+            persons_per_class[int(number) - 1] = int(persons)
+        return replace(entity_count, persons_per_class=persons_per_class)
 
     def stage_release_persons(
         self, keys: Sequence[tuple[str, ...]], values: str, hashed: str
     ) -> None:
-        """Stage the members of each class from staged persons; see ``create_release_persons``."""
+        """Stage the members of each class from staged persons.
+
+        Parameters
+        ----------
+        keys, hashed : as in ``create_release_persons``.
+        values : the staging table of the identifiers.
+        """
         self.run(
             recount_statements.create_release_persons(keys, values, hashed, self.staging_suffix)
         )
@@ -119,6 +125,7 @@ class PersonsSession(SessionInterface):
 
         Parameters
         ----------
+        releases : ids of the releases.
         in_progress : id, written table and source of the release whose persons are staged.
         """
         return None
@@ -136,20 +143,20 @@ class PersonsSession(SessionInterface):
             histogram={int(size): int(count) for size, count, _ in rows},
         )
 
-    def declared(self, sql_type: str) -> str:
-        """A column's type as CREATE TABLE takes it."""
+    def declared_type(self, sql_type: str) -> str:
+        """Return a column's type as CREATE TABLE accepts it."""
         return sql_type
 
-    def spelled(self, attribute: Attribute, value: str) -> str:
+    def normalized_sql(self, attribute: Attribute, value: str) -> str:
         """SQL for an identifier's value, with different spellings of one person made equal."""
         if not attribute.normalize:
             return value
         for space in WHITE_SPACE[1:]:
             value = f"replace({value}, '{space}', ' ')"
         value = f"trim({value})"
-        return self.folded(value) if attribute.normalize == CASEFOLD else value
+        return self.lowercase_sql(value) if attribute.normalize == CASEFOLD else value
 
-    def folded(self, text: str) -> str:
+    def lowercase_sql(self, text: str) -> str:
         """SQL for a text in lowercase."""
         return f"lower({text})"
 
@@ -176,11 +183,11 @@ class RecountSession(SessionInterface):
     def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        """``display_key`` of expressions with the types of a relation's columns.
+        """Return ``display_key`` of expressions with the types of a relation's columns.
 
         Parameters
         ----------
-        columns : SQL of each expression, by the name of the relation's column.
+        columns : from the name of the relation's column to SQL of the expression.
         """
         source = self.find_source(relation)
         return [
@@ -188,25 +195,26 @@ class RecountSession(SessionInterface):
         ]
 
     def display_keys(self, relation: RelationName, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """``display_key`` of columns of a relation, over the alias s."""
+        """Return ``display_key`` of columns of a relation, over the alias s."""
         return self.display_keys_of(relation, {name: f"s.{quote(name)}" for name in names})
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
         keys = self.display_keys(relation, quasi_identifiers)
-        return Recount.of_sizes(self.rows(recount_statements.recount(relation, keys)))
+        return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
 
 
-class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
+class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
         self._on_sql = on_sql
-        self._staged: Partition | None = None
+        # The partition whose labels are staged.
+        self._staged_partition: Partition | None = None
         self._class_numbers: NDArray[np.int32] | None = None
         self._value_tables: list[str] = []
 
-    def note(self, sql: str) -> None:
+    def report_sql(self, sql: str) -> None:
         """Pass a statement to the caller's SQL callback."""
         if self._on_sql is not None:
             self._on_sql(sql)
@@ -218,28 +226,28 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
 
         Raises
         ------
-        UnsupportedType : a column's type has none.
+        UnsupportedType : a column's type has no equality operator.
         """
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        """Check that tables may be created in the output's schema, and the schema if it is missing.
+        """Check that the role may create tables in the output's schema, or a missing schema.
 
-        Does nothing on databases without roles. Returns True if the schema is missing, on databases
-        that can say so before creating it.
+        Does nothing on databases without roles. Returns True if the schema is missing and the
+        database can tell before creating it.
 
         Raises
         ------
-        InsufficientRights : the role may not.
+        InsufficientRights : the role lacks a right.
         SchemaNotFound : the schema is missing, and the release is strict.
         """
         return False
 
-    def role_number(self) -> int | None:
-        """The database's id of the publishing role, which survives renames; None without ids."""
+    def role_id(self) -> int | None:
+        """Return the id of the publishing role, which survives renames; None without ids."""
         return None
 
     def lock_output(self, name: RelationName) -> None:
-        """Lock the output against other runs until the transaction ends, before anything is read.
+        """Lock the output against other runs until the transaction ends; call before reading.
 
         Does nothing on databases with a single writer, or that lock the output during planning.
 
@@ -277,29 +285,30 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
     ) -> Microdata:
         """Read only the row keys and the requested attributes, in record order.
 
-        Rows with a NULL in a required column are counted, not read. Values are spilled to ``disk``,
-        if there is one; ``read_passthrough`` explains ``passthrough`` columns.
+        Rows with a NULL in a required column are counted, not read. Values are spilled to ``disk``
+        if it is given. ``passthrough`` columns are those of ``read_passthrough``.
         """
         locator = source.required_locator
-        if locator.mapped or locator.unchecked:
-            self._check_keys(source, locator.mapped or locator.unchecked)
-        if locator.mapped:
-            sort_keys = [self.sort_key(source.attribute(key)) for key in locator.mapped]
+        if key_columns := locator.mapped_columns or locator.unchecked_columns:
+            self._require_unique_keys(source, key_columns)
+        if locator.mapped_columns:
+            sort_keys = [self.sort_key(source.attribute(key)) for key in locator.mapped_columns]
             self.run(
                 statements.create_key_map(
                     source.numbered_relation,
-                    locator.mapped,
+                    locator.mapped_columns,
                     sort_keys,
                     self.staging_suffix,
-                    locator.compared,
+                    locator.comparison_sql,
                 )
             )
         categories = self.stage_values(source, attributes)
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            passthrough_arguments = passthrough, chunk_rows, memory_limit
-            chunks = self.read_passthrough(source, attributes, *passthrough_arguments)
+            chunks = self.read_passthrough(
+                source, attributes, passthrough, chunk_rows, memory_limit
+            )
         if progress:
             chunks = with_progress(chunks, source.estimated_rows, progress)
         microdata = microdata_from_chunks(
@@ -314,12 +323,12 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
 
     def count_withheld(self, source: Relation) -> int:
         """Count the rows that are not read because a required column is NULL."""
-        if not source.required:
+        if not source.required_columns:
             return 0
-        query = statements.count_incomplete(source.relation, source.complete)
+        query = statements.count_incomplete(source.relation, source.completeness_condition)
         return int(self.rows(query)[0][0])
 
-    def _check_keys(self, source: Relation, keys: Sequence[str]) -> None:
+    def _require_unique_keys(self, source: Relation, keys: Sequence[str]) -> None:
         nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
@@ -331,7 +340,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
-        """Number the values of every non-numeric attribute, and return its sorted dictionary.
+        """Number the values of every non-numeric attribute, and return the sorted dictionaries.
 
         The database encodes values, so that rows are transferred as codes, each value once, and
         identifiers never.
@@ -348,7 +357,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
                     self.value_of(attribute),
                     f"s.{quote(attribute.name)}",
                     self.staging_suffix,
-                    source.and_where,
+                    source.and_condition,
                 )
             )
             self._value_tables.append(table)
@@ -360,7 +369,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         return dictionaries
 
     def value_joins(self, attributes: Sequence[Attribute]) -> str:
-        """The JOINs that ``stage_values`` prepared, for the FROM clause of a read."""
+        """JOINs with the dictionaries of ``stage_values``, for the FROM clause of a read."""
         return "".join(
             statements.join_values(position, self.value_of(attribute))
             for position, attribute in enumerate(attributes)
@@ -368,9 +377,12 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         )
 
     def value_of(self, attribute: Attribute) -> str:
-        """SQL for the values in a dictionary; identifiers are compared as the database does."""
+        """SQL for an attribute's values as its dictionary stores them.
+
+        Identifiers are compared as the database compares them, other values as texts.
+        """
         if attribute.role is Role.IDENTIFIER:
-            return self.spelled(attribute, f"s.{quote(attribute.name)}")
+            return self.normalized_sql(attribute, f"s.{quote(attribute.name)}")
         return self.text_of(attribute)
 
     def kept_value(self, attribute: Attribute) -> str:
@@ -394,7 +406,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         Rows are written in key order, which makes the join with the source fast; random positions
         next to them determine the order of the release.
         """
-        if self._staged is partition:
+        if self._staged_partition is partition:
             return
         self.unstage_labels()
         released = np.flatnonzero(partition.labels >= 0)
@@ -404,13 +416,13 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
             random_order(len(released)).astype(np.int32),
             types,
         )
-        self._staged = partition
+        self._staged_partition = partition
 
     def unstage_labels(self) -> None:
         """Drop the staged classes so that others can replace them."""
-        if self._staged is not None:
+        if self._staged_partition is not None:
             self.run(f"DROP TABLE {quote(statements.LABELS)}")
-            self._staged = self._class_numbers = None
+            self._staged_partition = self._class_numbers = None
 
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         """FROM clause for the released rows of a source, with the alias s."""
@@ -420,13 +432,13 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         return statements.released_rows(source.from_clause, source.required_locator.expressions)
 
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
-        """The random staging number of each class, int32 (n_classes,); stable within a session."""
+        """Return the random staging number of each class, int32 (n_classes,), fixed per session."""
         if self._class_numbers is None:
             self._class_numbers = random_order(partition.n_classes).astype(np.int32)
         return self._class_numbers
 
     def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
-        """The class of each staging number, int64 (n_classes,)."""
+        """Return the class of each staging number, int64 (n_classes,)."""
         classes = np.empty(partition.n_classes, np.int64)
         classes[self.class_numbers(partition)] = np.arange(len(classes))
         return classes
@@ -449,12 +461,12 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
     def parts_by_class(
         self, partition: Partition, columns: Sequence[ReleasedColumn]
     ) -> list[ReleasedColumn]:
-        """The staged parts of released columns, ordered by class number."""
+        """Return the parts of released columns to stage, ordered by class number."""
         order = self.classes_by_number(partition)
         return [part.take(order) for column in columns for part in column.parts]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-        """The SQL type of a column's ranges, wide enough for these borders.
+        """Return the SQL type of a column's ranges, wide enough for these borders.
 
         Raises
         ------
@@ -473,19 +485,20 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """The sums of wide attributes in each class, by exact arithmetic in SQL.
+        """Sum wide attributes in each class, by exact arithmetic in SQL.
 
-        Object arrays (n_classes,) of Python integers, in units of 10**-scale; 0 where NULL.
+        Returns, by attribute name, object arrays (n_classes,) of Python integers in units of
+        10**-scale; 0 for NULL.
         """
         self.stage_labels(microdata, partition, source.required_locator.types)
         parts = [self.wide_parts(attribute) for attribute in attributes]
-        totals = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
+        totals = {attribute.name: np.zeros(partition.n_classes, object) for attribute in attributes}
         query = statements.exact_sums(
             parts, source.from_clause, source.required_locator.expressions
         )
-        labels = self.classes_by_number(partition)
+        labels_by_number = self.classes_by_number(partition)
         for number, *sums in self.rows(query):
-            label = labels[number]
+            label = labels_by_number[number]
             size = int(partition.sizes[label])
             for position, attribute in enumerate(attributes):
                 quotient, remainder = sums[2 * position], sums[2 * position + 1]
@@ -501,11 +514,11 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
 
     def timestamp(self, text: str) -> Any:
-        """Convert a time to what the ledger's column takes."""
+        """Convert an ISO time to a value for a ledger column."""
         return datetime.fromisoformat(text)
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        """Names and types of a relation's columns, in catalog order."""
+        """Return the names and types of a relation's columns, in catalog order."""
         attributes = self.find_source(relation).schema.attributes
         return [(attribute.name, attribute.sql_type) for attribute in attributes]
 

@@ -1,6 +1,6 @@
-"""SQL that the databases share. ``names`` quotes identifiers; values are bind parameters.
+"""SQL statements that all databases share. Values are bind parameters.
 
-Aliases: s source, m key map, l labels, c class values, r copied rows.
+Aliases of tables: s source, m key map, l labels, c class values, r copied rows.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from dbanon.sessions.names import RelationName, quote, quote_list
 
+# Names of staging tables.
 LABELS = "dbanon_labels"
 CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
@@ -46,16 +47,19 @@ def create_key_map(
     keys: Sequence[str],
     sort_keys: Sequence[str],
     suffix: str = "",
-    compared: Sequence[str] = (),
+    comparison_sql: Sequence[str] = (),
 ) -> str:
-    """Number the rows of a source by a key that is not an integer.
+    """CREATE TABLE that numbers the rows of a source by a key that is not an integer.
 
-    ``sort_keys`` are the key columns as they are sorted (bytewise), so that numbers follow the
-    record order on every database. ``compared`` is SQL of the key columns as the map stores them,
-    if that differs.
+    Parameters
+    ----------
+    sort_keys : SQL of the key columns that sorts them bytewise, so that numbers follow the record
+        order on every database.
+    comparison_sql : SQL of the key columns as the map stores them; empty if it is the same.
     """
     values = ", ".join(
-        f"{value} AS key{position}" for position, value in enumerate(_compared(keys, compared))
+        f"{value} AS key{position}"
+        for position, value in enumerate(_comparison_sql(keys, comparison_sql))
     )
     return (
         f"CREATE TEMPORARY TABLE {quote(KEY_MAP)}{suffix} AS"
@@ -120,23 +124,24 @@ def code_column(position: int) -> str:
     return f"coalesce(d{position}.code, -1)"
 
 
-def join_key_map(keys: Sequence[str], compared: Sequence[str] = ()) -> str:
-    """The JOIN that gives each source row its number; ``compared`` as in the map."""
-    on = " AND ".join(
-        f"{value} = m.key{position}" for position, value in enumerate(_compared(keys, compared))
+def join_key_map(keys: Sequence[str], comparison_sql: Sequence[str] = ()) -> str:
+    """The JOIN that gives each source row its number; ``comparison_sql`` as in the map."""
+    join_condition = " AND ".join(
+        f"{value} = m.key{position}"
+        for position, value in enumerate(_comparison_sql(keys, comparison_sql))
     )
-    return f" JOIN {quote(KEY_MAP)} AS m ON {on}"
+    return f" JOIN {quote(KEY_MAP)} AS m ON {join_condition}"
 
 
-def _compared(keys: Sequence[str], compared: Sequence[str]) -> Sequence[str]:
-    return compared or [f"s.{quote(key)}" for key in keys]
+def _comparison_sql(keys: Sequence[str], comparison_sql: Sequence[str]) -> Sequence[str]:
+    return comparison_sql or [f"s.{quote(key)}" for key in keys]
 
 
 def key_problems(source: RelationName, keys: Sequence[str]) -> str:
     """Count the rows with NULL in the key, and the keys that occur more than once."""
-    null = " OR ".join(f"s.{quote(key)} IS NULL" for key in keys)
+    null_condition = " OR ".join(f"s.{quote(key)} IS NULL" for key in keys)
     return (
-        f"SELECT (SELECT count(*) FROM {source.quoted} AS s WHERE {null}),"
+        f"SELECT (SELECT count(*) FROM {source.quoted} AS s WHERE {null_condition}),"
         f" (SELECT count(*) FROM (SELECT 1 AS one FROM {source.quoted} AS s"
         f" GROUP BY {quote_list(keys, 's.')} HAVING count(*) > 1) AS repeated)"
     )
@@ -181,12 +186,12 @@ def exact_sums(
     ``columns`` are pairs of expressions for quotient and remainder, in terms of the integer
     ``n.size``. Sums cannot overflow: a class's quotients add up to at most its largest value.
     """
-    on = " AND ".join(
+    join_condition = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
     sums = ", ".join(f"CAST(sum({part}) AS TEXT)" for pair in columns for part in pair)
     return (
-        f"SELECT l.class, {sums} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
+        f"SELECT l.class, {sums} FROM {from_source} JOIN {quote(LABELS)} AS l ON {join_condition}"
         f" JOIN (SELECT class, count(*) AS size FROM {quote(LABELS)} GROUP BY class) AS n"
         " ON n.class = l.class GROUP BY l.class"
     )
@@ -194,21 +199,23 @@ def exact_sums(
 
 def class_values(column: str, from_source: str, key_expressions: Sequence[str]) -> str:
     """Query the class and value of a column, row by row."""
-    on = " AND ".join(
+    join_condition = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
-    return f"SELECT l.class, {column} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
+    return (
+        f"SELECT l.class, {column} FROM {from_source} JOIN {quote(LABELS)} AS l ON {join_condition}"
+    )
 
 
 def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
     """FROM clause for the released rows of a source."""
-    on = " AND ".join(
+    join_condition = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
-    return f"{from_source} JOIN {quote(LABELS)} AS l ON {on}"
+    return f"{from_source} JOIN {quote(LABELS)} AS l ON {join_condition}"
 
 
-def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str) -> str:
+def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condition: str) -> str:
     """Count the groups of equal values of a column by size, NULL separately.
 
     For each size: whether it is the NULL group, the number of groups, how many have few persons,
@@ -218,7 +225,7 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str)
     ----------
     value : SQL of the column.
     originals : SQL of other columns.
-    few : SQL that is true for a group of few persons.
+    few_condition : SQL that is true for a group of few persons.
     """
     single_value = "".join(
         f", CASE WHEN count({original}) = 0 OR (count({original}) = count(*)"
@@ -229,7 +236,7 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str)
     return (
         f"SELECT missing, size, count(*) AS n, sum(few) AS few{sums} FROM (SELECT"
         f" CASE WHEN count({value}) = 0 THEN 1 ELSE 0 END AS missing, count(*) AS size,"
-        f" CASE WHEN {few} THEN 1 ELSE 0 END AS few{single_value} FROM {from_rows}"
+        f" CASE WHEN {few_condition} THEN 1 ELSE 0 END AS few{single_value} FROM {from_rows}"
         f" GROUP BY {value}) AS g GROUP BY missing, size"
     )
 
@@ -305,14 +312,14 @@ def persons_of_values(relation: RelationName, text: str, person: str) -> str:
     )
 
 
-def shared_values(relation: RelationName, text: str, fewest: int) -> str:
-    """Restrict ``value_counts`` to values that at least ``fewest`` rows share."""
-    return f"{value_counts(relation, text)} HAVING count(*) >= {int(fewest)}"
+def shared_values(relation: RelationName, text: str, min_rows: int) -> str:
+    """Restrict ``value_counts`` to values that at least ``min_rows`` rows share."""
+    return f"{value_counts(relation, text)} HAVING count(*) >= {int(min_rows)}"
 
 
-def rare_values(relation: RelationName, text: str, fewest: int) -> str:
+def rare_values(relation: RelationName, text: str, min_rows: int) -> str:
     """Count the rarer values and their rows; no value leaves the database."""
-    rare = f"{value_counts(relation, text)} HAVING count(*) < {int(fewest)}"
+    rare = f"{value_counts(relation, text)} HAVING count(*) < {int(min_rows)}"
     return f"SELECT count(*), coalesce(sum(size), 0) FROM ({rare}) AS rare"
 
 
@@ -326,8 +333,8 @@ def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str])
     )
 
 
-def insert_rows(relation: RelationName, columns: Sequence[str], rows: int) -> str:
+def insert_rows(relation: RelationName, columns: Sequence[str], n_rows: int) -> str:
     """INSERT with bind parameters for this many rows."""
-    marks = "(" + ", ".join("?" for _ in columns) + ")"
-    values = ", ".join([marks] * rows)
+    placeholders = "(" + ", ".join("?" for _ in columns) + ")"
+    values = ", ".join([placeholders] * n_rows)
     return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES {values}"

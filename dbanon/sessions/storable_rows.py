@@ -1,4 +1,4 @@
-"""Retained values of another database, converted for storage."""
+"""Converts retained values of another database for storage."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dbanon.errors import UnsupportedType
 def storable_rows(
     attributes: Sequence[Attribute],
     rows: Iterable[tuple[Any, ...]],
-    storable: Callable[[Any], Any],
-    first: int = 2,
+    to_storable: Callable[[Any], Any],
+    first_value_index: int = 2,
 ) -> Iterator[tuple[Any, ...]]:
     """Convert rows of class, position and retained values to what a database can store.
 
     Parameters
     ----------
-    attributes : of the retained values.
-    first : the index of the first retained value in a row.
-    storable : converts a value, or raises UnsupportedType.
+    attributes : the columns of the retained values.
+    first_value_index : the index of the first retained value in a row.
+    to_storable : converts a value, or raises UnsupportedType.
 
     Raises
     ------
@@ -29,16 +29,16 @@ def storable_rows(
     """
     for row in rows:
         try:
-            yield tuple(map(storable, row))
+            yield tuple(map(to_storable, row))
         except UnsupportedType:
-            for attribute, value in zip(attributes, row[first:], strict=True):
-                _require_storable(attribute, value, storable)
+            for attribute, value in zip(attributes, row[first_value_index:], strict=True):
+                _require_storable(attribute, value, to_storable)
             raise
 
 
-def _require_storable(attribute: Attribute, value: Any, storable: Callable[[Any], Any]) -> None:
+def _require_storable(attribute: Attribute, value: Any, to_storable: Callable[[Any], Any]) -> None:
     try:
-        storable(value)
+        to_storable(value)
     except UnsupportedType as error:
         raise UnsupportedType(
             f'Column "{attribute.name}" cannot be stored. {error.message}', hint=error._hint

@@ -1,4 +1,4 @@
-"""What a job requires of a database."""
+"""The interface of databases that jobs use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbanon.sessions.session import Session
 
 
 class Store(Protocol):
-    """A database that sessions can be opened on."""
+    """A database on which sessions can be opened."""
 
     @property
     def url(self) -> str:
@@ -32,13 +32,18 @@ class Store(Protocol):
         Parameters
         ----------
         staging : whether temporary tables may be created, as reading needs them.
-        create : whether a missing file may be created; it is then planned on an empty database.
+        create : whether a missing file may be created; it is planned as an empty database.
         """
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
-        """Limit memory from the next session on, and spill the rest to a directory.
+        """Limit the memory of later sessions, and spill what exceeds it to a directory.
 
-        None for the defaults. Does nothing if the server or the caller manages memory.
+        Does nothing if the server or the caller manages memory.
+
+        Parameters
+        ----------
+        directory : where to spill; None for the default.
+        memory : the limit in bytes; None for the default.
         """
 
     def same_database(self, other: Store) -> bool:

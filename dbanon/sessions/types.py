@@ -1,11 +1,11 @@
-"""Types of SQL databases: which differ in how wide their values are, and in nothing else."""
+"""Families of SQL types, which differ only in the width of their values."""
 
 from __future__ import annotations
 
 import re
 
-# Types of databases that differ in how wide their values are; a longer value changes no meaning.
-_FAMILIES = {
+# Types of one family differ only in the width of their values, so changing them is harmless.
+_TYPES_OF_FAMILY = {
     "integer": (
         "tinyint", "smallint", "mediumint", "int", "integer", "bigint", "hugeint", "int2", "int4",
         "int8", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
@@ -20,11 +20,11 @@ _FAMILIES = {
     "timestamp": ("timestamp", "timestamp without time zone", "timestamp_s", "timestamp_ms",
                   "timestamp_ns"),
 }  # fmt: skip
-_FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
-_WIDTH = re.compile(r"\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|\s+unsigned\b")
+_FAMILY_OF_TYPE = {name: family for family, names in _TYPES_OF_FAMILY.items() for name in names}
+_WIDTH_PATTERN = re.compile(r"\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|\s+unsigned\b")
 
 
 def type_family(sql_type: str) -> str:
-    """The kind of a type without its width: ``DECIMAL(5,2)`` and ``numeric`` are decimals."""
-    plain = _WIDTH.sub("", sql_type).strip().lower()
-    return _FAMILY.get(plain, plain)
+    """Return a type's family; ``DECIMAL(5,2)`` and ``numeric`` are both ``decimal``."""
+    type_name = _WIDTH_PATTERN.sub("", sql_type).strip().lower()
+    return _FAMILY_OF_TYPE.get(type_name, type_name)

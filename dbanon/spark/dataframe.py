@@ -105,7 +105,9 @@ class DataFrameSource:
         )
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
-        return Relation(RelationName(None, FRAME_NAME), Schema(attributes), KIND, required=required)
+        return Relation(
+            RelationName(None, FRAME_NAME), Schema(attributes), KIND, required_columns=required
+        )
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """Check the types of quasi-identifiers; rows need no locator here.
@@ -202,13 +204,13 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
     rows = frame.select(*(column(name) for name in dict.fromkeys([*names, *layout.numbers])))
     has_number_key, is_repeatable = _is_number(relation, job.key), _is_repeatable(frame)
     disks = DiskCache()
-    if relation.required and not is_repeatable:
+    if relation.required_columns and not is_repeatable:
         # Withheld and other rows must come from the same evaluation.
         rows = disks.keep(rows)
     withheld = 0
-    if relation.required:
+    if relation.required_columns:
         complete = rows
-        for name in relation.required:
+        for name in relation.required_columns:
             complete = complete.where(column(name).isNotNull())
         withheld, rows = rows.count() - complete.count(), complete
     if not has_number_key:

@@ -135,9 +135,9 @@ class PostgresqlTarget:
         output, names = self._plan_output(session), [name for name, _ in columns]
         session.create_released(output, columns, self.release_id)
         pieces.gather(session, output, piece_names, names)
-        session.analyze(output.written)
+        session.analyze(output.staging_name)
         recount = require_staged(
-            job, rows, report, lambda columns, _: session.recount(output.written, columns)
+            job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
         )
         report = report.requested(output=str(output.name), output_kind=output.kind)
         history = self._history(session, report.source)
@@ -147,7 +147,7 @@ class PostgresqlTarget:
         report = report.with_earlier_releases(len(history.releases), caution, joint).with_arguments(
             **joint
         )
-        table_digest = digest.digest_relation(session, output.written)
+        table_digest = digest.digest_relation(session, output.staging_name)
         pieces.drop(session, piece_names)
         run = build_run_record(job, elapsed(), source_attributes=source_attributes)
         report = report.with_provenance(

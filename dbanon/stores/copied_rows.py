@@ -95,7 +95,7 @@ def _rows_with_pseudonyms(
     pseudonym_attributes = [
         draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names
     ]
-    pads_values = [a is not None and source.pads_values(a) for a in pseudonym_attributes]
+    has_padding = [a is not None and source.has_padding(a) for a in pseudonym_attributes]
     for keys, batch in rows:
         yield (
             keys,
@@ -103,7 +103,7 @@ def _rows_with_pseudonyms(
                 tuple(
                     value if attribute is None else key.pseudonym(attribute, value, is_padded)
                     for attribute, value, is_padded in zip(
-                        pseudonym_attributes, row, pads_values, strict=True
+                        pseudonym_attributes, row, has_padding, strict=True
                     )
                 )
                 for row in batch

@@ -20,7 +20,7 @@ from dbanon.errors import (
     hints_without_views,
     warn_caller,
 )
-from dbanon.sessions.base import LockHolder, Relation, job_running
+from dbanon.sessions.base import LockHolder, Relation, job_running_error
 from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
 from dbanon.sessions.session import Session
 from dbanon.stores.files import ensure_database_file, will_be_created
@@ -85,7 +85,7 @@ def _acquire_lock(path: Path, job: str) -> int:
         except BlockingIOError:
             holder = _read_holder(descriptor)
             os.close(descriptor)
-            raise job_running(job, holder) from None
+            raise job_running_error(job, holder) from None
         else:
             os.close(descriptor)
 
@@ -234,7 +234,7 @@ class FileSession(Session):
         for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS {self.temporary}.{quote(name)}")
 
-    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         return str(name).lower() == str(other_name).lower()
 
     def analyze(self, relation: RelationName) -> None:

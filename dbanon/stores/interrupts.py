@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import CommitConfirmed, InvalidParameter, warn_caller
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -93,7 +93,7 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
 
     def before_commit() -> None:
         _record_signals(deferred_signals, handlers)
-        ending().lift_limit()
+        thread_connections().lift_limit()
 
     try:
         yield before_commit

@@ -230,7 +230,7 @@ class Source(Protocol):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Yield batches: row keys, int64 (n_rows, n_key_columns), and rows of these columns."""
 
-    def pads_values(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``read_retained_rows`` pads the column's values with insignificant spaces.
 
         The database itself drops them when it converts such a value to text.

@@ -71,21 +71,21 @@ def profile_columns(
     relation: RelationName,
     attributes: Sequence[Attribute],
     keys: Collection[str] = (),
-    distinct_count_sql: Callable[[str], str] = "count(DISTINCT {})".format,
+    count_distinct_sql: Callable[[str], str] = "count(DISTINCT {})".format,
 ) -> tuple[int, tuple[ColumnProfile, ...]]:
     """Count the rows of a relation, and profile these columns, in one query.
 
     Parameters
     ----------
     keys : columns that the database declares unique.
-    distinct_count_sql : builds SQL that counts the distinct values of an expression.
+    count_distinct_sql : builds SQL that counts the distinct values of an expression.
     """
     query = statements.profile(
         relation,
         [
             (
                 quote(a.name),
-                distinct_count_sql(session.compared(a)),
+                count_distinct_sql(session.compared(a)),
                 session.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes
@@ -125,7 +125,7 @@ def find_direct_identifiers(
         head = _LeadingRows(name.schema, name.name, columns, HEAD_ROWS, relation.relation.quoted)
         forms = detect_forms(session, relation.relation, readable)
         _, columns_of_head = profile_columns(
-            session, head, readable, distinct_count_sql=session.distinct_count_sql
+            session, head, readable, count_distinct_sql=session.count_distinct_sql
         )
         for column in columns_of_head:
             profiles[column.name] = replace(column, form=forms[column.name])
@@ -140,7 +140,9 @@ def count_spellings(session: Session, relation: Relation, person: Attribute) -> 
         for normalization in normalizations
     )
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
-    [row] = session.rows(f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}")
+    [row] = session.rows(
+        f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
+    )
     return dict(zip(normalizations, map(int, row), strict=True))
 
 
@@ -172,7 +174,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
     )
     if not candidate_names:
         return {}
-    readable = session.readable(relation, [*candidate_names, *constant_names])
+    readable = session.find_readable_columns(relation, [*candidate_names, *constant_names])
     candidates = [a for a in attributes if a.name in readable and a.name in candidate_names]
     constant = [a for a in attributes if a.name in readable and a.name in constant_names]
     if not candidates:
@@ -189,7 +191,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         head,
         candidates,
         keys=session.unique_columns(relation),
-        distinct_count_sql=session.distinct_count_sql,
+        count_distinct_sql=session.count_distinct_sql,
     )
     return find_person_identifiers(
         constant,
@@ -304,7 +306,7 @@ def _count_nulls(
 ) -> dict[str, int]:
     """Count the NULLs by column, among the rows that a run reads."""
     counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
-    query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
+    query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where_clause}"
     [null_counts] = session.rows(query)
     return {a.name: int(count) for a, count in zip(columns, null_counts, strict=True)}
 
@@ -341,7 +343,7 @@ def _require_strata(
         size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
     aliased_keys = [f"{key} AS g{i}" for i, key in enumerate(keys)]
     aliases = [f"g{i}" for i in range(len(keys))]
-    source = f"FROM {relation.relation.quoted} AS s{relation.where}"
+    source = f"FROM {relation.relation.quoted} AS s{relation.where_clause}"
     group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     selected = ", ".join([f"{size_sql} AS n", "count(*) AS m", *aliased_keys])
     order_by = f" ORDER BY {', '.join(aliases)}" if keys else ""

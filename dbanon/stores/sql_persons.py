@@ -33,7 +33,7 @@ class StagedSqlRelease(StagedRelease):
     @property
     def relation(self) -> RelationName:
         """The hidden table."""
-        return self.draft.output.written
+        return self.draft.output.staging_name
 
     @property
     def retained(self) -> list[str]:

@@ -111,7 +111,7 @@ class SqlSource:
         """Add the locator of rows to the relation, after all checks; raises as ``ports.Source``."""
         relation = self.session.locate(relation, job.key)
         if job.policy.nulls == "suppress":
-            relation = replace(relation, required=job.quasi_identifiers)
+            relation = replace(relation, required_columns=job.quasi_identifiers)
         relation = self.select_rows(relation, job, names)
         self.session.require_equality(relation, [*job.by, *job.columns_in_sets, *job.key])
         return relation
@@ -138,7 +138,7 @@ class SqlSource:
                 hint="It is SQL over the columns of the table, as behind WHERE. On PostgreSQL"
                 " functions of other schemas than pg_catalog need their schema's name.",
             ) from None
-        return replace(relation, filtered=filtered)
+        return replace(relation, selected_rows=filtered)
 
     def accepts_condition(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
         """Whether a condition uses only these columns; an error may abort the transaction."""
@@ -162,12 +162,12 @@ class SqlSource:
         )
         filtered = _filtered_relation(relation, job, names, combined_condition)
         self.session.require_columns_of_views(filtered.columns)
-        return replace(relation, filtered=filtered)
+        return replace(relation, selected_rows=filtered)
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
         """Return the column types, and the database's counters of writes to the relation."""
         types = {a.name: a.sql_type for a in relation.schema.attributes}
-        return {"types": types, **self.session.state_of(relation.name)}
+        return {"types": types, **self.session.summarize_table_state(relation.name)}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Pin the relation to the transaction's snapshot."""
@@ -197,7 +197,7 @@ class SqlSource:
             relation.relation,
             attribute.name,
             self.session.text_of(inspected_attribute),
-            relation.and_where,
+            relation.and_condition,
         )
         texts = {leaf_text(text, inspected_attribute) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
@@ -314,9 +314,9 @@ class SqlSource:
         """Yield row keys and rows in batches; see ``ports.Source``."""
         return self.session.read_rows(relation, names, chunk_rows)
 
-    def pads_values(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``read_retained_rows`` pads the column's values with insignificant spaces."""
-        return self.session.pads(attribute)
+        return self.session.has_padding(attribute)
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a non-NULL value in a column, and the distinct texts."""
@@ -397,10 +397,12 @@ def _filtered_relation(
     """
     key_expressions = [e.removeprefix("s.") for e in relation.required_locator.expressions]
     key_columns = [e[1:-1].replace('""', '"') for e in key_expressions if e.startswith('"')]
-    columns = dict.fromkeys([*names, *job.key, *relation.required_locator.mapped, *key_columns])
+    columns = dict.fromkeys(
+        [*names, *job.key, *relation.required_locator.mapped_columns, *key_columns]
+    )
     address_expressions = (
         ()
-        if relation.required_locator.mapped
+        if relation.required_locator.mapped_columns
         else tuple(e for e in key_expressions if e.isidentifier())
     )
     name = relation.name

@@ -24,8 +24,8 @@ from dbanon.release.linkage import MOST_MEMBERS
 from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
-from dbanon.sessions.base import Output, Relation, passthrough_refused
-from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
+from dbanon.sessions.base import Output, Relation, passthrough_error
+from dbanon.sessions.names import RelationName, parse_relation, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.copied_rows import find_copied_columns, read_copied_rows, staged_person_column
@@ -104,7 +104,7 @@ class SqlTarget:
     ) -> None:
         """Check that the source is this database, and supports passthrough; raises as ``ports``."""
         if self.copies_from(source):
-            raise passthrough_refused()
+            raise passthrough_error()
         self.session.require_passthrough(relation, columns)
 
     def require_type(self, attribute: Attribute) -> None:
@@ -238,7 +238,7 @@ class SqlTarget:
     def _require_names(self, names: Sequence[str]) -> None:
         """Check the length and uniqueness of column names; raises as ``columns``."""
         for name in names:
-            check_length(name, self.session.name_limit, f'column "{name}" of the release')
+            require_length(name, self.session.name_limit, f'column "{name}" of the release')
             if names.count(name) > 1:
                 raise InvalidParameter(
                     f'The release would have two columns named "{name}".',
@@ -443,7 +443,7 @@ def publish_table(
     ------
     OutputExists, SourceChanged : another session has created a relation with the output's name.
     """
-    types = dict(session.columns_of(output.written))
+    types = dict(session.columns_of(output.staging_name))
     try:
         session.publish(output, list(types))
     except OutputExists:

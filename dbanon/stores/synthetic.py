@@ -307,11 +307,11 @@ def write_rows(
     )
     values = [session.released_expression(i, column) for i, column in enumerate(released)]
     session.run(
-        f"INSERT INTO {output.written.quoted}"
+        f"INSERT INTO {output.staging_name.quoted}"
         f" ({quote_list(synthetic.attribute.name for synthetic in columns)})"
         f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
     )
-    session.analyze(output.written)
+    session.analyze(output.staging_name)
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ def recount(
         column = f"s.{quote(domain.attribute.name)}"
         invalid_conditions.append(f"{column} IS NULL")
         if domain.low:
-            bound = session.bound_of(domain.attribute.sql_type)
+            bound = session.cast_parameter(domain.attribute.sql_type)
             invalid_conditions.append(f"{column} < {bound} OR {column} > {bound}")
             values += [domain.low, domain.high]
         if domain.listed:

@@ -79,7 +79,6 @@ ALLOWED: dict[str, frozenset[str]] = {
         ),
         "known": ("chain/joint_measure", "data/counts"),
         "lost": ("release/report",),
-        "place": ("doors/workbench/state",),
         "told": (
             *("data/counts", "data/partition", "doors/jobfile/models", "partitioning/sets"),
             *("release/private_report", "run/outlook"),

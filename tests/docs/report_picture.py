@@ -15,7 +15,7 @@ import pyarrow as pa
 import dbanon
 from dbanon.doors.cli.demo import KEEP, QUASI_IDENTIFIERS, SENSITIVE
 from dbanon.doors.cli.demo_data import generate_persons
-from dbanon.doors.html.page import page, write
+from dbanon.doors.html.page import render_page, write_private_file
 from dbanon.errors import PrivacyWarning
 from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
@@ -60,7 +60,7 @@ def report() -> str:
     columns = connection.execute(f"SELECT {numbers} FROM app.person").fetchnumpy()
     points = np.column_stack(list(columns.values()))
     inspection = look(open_store(connection), parse_relation("release.person"))
-    return page(release, look=inspection, tradeoff=sweep(points, QUASI_IDENTIFIERS))
+    return render_page(release, inspection=inspection, tradeoff=sweep(points, QUASI_IDENTIFIERS))
 
 
 def screenshot(browser: Any, path: Path, scheme: str, from_section: str | None) -> str:
@@ -84,7 +84,7 @@ def main() -> None:
     """Write the picture."""
     with tempfile.TemporaryDirectory() as folder, opened_browser() as browser:
         path = Path(folder) / "report.html"
-        write(report(), path)
+        write_private_file(report(), path)
         left = screenshot(browser, path, "light", None)
         right = screenshot(browser, path, "dark", "tradeoff")
         both = browser.new_page(viewport={"width": 2 * WIDE, "height": HIGH})

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.main import main
-from dbanon.doors.jobfile.field_types import OF_COLUMNS, in_job_file
+from dbanon.doors.jobfile.field_types import COLUMN_KEYS, spell_in_job_file
 from dbanon.doors.spelling import _option_words, flag
 from dbanon.errors import DbanonError
 from dbanon.job.job import Job
@@ -151,7 +151,7 @@ class JobDoor:
         self._folder = folder
 
     def spell(self, name: str) -> str:
-        return in_job_file(name, None).removeprefix("role: ")
+        return spell_in_job_file(name, None).removeprefix("role: ")
 
     def run(self, call: Call) -> str | None:
         path = self._folder / f"job{next(_NUMBERS)}.yaml"
@@ -184,12 +184,12 @@ def job_file(call: Call) -> dict[str, Any]:
                 columns[model.attribute].setdefault("models", []).append(
                     {"kind": model.kind, "level": model.level}
                 )
-        elif isinstance(value, Mapping) and name in OF_COLUMNS:
+        elif isinstance(value, Mapping) and name in COLUMN_KEYS:
             for column, part in value.items():
-                columns.setdefault(column, {})[OF_COLUMNS[name]] = part
-        elif name in OF_COLUMNS:
+                columns.setdefault(column, {})[COLUMN_KEYS[name]] = part
+        elif name in COLUMN_KEYS:
             for column in value:
-                columns.setdefault(column, {})["role"] = OF_COLUMNS[name]
+                columns.setdefault(column, {})["role"] = COLUMN_KEYS[name]
                 if name == "keep":
                     columns[column]["reason"] = "it is a test"
         elif name == "output":

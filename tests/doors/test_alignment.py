@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.doors.html.page import page
+from dbanon.doors.html.page import render_page
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -186,7 +186,7 @@ def test_rows_of_the_input_on_demand() -> None:
     assert release.attrs["dbanon"]["rows"] == "input"
     assert report.arguments["rows"] == "input"
     assert "ROWS LINK TO THEIR ORIGINALS" in str(report)
-    assert "ROWS LINK TO THEIR ORIGINALS" in page(report)
+    assert "ROWS LINK TO THEIR ORIGINALS" in render_page(report)
     assert "those of the input" in report.seed_policy
     assert any("do not hand it on" in text for text in report.warning_texts)
     evaluation = dbanon.evaluate(table, release, quasi_identifiers=QUASI)

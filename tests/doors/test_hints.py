@@ -18,7 +18,7 @@ from dbanon.data.option import Parameter
 from dbanon.doors.cli.anonymize import OPTIONS
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.columns import ROLES, QuasiIdentifierColumn, SensitiveColumn
-from dbanon.doors.jobfile.field_types import in_job_file
+from dbanon.doors.jobfile.field_types import spell_in_job_file
 from dbanon.doors.jobfile.models import JobSpec
 from dbanon.doors.plpython_options import allowed_keys
 from dbanon.doors.spelling import (
@@ -229,7 +229,7 @@ def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
         error = InvalidParameter(
             hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
         )
-        error.way = in_job_file
+        error.way = spell_in_job_file
         # Whoever prints it: a job's options have one name each.
         told = {str(error.hint), str(error.hint_by(spell_cli_option)), str(error.to_dict()["hint"])}
         [text] = told
@@ -258,4 +258,4 @@ def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
     ],
 )
 def test_the_words_of_a_job_file(hint: str, told: str) -> None:
-    assert UsageError(hint=hint).hint_by(in_job_file) == told
+    assert UsageError(hint=hint).hint_by(spell_in_job_file) == told

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.html.refusals import describe_refusal, refusal_page
+from dbanon.doors.html.refusals import describe_refusal, render_refusal_page
 from dbanon.errors import OutcomeUnknown, TooFewRecords
 from tests.doors.html.pages import HOSTILE
 from tests.doors.html.test_page import Outline
@@ -118,7 +118,7 @@ def test_names_stay_text_and_an_unknown_outcome_is_not_refused() -> None:
     refusal = describe_refusal(
         OutcomeUnknown(HOSTILE[0]), output=HOSTILE[1], source=HOSTILE[2], run_id="1", job=HOSTILE[3]
     )
-    text = refusal_page(refusal)
+    text = render_refusal_page(refusal)
     outline = Outline(text)
     assert {tag for tag, _ in outline.elements}.isdisjoint({"script", "img"})
     assert "Outcome unknown" in text

@@ -132,7 +132,7 @@ def test_a_failed_task_of_the_workbench_holds_no_arrays() -> None:
     task = BackgroundTask("a task", "release", work)
     gc.disable()
     try:
-        BackgroundTasks()._do(task)
+        BackgroundTasks()._run_task(task)
         [kernel] = kernels
         assert kernel() is None
     finally:

@@ -43,13 +43,13 @@ class NotExpressibleError(Exception):
     """A name cannot be written on the command line."""
 
 
-def models_of(arguments: Mapping[str, Any]) -> list[Any]:
+def build_models(arguments: Mapping[str, Any]) -> list[Any]:
     return [dbanon.Model(**model) for model in arguments.get("models", ())]
 
 
 def by_python(backend: Backend, table: str, arguments: Mapping[str, Any], **more: Any) -> Outcome:
     """Call ``dbanon.anonymize``; any exception but a DbanonError is unexpected."""
-    call_arguments = {**arguments, "models": models_of(arguments), **more}
+    call_arguments = {**arguments, "models": build_models(arguments), **more}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -145,7 +145,7 @@ def test_a_form_with_one_reading_is_read(
     store = open_store(f"file:{path}", reading=Reading(**reading), table="t")
     with store.session(write=False) as session:
         relation = used(session)
-        [column, _] = session.as_written(relation)
+        [column, _] = session.describe_file_columns(relation)
         rows = session.rows('SELECT "a" FROM "t" ORDER BY "b"')
     assert column.kind == kind
     assert rows[0][0] == value
@@ -217,7 +217,7 @@ def test_one_bad_value_is_named_by_its_line_and_column(
 def test_a_code_is_no_bad_value(tmp_path: Path) -> None:
     path = write(tmp_path, ["12345"] * 40 + ["01234"], "")
     with open_store(f"file:{path}", table="t").session(write=False) as session:
-        assert [attribute.kind for attribute in session.as_written(used(session))] == [
+        assert [attribute.kind for attribute in session.describe_file_columns(used(session))] == [
             "text",
             "integer",
         ]

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.html.page import page
+from dbanon.doors.html.page import render_page
 from dbanon.errors import InvalidParameter
 from dbanon.ledger import person_record
 from dbanon.ledger.person_record import PERSON, joint_counts
@@ -93,7 +93,7 @@ def test_the_report_says_what_the_releases_expose(database: Database) -> None:
         assert f"{expected[1]} of {expected[0]} persons ({exposure['share']:.1%})" in text
         again = look(open_store(database.url), parse_relation(RELEASES[count - 1]))
         assert again.recorded.report.rows()[0] == (label, text)
-        first = page(report).partition('class="guarantee"')[2][:1000]
+        first = render_page(report).partition('class="guarantee"')[2][:1000]
         assert f"<strong>JOINT HISTORIES</strong> {expected[1]} of {expected[0]} persons" in first
     assert expected[1] > expected[0] / 2
     measured = dbanon.measure_releases(database.url, RELEASES)

@@ -123,7 +123,7 @@ def test_rows_that_are_not_as_drawn_are_not_published_and_it_stays_spent(
 
     def damaged(session: Any, output: Any, *args: Any) -> None:
         write(session, output, *args)
-        session.run(damage.format(output.written.quoted))
+        session.run(damage.format(output.staging_name.quoted))
 
     load(database)
     before = database.relations()

@@ -152,11 +152,11 @@ def test_fewer_pseudonyms_than_values_are_not_published(
     people: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the hash has an error, the count in the transaction stops it."""
-    from dbanon.sessions.pseudonym_session import KeyedSession
+    from dbanon.sessions.pseudonym_session import PseudonymSession
     from dbanon.stores.postgresql.digest import PostgresqlKeyedSession
     from dbanon.stores.sqlite.dialect import SqliteStagingSession
 
-    for kind in (KeyedSession, PostgresqlKeyedSession, SqliteStagingSession):
+    for kind in (PseudonymSession, PostgresqlKeyedSession, SqliteStagingSession):
         monkeypatch.setattr(kind, "pseudonym_of", lambda self, text: f"substr({text}, 1, 7)")
     with pytest.raises(RecountFailed):
         dbanon.anonymize(people.url, **(OPTIONS | {"pseudonyms": ["name"]}))
@@ -279,8 +279,8 @@ def test_types_of_fixed_length_join_wherever_they_are_hashed(
     )
     options = {"pseudonyms": ["name"], "sensitive": []}
     released(database, **options)
-    pads = database.name == "postgresql"
-    expected = sorted(pseudonym(f"p{i}" + ("" if pads else " ")) for i in range(100))
+    has_padding = database.name == "postgresql"
+    expected = sorted(pseudonym(f"p{i}" + ("" if has_padding else " ")) for i in range(100))
     for target in (database, sqlite_file, duckdb_file):
         if target is not database:
             released(database, target=target.url, **options)

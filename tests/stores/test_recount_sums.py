@@ -26,8 +26,8 @@ def test_classes_that_a_server_leaves_out(
 ) -> None:
     load_people(database)
     database.anonymize(**OPTIONS)
-    recount = statements.recount
-    monkeypatch.setattr(statements, "recount", lambda *args: cut(recount(*args)))
+    recount = statements.recount_classes
+    monkeypatch.setattr(statements, "recount_classes", lambda *args: cut(recount(*args)))
     before = database.state()
     with pytest.raises(RecountFailed, match="and there are 40"):
         database.anonymize(**OPTIONS, if_exists="replace")

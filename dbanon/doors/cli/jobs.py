@@ -155,9 +155,13 @@ def plan_file(
     """
     with report_errors(output_format), handle_signals():
         from dbanon.doors.cli.render import pairs_table
-        from dbanon.doors.jobfile.run import columns_without_role, combine_errors, plan_file_job
+        from dbanon.doors.jobfile.run import (
+            combine_errors,
+            find_columns_without_role,
+            plan_file_job,
+        )
 
-        jobs = open_jobs(file, inline_password).chosen(names)
+        jobs = open_jobs(file, inline_password).select_jobs(names)
         documents: list[dict[str, Any]] = []
         failures: list[tuple[str, DbanonError]] = []
         for job in jobs:
@@ -177,7 +181,7 @@ def plan_file(
                 if output_format != "json" and grants:
                     show(output_format, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
-            unclassified_columns = list(columns_without_role(job, outlook.not_copied))
+            unclassified_columns = list(find_columns_without_role(job, outlook.not_copied))
             documents.append(
                 {"job": job.name, "plan": outlook.to_dict(), "unclassified": unclassified_columns}
             )
@@ -202,12 +206,12 @@ def plan_file(
 
 def _missing_grants(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
     """Return the missing GRANT statements as ``grants``; empty for other errors."""
-    from dbanon.doors.jobfile.run import missing_rights
+    from dbanon.doors.jobfile.run import find_missing_rights
 
     if type(error) is not InsufficientRights:
         return {}
     try:
-        statements = missing_rights(job, sql_printer(print_sql))
+        statements = find_missing_rights(job, sql_printer(print_sql))
     except DbanonError:
         # Report the plan's error instead.
         return {}

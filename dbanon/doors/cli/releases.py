@@ -164,7 +164,9 @@ def report(
         assert release_report is not None
         current_log().release_id = release_report.release_id
         recount = verify(store, name)
-        save_report(release_report, path, inspection, recount=recount, handed=recipient_and_purpose)
+        save_report(
+            release_report, path, inspection, recount=recount, handover=recipient_and_purpose
+        )
         document = {
             "release_id": release_report.release_id,
             "report": str(path),

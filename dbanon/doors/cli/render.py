@@ -240,28 +240,28 @@ def save_report(
     Parameters
     ----------
     inspection : details from the release's database, for an HTML page.
-    page_options : options ``recount`` and ``handed`` of ``html.page.page``.
+    page_options : options ``recount`` and ``handover`` of ``render_page``.
 
     Raises
     ------
     InvalidParameter : the file has another ending.
     """
-    from dbanon.doors.html.page import page, write
-    from dbanon.doors.html.private import private_page
+    from dbanon.doors.html.page import render_page, write_private_file
+    from dbanon.doors.html.private import render_private_page
 
     if path.suffix == ".json":
         text = json.dumps(report.to_dict(), indent=2) + "\n"
     elif path.suffix == ".html":
         text = (
-            page(report, look=inspection, **page_options)
+            render_page(report, inspection=inspection, **page_options)
             if isinstance(report, Report)
-            else private_page(report, **page_options)
+            else render_private_page(report, **page_options)
         )
     elif path.suffix == ".txt":
         text = _render_unpadded(report_table(report), "utf-8") + "\n"
     else:
         raise InvalidParameter("A report file ends in .json, .html or .txt.")
-    write(text, path)
+    write_private_file(text, path)
 
 
 def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
@@ -272,23 +272,25 @@ def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
     report_path : path of the missing report. Its ending selects the format, as in ``save_report``.
     context : passed to ``describe_refusal``.
     """
-    from dbanon.doors.html.page import write
+    from dbanon.doors.html.page import write_private_file
     from dbanon.doors.html.refusals import (
         describe_refusal,
-        refusal_file,
-        refusal_page,
-        refusal_pairs,
+        describe_refusal_pairs,
+        refusal_path,
+        render_refusal_page,
     )
 
-    refusal, path = describe_refusal(error, **context), refusal_file(report_path)
+    refusal, path = describe_refusal(error, **context), refusal_path(report_path)
     if path.suffix == ".json":
         text = json.dumps({"refusal": refusal}, indent=2) + "\n"
     elif path.suffix == ".html":
-        text = refusal_page(refusal)
+        text = render_refusal_page(refusal)
     else:
-        text = _render_unpadded(pairs_table("Report", refusal_pairs(refusal)), "utf-8") + "\n"
+        text = (
+            _render_unpadded(pairs_table("Report", describe_refusal_pairs(refusal)), "utf-8") + "\n"
+        )
     try:
-        write(text, path)
+        write_private_file(text, path)
     except OSError as failure:
         reason = failure.strerror or type(failure).__name__
         print_message(

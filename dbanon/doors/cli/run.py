@@ -120,7 +120,7 @@ def run(
                 hint="The collector ignores other files.",
             )
         job_file = open_jobs(file, inline_password)
-        jobs = job_file.chosen(names)
+        jobs = job_file.select_jobs(names)
         write_outcomes = _metrics_writer(job_file, metrics)
         write_start = partial(write_outcomes, [])
         options = _RunOptions(
@@ -264,9 +264,9 @@ def _run_job(job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any
                 job,
                 progress=progress,
                 on_sql=sql_printer(options.print_sql),
-                began=lambda: options.write_start(job.name),
-                committed=remember_release,
-                retried=report_retry,
+                on_begin=lambda: options.write_start(job.name),
+                on_commit=remember_release,
+                on_retry=report_retry,
                 skip_unchanged=options.skip_unchanged,
                 accept_types=options.accept_types,
                 accept_counts=options.accept_counts,

@@ -40,7 +40,7 @@ from dbanon.errors import (
     lacks_memory,
     missing_extra,
 )
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 
 UNEXPECTED = 1
 # Warnings that do not stop a command: each is printed as a line, every time.
@@ -286,7 +286,7 @@ def handle_signals() -> Iterator[Sequence[int]]:
     def record_signal(number: int, frame: FrameType | None) -> NoReturn:
         received_signals.append(number)
         # Also wakes threads blocked on a stalled connection.
-        ending().request_end()
+        thread_connections().request_end()
         raise KeyboardInterrupt
 
     previous_handlers = {

@@ -49,7 +49,7 @@ def workbench(
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import open_jobs
         from dbanon.doors.cli.run import save_report
-        from dbanon.doors.workbench.open import ENDINGS, open_job_file
+        from dbanon.doors.workbench.open import JOB_FILE_SUFFIXES, open_job_file
         from dbanon.doors.workbench.program import run_workbench
         from dbanon.doors.workbench.state import JobFileCommands, Start
 
@@ -59,7 +59,7 @@ def workbench(
 
         commands = JobFileCommands(partial(open_jobs, inline_password=False), save_report)
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
-        if url.endswith(ENDINGS):
+        if url.endswith(JOB_FILE_SUFFIXES):
             if table or target or key or reading_options.non_default_options:
                 raise click.UsageError(
                     "The job file already says which table to read, and how: leave out --table,"
@@ -76,10 +76,10 @@ def workbench(
                 key=key,
                 reading=reading_options,
                 target=target,
-                memory=half_of_memory(),
+                memory_bytes=half_of_memory(),
             )
         if (
-            run_workbench(start, port=port, ready=print_address)
+            run_workbench(start, port=port, on_ready=print_address)
             or signal.SIGTERM in received_signals
         ):
             # A task was rolled back, or another program ended the workbench.

@@ -1,4 +1,4 @@
-"""Figures of losses and risks as the page shows them: digits, limits, and what they mean."""
+"""Describes losses and risks for the page: figures with their digits, limits and meaning."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.data.words import read_renamed
-from dbanon.doors.html.svg import share_bar
+from dbanon.doors.html.svg import draw_share_bar
 from dbanon.job.guarantee import Guarantee
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS, Measure
 
 Row = dict[str, Any]
 
-# With fewer rows per column, a correlation could reveal single records.
+# Minimum number of rows per column: with fewer, a correlation could reveal single records.
 _ROWS_PER_COLUMN = 30
-_OF_CORRELATIONS = ("correlation_loss",)
-# Measures of distance, and their value if every label covers its value.
-_OF_LABELS = {"direct_loss": 0, "nearest_linkage_risk": 1, "disclosure_risk": 1}
-_COVERS = "a label that covers its value has distance 0 from it."
-_HEADLINES = ("linkage_risk", "sse_loss")
+_CORRELATION_MEASURES = ("correlation_loss",)
+# Measures of distance, with the value that they always have if each label covers its original.
+_FIXED_LABEL_VALUES = {"direct_loss": 0, "nearest_linkage_risk": 1, "disclosure_risk": 1}
+_COVER_EXPLANATION = "a label that covers its value has distance 0 from it."
+_HEADLINE_MEASURES = ("linkage_risk", "sse_loss")
 
 
-def figure(value: float | None, digits: int = 4) -> str:
-    """A figure with this many digits; a dash for None."""
+def format_figure(value: float | None, digits: int = 4) -> str:
+    """Format a number with this many decimal digits; None becomes a dash."""
     if value is None:
         return "–"
     if value != 0 and abs(value) < 0.5 * 10**-digits:
@@ -31,33 +31,33 @@ def figure(value: float | None, digits: int = 4) -> str:
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.{digits}f}"
 
 
-def losses(evaluation: Mapping[str, Any]) -> Row:
-    """A row for each measure of loss with a figure, and the names of the others by reason."""
+def describe_losses(evaluation: Mapping[str, Any]) -> Row:
+    """Describe the measures of loss: a row for each with a value, and the others by reason."""
     rows = [
-        _row(LOSSES[name], value, evaluation)
+        _describe_measure(LOSSES[name], value, evaluation)
         for name, value in evaluation["losses"].items()
         if name in LOSSES
     ]
     return _describe_rows(rows)
 
 
-def risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> Row:
-    """Like ``losses``, for measures of risk, with the limits that the guarantee sets."""
+def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> Row:
+    """Describe the measures of risk like those of loss, with the limits that the guarantee sets."""
     rows = []
     for name, value in evaluation["risks"].items():
         if name not in RISKS:
             continue
-        row = _row(RISKS[name], value, evaluation)
+        row = _describe_measure(RISKS[name], value, evaluation)
         is_limited = name in ("class_risk", "linkage_risk") and value is not None
         if guarantee is not None and guarantee.has_k_anonymous_rows and is_limited:
-            row["limit"] = f"1/{guarantee.k} = {figure(1 / guarantee.k)}"
-            row["bar"] = share_bar(value, 1 / guarantee.k)
+            row["limit"] = f"1/{guarantee.k} = {format_figure(1 / guarantee.k)}"
+            row["bar"] = draw_share_bar(value, 1 / guarantee.k)
         rows.append(row)
     return _describe_rows(rows)
 
 
-def attacks(evaluation: Mapping[str, Any]) -> Row | None:
-    """A row for each attack with its interval, or why none was run; None if none was requested."""
+def describe_attacks(evaluation: Mapping[str, Any]) -> Row | None:
+    """Describe each attack, or why none was run; None if none was requested."""
     result = evaluation.get("attacks")
     if result is None:
         return None
@@ -65,15 +65,15 @@ def attacks(evaluation: Mapping[str, Any]) -> Row | None:
         return {"rows": [], "failed": result["failed"]}
     rows = []
     for name, attack in read_renamed(result, "results").items():
-        ends = attack["interval"]
+        interval = attack["interval"]
         rows.append(
             (
                 name.replace("_", " "),
-                figure(attack["risk"], 3),
-                "–" if ends is None else f"{ends[0]:.3f} to {ends[1]:.3f}",
-                figure(attack["attack"], 3),
-                figure(attack["control"], 3),
-                figure(attack["random"], 3),
+                format_figure(attack["risk"], 3),
+                "–" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}",
+                format_figure(attack["attack"], 3),
+                format_figure(attack["control"], 3),
+                format_figure(attack["random"], 3),
                 f"{attack['guesses']:,}",
                 attack["note"],
             )
@@ -82,47 +82,61 @@ def attacks(evaluation: Mapping[str, Any]) -> Row | None:
 
 
 def _describe_rows(rows: list[Row]) -> Row:
-    """Rows with a figure, and the names of the others by the reason."""
-    left: dict[str, list[str]] = {}
+    """Separate the rows with a figure from the names of other measures, grouped by reason."""
+    # From the reason to the names of measures.
+    omitted: dict[str, list[str]] = {}
     for row in rows:
-        if row["left"]:
-            left.setdefault(row["left"], []).append(row["name"])
-    return {"rows": [row for row in rows if not row["left"]], "left": list(left.items())}
+        if row["omission_reason"]:
+            omitted.setdefault(row["omission_reason"], []).append(row["name"])
+    return {
+        "rows": [row for row in rows if not row["omission_reason"]],
+        "omitted": list(omitted.items()),
+    }
 
 
-def by_column(evaluation: Mapping[str, Any]) -> Row:
-    """Measures of single columns: their names, and a row of figures for each column."""
+def describe_columns(evaluation: Mapping[str, Any]) -> Row:
+    """Describe measures of single columns: their names, and a row of figures for each column."""
     columns = evaluation["columns"]
     names = [
         name
         for name in (*LOSSES, *RISKS)
-        if any(name in of_column for of_column in columns.values())
-        and name not in _OF_CORRELATIONS
-        and not _by_definition(evaluation, name)
+        if any(name in column_values for column_values in columns.values())
+        and name not in _CORRELATION_MEASURES
+        and not _is_fixed_for_labels(evaluation, name)
     ]
     rows = [
-        (column, *(figure(of_column[name]) if name in of_column else "" for name in names))
-        for column, of_column in columns.items()
+        (
+            column,
+            *(
+                format_figure(column_values[name]) if name in column_values else ""
+                for name in names
+            ),
+        )
+        for column, column_values in columns.items()
     ]
     return {"names": names, "rows": rows if names else []}
 
 
-def parts_of(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
-    """The parts of a figure: their names and figures."""
+def describe_parts(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+    """Describe the parts of a measure: name and figure of each."""
     parts = evaluation["parts"].get(name, {})
     return [
-        (part.replace("_", " "), f"{value:.0f}" if value == int(value) else figure(value))
-        for part, value in parts.items()
+        (
+            part_name.replace("_", " "),
+            f"{value:.0f}" if value == int(value) else format_figure(value),
+        )
+        for part_name, value in parts.items()
     ]
 
 
-def _by_definition(evaluation: Mapping[str, Any], name: str) -> bool:
-    """Whether a figure of labels is 0 or 1 whatever the labels hide.
+def _is_fixed_for_labels(evaluation: Mapping[str, Any], name: str) -> bool:
+    """Whether a measure has the same value for any labels that cover their values.
 
-    Old evaluations have no note on such figures and are recognized by their losses.
+    Evaluations by old versions have no note about it; their losses show it.
     """
-    fixed = _OF_LABELS.get(name)
-    if fixed is None or {**evaluation["losses"], **evaluation["risks"]}.get(name) != fixed:
+    fixed_value = _FIXED_LABEL_VALUES.get(name)
+    value = {**evaluation["losses"], **evaluation["risks"]}.get(name)
+    if fixed_value is None or value != fixed_value:
         return False
     if evaluation["notes"].get(name, "").startswith(NOT_FOR_LABELS):
         return True
@@ -130,19 +144,25 @@ def _by_definition(evaluation: Mapping[str, Any], name: str) -> bool:
     return label_loss > 0 and evaluation["losses"].get("direct_loss") == 0
 
 
-def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -> Row:
+def _describe_measure(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -> Row:
+    """Describe a measure and its value for a row of the page."""
     digits, note = 4, evaluation["notes"].get(measure.name, "")
-    if measure.name in _OF_CORRELATIONS and value is not None:
+    if measure.name in _CORRELATION_MEASURES and value is not None:
         digits = 2
         if evaluation["rows"] < _ROWS_PER_COLUMN * len(evaluation["columns"]):
             value = None
             note = f"not shown for fewer than {_ROWS_PER_COLUMN} rows per column"
-    fixed = _by_definition(evaluation, measure.name)
-    if fixed:
-        note = f"It is {figure(value, 0)} by definition, whatever the labels hide: {_COVERS}"
-    left = "" if value is not None else note.rpartition(": ")[2] or "it has no value here"
+    is_fixed = _is_fixed_for_labels(evaluation, measure.name)
+    if is_fixed:
+        note = (
+            f"It is {format_figure(value, 0)} by definition, whatever the labels hide:"
+            f" {_COVER_EXPLANATION}"
+        )
+    omission_reason = (
+        "" if value is not None else note.rpartition(": ")[2] or "it has no value here"
+    )
     has_bar = (
-        not fixed
+        not is_fixed
         and measure.lower_is_better
         and measure.range.startswith(("0 to 1", "0 to about 1"))
     )
@@ -151,12 +171,12 @@ def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -
         "symbol": measure.symbol,
         "summary": measure.summary,
         "range": measure.range,
-        "figure": "not meant for labels" if fixed else figure(value, digits),
-        "left": left,
-        "fixed": fixed,
-        "bar": share_bar(value) if has_bar and value is not None else "",
+        "figure": "not meant for labels" if is_fixed else format_figure(value, digits),
+        "omission_reason": omission_reason,
+        "is_fixed": is_fixed,
+        "bar": draw_share_bar(value) if has_bar and value is not None else "",
         "limit": "",
         "note": note,
-        "headline": measure.name in _HEADLINES,
-        "parts": [] if fixed else parts_of(evaluation, measure.name),
+        "is_headline": measure.name in _HEADLINE_MEASURES,
+        "parts": [] if is_fixed else describe_parts(evaluation, measure.name),
     }

@@ -1,4 +1,4 @@
-"""The page of a report, and the file that holds it."""
+"""Renders a report as an HTML page, and writes files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -15,106 +15,110 @@ import jinja2
 from markupsafe import Markup
 
 from dbanon.data.words import escape_for_page
-from dbanon.doors.html.view import describe_recount, view
+from dbanon.doors.html.view import describe_recount, describe_report
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
 
-def page(
+def render_page(
     report: Report,
     *,
-    look: ReleaseInspection | None = None,
+    inspection: ReleaseInspection | None = None,
     distributions: Sequence[Distribution] | None = None,
     tradeoff: Mapping[str, Any] | None = None,
     recount: Verification | None = None,
-    handed: Mapping[str, str] | None = None,
+    handover: Mapping[str, str] | None = None,
 ) -> str:
-    """A report as one self-contained HTML page.
+    """Render a report as one self-contained HTML page.
 
     Parameters
     ----------
-    look : the release as the ledger has it.
-    distributions : of the released columns; those of ``look`` when None.
-    tradeoff : of a sweep: ``risk`` and ``loss``, the names of its axes, ``points``, each with
-        ``curve``, ``label``, ``risk``, ``loss`` and ``chosen`` for this release, and perhaps
+    inspection : what the ledger and the database hold of the release; None if unknown.
+    distributions : distributions of released columns; None for those of ``inspection``.
+    tradeoff : the map of a sweep: ``risk`` and ``loss`` (names of its axes), ``points`` (each with
+        ``curve``, ``label``, ``risk``, ``loss``, and ``chosen`` for this release) and optionally
         ``note``.
     recount : the recount for this page; None if there was none, which the page says.
-    handed : ``recipient`` and ``purpose``, where the page is to be signed; either may be empty.
+    handover : ``recipient`` and ``purpose`` for a page to sign, which may be empty; None for a page
+        without signatures.
 
     Raises
     ------
-    AssertionError : a picture would show fewer rows than it may.
+    AssertionError : a picture would show fewer rows than allowed.
     """
     if distributions is None:
-        distributions = look.distributions if look else ()
-    style = style_of_page()
-    return template("report.html.j2").render(
-        view(report, distributions, tradeoff, look),
+        distributions = inspection.distributions if inspection else ()
+    style = report_style()
+    return load_template("report.html.j2").render(
+        describe_report(report, distributions, tradeoff, inspection),
         recounted=describe_recount(report, recount),
-        handed=handed,
+        handover=handover,
         style=Markup(style),
-        policy=_policy(style),
+        policy=_build_policy(style),
     )
 
 
-def write(text: str, path: Path) -> None:
-    """Write a file that only its owner can read; it appears once it is complete."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dbanon-")
+def write_private_file(text: str, path: Path) -> None:
+    """Write a file atomically, readable by its owner only."""
+    descriptor, temporary_name = tempfile.mkstemp(dir=path.parent, prefix=".dbanon-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-        Path(name).replace(path)
+        Path(temporary_name).replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        Path(temporary_name).unlink(missing_ok=True)
         raise
 
 
-def policy_of_page() -> str:
-    """The content security policy of a report: its own style and nothing else."""
-    return _policy(style_of_page())
+def report_policy() -> str:
+    """Return the content security policy of a report, which allows its own style only."""
+    return _build_policy(report_style())
 
 
-def style_of_page() -> str:
-    """The style sheet of a report, with that of its pictures."""
-    return _file("report.css").replace("/* pictures.css */\n", _file("pictures.css"))
+def report_style() -> str:
+    """Return the style sheet of a report and its pictures."""
+    return _read_file("report.css").replace("/* pictures.css */\n", _read_file("pictures.css"))
 
 
-def _policy(style: str) -> str:
-    """The content security policy of a page with this style."""
+def _build_policy(style: str) -> str:
+    """Build the content security policy of a page with this style sheet."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _file(name: str) -> str:
+def _read_file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _text_of(value: Any) -> Any:
-    """A value as the page prints it: text without control characters."""
+def _make_printable(value: Any) -> Any:
+    """Escape control characters in a text; return other values unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape_for_page(value)
     return value
 
 
-def environment(*folders: Path) -> jinja2.Environment:
-    """Templates of these folders and of this one: escaped, without undefined names."""
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
+def create_environment(*directories: Path) -> jinja2.Environment:
+    """Create an environment for the templates of these directories and of this one.
+
+    Values are escaped, and undefined names are errors.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*directories, Path(__file__).parent]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_text_of,
+        finalize=_make_printable,
     )
     # svg.py escapes all text in its pictures.
-    templates.filters["picture"] = Markup
-    return templates
+    environment.filters["picture"] = Markup
+    return environment
 
 
 @cache
-def template(name: str) -> jinja2.Template:
-    """A template of this folder."""
-    return environment().get_template(name)
+def load_template(name: str) -> jinja2.Template:
+    """Load a template of this directory."""
+    return create_environment().get_template(name)

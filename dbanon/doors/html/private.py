@@ -1,4 +1,4 @@
-"""The page of a differentially private release: public figures only."""
+"""Renders the page of a differentially private release, with public figures only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.data.words import escape_control_characters
-from dbanon.doors.html.page import policy_of_page, style_of_page, template
+from dbanon.doors.html.page import load_template, report_policy, report_style
 from dbanon.release.private_report import PrivateReport
 
 _CAVEATS = (
@@ -23,36 +23,36 @@ _CAVEATS = (
 )
 
 
-def private_page(
-    report: PrivateReport, *, recount: Any = None, handed: Mapping[str, str] | None = None
+def render_private_page(
+    report: PrivateReport, *, recount: Any = None, handover: Mapping[str, str] | None = None
 ) -> str:
-    """The report as one self-contained HTML page. It charges no budget.
+    """Render the report as one self-contained HTML page. It charges no budget.
 
     Parameters
     ----------
-    recount : the verification for this page, with ``recounted``; None if there was none.
-    handed : as for ``page.page``.
+    recount : the verification for this page; None if there was none.
+    handover : as for ``render_page``.
     """
-    style = style_of_page()
-    return template("private.html.j2").render(
+    style = report_style()
+    return load_template("private.html.j2").render(
         report=report,
         title=escape_control_characters(report.output),
-        headline=_headline(report),
+        headline=_describe_headline(report),
         recounted="It was not recounted for this page."
         if recount is None
         else f"Recounted for this page: {recount.recounted}.",
-        handed=handed,
+        handover=handover,
         guarantee=f"{report.guarantee.rstrip('.')}.",
         caveats=_CAVEATS,
         facts=[(name, text) for name, text in report.pairs() if name not in ("how", "guarantee")],
         digest=report.digest or "none was taken",
         style=Markup(style),
-        policy=policy_of_page(),
+        policy=report_policy(),
     )
 
 
-def _headline(report: PrivateReport) -> list[tuple[str, str, str, str]]:
-    """The figures at the top: label, figure, of what, and what it means."""
+def _describe_headline(report: PrivateReport) -> list[tuple[str, str, str, str]]:
+    """Describe the figures at the top: label, value, detail and meaning of each."""
     return [
         (
             "epsilon",

@@ -1,4 +1,4 @@
-"""The page and texts of a refused run: why it was refused, and what may help.
+"""Describes a refused run in texts and on a page: why it was refused, and what may help.
 
 Like error messages, they contain no value of the data.
 """
@@ -13,19 +13,23 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.data.words import escape_control_characters
-from dbanon.doors.html.page import policy_of_page, style_of_page, template
+from dbanon.doors.html.page import load_template, report_policy, report_style
 from dbanon.errors import DbanonError, OutcomeUnknown
 from dbanon.errors.base import Notation, in_python
 from dbanon.release.words import now
 from dbanon.version import version
 
-_NOTHING = "This run published nothing. An earlier release of this name, if any, is unchanged."
-_UNKNOWN = "It is unknown whether this run published a release: check before you run it again."
-# By this a file is known to be a refusal that dbanon wrote, whatever its form.
-_MARK = "dbanon refusal "
-_MARKED = re.compile(rf"{_MARK}[0-9A-Za-z-]+")
-# A refusal is far smaller.
-_MOST_BYTES = 1 << 20
+_NOTHING_PUBLISHED = (
+    "This run published nothing. An earlier release of this name, if any, is unchanged."
+)
+_OUTCOME_UNKNOWN = (
+    "It is unknown whether this run published a release: check before you run it again."
+)
+# This text identifies a file of any format as a refusal that dbanon wrote.
+_MARK_PREFIX = "dbanon refusal "
+_MARK_PATTERN = re.compile(rf"{_MARK_PREFIX}[0-9A-Za-z-]+")
+# Refusals are far smaller; larger files are not read.
+_MAX_BYTES = 1 << 20
 
 
 def describe_refusal(
@@ -37,12 +41,12 @@ def describe_refusal(
     job: str | None = None,
     notation: Notation = in_python,
 ) -> dict[str, Any]:
-    """Why a run ended without a release, as plain values.
+    """Describe why a run ended without a release, for JSON and the page.
 
     Parameters
     ----------
-    output, source : the names of the release that was requested, and of its source.
-    notation : how options in hints are written.
+    output, source : the names of the requested release and of its source.
+    notation : writes the options in hints.
     """
     is_unknown = isinstance(error, OutcomeUnknown)
     return {
@@ -51,16 +55,16 @@ def describe_refusal(
         "source": source,
         "job": job,
         "run_id": run_id,
-        "mark": f"{_MARK}{run_id}",
+        "mark": f"{_MARK_PREFIX}{run_id}",
         "ended_at": now(),
         "dbanon_version": version(),
-        "state": _UNKNOWN if is_unknown else _NOTHING,
+        "state": _OUTCOME_UNKNOWN if is_unknown else _NOTHING_PUBLISHED,
         "error": error.to_dict(notation),
     }
 
 
-def refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
-    """A refusal as pairs of label and text, for people."""
+def describe_refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
+    """Describe a refusal as pairs of label and text."""
     error = refusal["error"]
     reasons = [("why", error["message"]), ("detail", error["detail"]), ("hint", error["hint"])]
     return [
@@ -75,29 +79,29 @@ def refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def refusal_page(refusal: dict[str, Any]) -> str:
-    """A refusal as one self-contained HTML page."""
-    return template("refusal.html.j2").render(
+def render_refusal_page(refusal: dict[str, Any]) -> str:
+    """Render a refusal as one self-contained HTML page."""
+    return load_template("refusal.html.j2").render(
         refusal=refusal,
         title=escape_control_characters(str(refusal["output"])),
-        style=Markup(style_of_page()),
-        policy=policy_of_page(),
+        style=Markup(report_style()),
+        policy=report_policy(),
     )
 
 
-def refusal_file(report: Path) -> Path:
-    """The path of a refusal: beside the report, which may belong to an earlier release."""
-    return report.with_name(f"{report.stem}.refused{report.suffix}")
+def refusal_path(report_path: Path) -> Path:
+    """Return the path of a refusal, next to the report, which may be that of an earlier release."""
+    return report_path.with_name(f"{report_path.stem}.refused{report_path.suffix}")
 
 
-def drop_refusal(report: Path) -> None:
-    """Remove the refusal of an earlier run beside a report, if dbanon wrote it.
+def drop_refusal(report_path: Path) -> None:
+    """Remove the refusal of an earlier run next to a report, if dbanon wrote it.
 
-    A file that cannot be read or removed stays.
+    Files that cannot be read or removed are ignored.
     """
-    file = refusal_file(report)
+    path = refusal_path(report_path)
     with suppress(OSError):
-        if file.is_symlink() or not file.is_file() or file.stat().st_size > _MOST_BYTES:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > _MAX_BYTES:
             return
-        if _MARKED.search(file.read_text(encoding="utf-8", errors="replace")):
-            file.unlink()
+        if _MARK_PATTERN.search(path.read_text(encoding="utf-8", errors="replace")):
+            path.unlink()

@@ -1,6 +1,6 @@
-"""Pictures as SVG inside a page. The page's style sheet sets colours, fonts and sizes.
+"""Draws SVG pictures for a page, whose style sheet sets colours, fonts and sizes.
 
-Each has a title and a description for screen readers, and uses shapes or dashes beside colours.
+Each has a title and a description for screen readers, and uses shapes or dashes besides colours.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from itertools import pairwise
 from dbanon.data.words import escape_control_characters
 from dbanon.release.distribution import Distribution, require_shown
 
-# Widths and heights of a histogram, in units that are pixels on a small screen.
-_WIDE, _HIGH, _LEFT, _TOP, _FOOT = 320, 150, 8, 16, 22
+# Size and margins of a histogram, in pixels of a small screen.
+_WIDTH, _HEIGHT = 320, 150
+_MARGIN_SIDE, _MARGIN_TOP, _MARGIN_BOTTOM = 8, 16, 22
 # Left, top, right and bottom.
 _Box = tuple[float, float, float, float]
 # The mean width of a letter of the page's font in pictures.
-_LETTER = 6.2
+_LETTER_WIDTH = 6.2
 
 
 @dataclass(frozen=True)
@@ -27,21 +28,24 @@ class MapPoint:
 
     Parameters
     ----------
-    label : the text beside it.
+    label : the text next to it.
     risk, loss : its coordinates.
-    curve : the curve that it belongs to, such as its method.
-    chosen : whether it is this release.
+    curve : the name of its curve, such as the method.
+    is_chosen : whether it is the release that the page describes.
     """
 
     label: str
     risk: float
     loss: float
     curve: str
-    chosen: bool = False
+    is_chosen: bool = False
 
 
-def share_bar(share: float, limit: float | None = None) -> str:
-    """A bar from 0 to 1 with a mark at its limit; the figure beside it is for screen readers."""
+def draw_share_bar(share: float, limit: float | None = None) -> str:
+    """Draw a bar from 0 to 1 with a mark at its limit.
+
+    Screen readers skip it: the page shows the figure next to it.
+    """
     width = 100 * min(max(share, 0.0), 1.0)
     mark = ""
     if limit is not None and 0 <= limit <= 1:
@@ -53,12 +57,12 @@ def share_bar(share: float, limit: float | None = None) -> str:
     )
 
 
-def histogram(distribution: Distribution, number: int | str) -> str:
-    """A histogram of bins; ``number`` is unique on the page.
+def draw_histogram(distribution: Distribution, picture_id: int | str) -> str:
+    """Draw a histogram of a distribution with bins; ``picture_id`` must be unique on the page.
 
     Raises
     ------
-    AssertionError : it would show fewer rows than it may.
+    AssertionError : it would show fewer rows than allowed.
     """
     require_shown(distribution)
     steps = len(distribution.edges) - 1
@@ -69,81 +73,103 @@ def histogram(distribution: Distribution, number: int | str) -> str:
         if bar.rows
     ]
     title = f"Released values of {escape_control_characters(distribution.name)}"
-    desc = (
+    description = (
         f"{len(distribution.bars)} bins. The area of a bar shows its rows; the table has the"
         " numbers."
     )
-    return _histogram(title, desc, bars, steps, list(distribution.edges), number)
+    return _draw_bars(title, description, bars, steps, list(distribution.edges), picture_id)
 
 
-def sizes(bins: Sequence[tuple[str, int]], number: int | str) -> str:
-    """A histogram of class sizes: label and number of classes of each bin."""
+def draw_class_sizes(bins: Sequence[tuple[str, int]], picture_id: int | str) -> str:
+    """Draw a histogram of class sizes.
+
+    Parameters
+    ----------
+    bins : label and number of classes of each bin.
+    """
     bars = [(index, 1, float(count)) for index, (_, count) in enumerate(bins) if count]
     labels = [label for label, _ in bins]
-    desc = f"Number of classes by size, in {len(bins)} steps; the table has the numbers."
-    return _histogram("Class sizes", desc, bars, len(bins), labels, number, between=True)
+    description = f"Number of classes by size, in {len(bins)} steps; the table has the numbers."
+    return _draw_bars(
+        "Class sizes", description, bars, len(bins), labels, picture_id, labels_between=True
+    )
 
 
-def _histogram(
+def _draw_bars(
     title: str,
-    desc: str,
+    description: str,
     bars: Sequence[tuple[int, int, float]],
     steps: int,
     labels: Sequence[str],
-    number: int | str,
+    picture_id: int | str,
     *,
-    between: bool = False,
+    labels_between: bool = False,
 ) -> str:
-    """Bars over an axis; ``labels`` stand at the edges of steps, or between them."""
-    bottom, right = _HIGH - _FOOT, _WIDE - _LEFT
-    step = (right - _LEFT) / max(steps, 1)
-    # A single class size is a bar, not a wall.
-    step = min(step, 64.0) if between else step
-    start = _LEFT if not between else (_WIDE - step * steps) / 2
+    """Draw bars over an axis.
+
+    Parameters
+    ----------
+    bars : first step, number of steps and height of each bar.
+    steps : number of equal steps of the axis.
+    labels : of the edges of steps, or with ``labels_between`` of the steps.
+    """
+    bottom, right = _HEIGHT - _MARGIN_BOTTOM, _WIDTH - _MARGIN_SIDE
+    step = (right - _MARGIN_SIDE) / max(steps, 1)
+    # Limit the width of a bar if there are few.
+    step = min(step, 64.0) if labels_between else step
+    start = _MARGIN_SIDE if not labels_between else (_WIDTH - step * steps) / 2
     tallest = max((height for _, _, height in bars), default=1.0) or 1.0
     shapes = []
-    for low, width, height in bars:
-        tall = max((bottom - _TOP) * height / tallest, 1.5)
-        x, wide = start + low * step, width * step
-        gap = min(1.0, wide / 8)
+    for first_step, n_steps, height in bars:
+        bar_height = max((bottom - _MARGIN_TOP) * height / tallest, 1.5)
+        x, width = start + first_step * step, n_steps * step
+        gap = min(1.0, width / 8)
         shapes.append(
-            f'<rect class="mark" x="{x + gap:.1f}" y="{bottom - tall:.1f}"'
-            f' width="{wide - 2 * gap:.1f}" height="{tall:.1f}"/>'
+            f'<rect class="mark" x="{x + gap:.1f}" y="{bottom - bar_height:.1f}"'
+            f' width="{width - 2 * gap:.1f}" height="{bar_height:.1f}"/>'
         )
     ticks = [
-        (start + (index + (0.5 if between else 0)) * step, text)
+        (start + (index + (0.5 if labels_between else 0)) * step, text)
         for index, text in enumerate(labels)
     ]
-    axis = f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
-    body = "".join(shapes) + axis + _ticks(ticks, bottom)
-    return _picture(title, desc, body, (_WIDE, _HIGH), number, "histogram")
+    axis = f'<line class="axis" x1="{_MARGIN_SIDE}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
+    body = "".join(shapes) + axis + _draw_tick_labels(ticks, bottom)
+    return _wrap_picture(title, description, body, (_WIDTH, _HEIGHT), picture_id, "histogram")
 
 
-def _ticks(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
-    """Labels below an axis, as many as have room."""
-    shapes, free = [], 0.0
+def _draw_tick_labels(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
+    """Draw labels below an axis, leaving out those without room.
+
+    Parameters
+    ----------
+    ticks : x coordinate and text of each label.
+    bottom : y coordinate of the axis.
+    """
+    shapes, free_from_x = [], 0.0
     for x, text in ticks:
-        half = _LETTER * len(text) / 2
-        if not text or x - half < free or x + half > _WIDE:
+        half_width = _LETTER_WIDTH * len(text) / 2
+        if not text or x - half_width < free_from_x or x + half_width > _WIDTH:
             continue
         shapes.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
             f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(text)}</text>'
         )
-        free = x + half + 10
+        free_from_x = x + half_width + 10
     return "".join(shapes)
 
 
-def tradeoff(spots: Sequence[MapPoint], risk_name: str, loss_name: str, number: int | str) -> str:
-    """The map of risk against loss: a curve for each method, this release marked."""
-    wide, high, left, bottom, top, right = 560, 380, 68, 332, 18, 540
-    most_risk = _top(max(spot.risk for spot in spots))
-    most_loss = _top(max(spot.loss for spot in spots))
+def draw_tradeoff(
+    points: Sequence[MapPoint], risk_name: str, loss_name: str, picture_id: int | str
+) -> str:
+    """Draw the map of risk against loss: a curve for each method, and a ring for this release."""
+    width, height, left, bottom, top, right = 560, 380, 68, 332, 18, 540
+    risk_axis_end = _round_axis_end(max(point.risk for point in points))
+    loss_axis_end = _round_axis_end(max(point.loss for point in points))
 
-    def at(spot: MapPoint) -> tuple[float, float]:
+    def locate(point: MapPoint) -> tuple[float, float]:
         return (
-            left + (right - left) * spot.risk / most_risk,
-            bottom - (bottom - top) * spot.loss / most_loss,
+            left + (right - left) * point.risk / risk_axis_end,
+            bottom - (bottom - top) * point.loss / loss_axis_end,
         )
 
     parts = [
@@ -156,132 +182,152 @@ def tradeoff(spots: Sequence[MapPoint], risk_name: str, loss_name: str, number: 
             parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
             f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">'
-            f"{most_risk * share:.3g}</text>"
-            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{most_loss * share:.3g}</text>'
+            f"{risk_axis_end * share:.3g}</text>"
+            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{loss_axis_end * share:.3g}</text>"
         )
     parts.append(
-        f'<text class="name" x="{(left + right) / 2}" y="{high - 8}" text-anchor="middle">'
+        f'<text class="name" x="{(left + right) / 2}" y="{height - 8}" text-anchor="middle">'
         f"{escape(risk_name)}</text>"
         f'<text class="name" text-anchor="middle" transform="translate(14 {(top + bottom) / 2})'
         f' rotate(-90)">{escape(loss_name)}</text>'
     )
-    curves = list(dict.fromkeys(spot.curve for spot in spots))
+    curves = list(dict.fromkeys(point.curve for point in points))
     for index, curve in enumerate(curves):
-        spots_of_curve = [spot for spot in spots if spot.curve == curve]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, spots_of_curve))
-        kind = index % 4
-        parts.append(f'<polyline class="curve curve{kind}" points="{line}"/>')
-        parts += [_shape(kind, *at(spot)) for spot in spots_of_curve]
+        curve_points = [point for point in points if point.curve == curve]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(locate, curve_points))
+        style_index = index % 4
+        parts.append(f'<polyline class="curve curve{style_index}" points="{line}"/>')
+        parts += [_draw_point(style_index, *locate(point)) for point in curve_points]
     parts += [
         f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
-        for x, y in (at(spot) for spot in spots if spot.chosen)
+        for x, y in (locate(point) for point in points if point.is_chosen)
     ]
-    parts += _labels(spots, at, (left, top, right, bottom))
-    desc = (
-        f"{len(spots)} releases of {len(curves)} methods: {risk_name} from left to right,"
+    parts += _place_labels(points, locate, (left, top, right, bottom))
+    description = (
+        f"{len(points)} releases of {len(curves)} methods: {risk_name} from left to right,"
         f" {loss_name} upwards; this release has a ring. The table has the figures."
     )
-    return _picture("Loss against risk", desc, "".join(parts), (wide, high), number, "map")
+    return _wrap_picture(
+        "Loss against risk", description, "".join(parts), (width, height), picture_id, "map"
+    )
 
 
-def _labels(
-    spots: Sequence[MapPoint], at: Callable[[MapPoint], tuple[float, float]], room: _Box
+def _place_labels(
+    points: Sequence[MapPoint], locate: Callable[[MapPoint], tuple[float, float]], plot_area: _Box
 ) -> list[str]:
-    """The labels of the points, each at the first free position near its point.
+    """Draw the labels of points, each at the first free position near its point.
 
-    This release and both ends of each curve come first, and nearly always get a label. Any other
-    point has none if its label would cover something.
+    This release and both ends of each curve come first, and nearly always get a label. Other points
+    get none if it would cover something.
+
+    Parameters
+    ----------
+    locate : returns the coordinates of a point in the picture.
+    plot_area : where labels may be.
     """
-    points = [at(spot) for spot in spots]
-    dots = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
-    lines = [
+    positions = [locate(point) for point in points]
+    point_boxes = [(x - 6, y - 6, x + 6, y + 6) for x, y in positions]
+    line_boxes = [
         box
-        for (before, a), (after, b) in pairwise(zip(spots, points, strict=True))
-        if before.curve == after.curve
-        for box in _along(a, b)
+        for (point, start), (next_point, end) in pairwise(zip(points, positions, strict=True))
+        if point.curve == next_point.curve
+        for box in _boxes_along_line(start, end)
     ]
-    curves = [spot.curve for spot in spots]
-    last = {curve: index for index, curve in enumerate(curves)}
-    ends = {*map(curves.index, curves), *last.values()}
-    ranked = sorted(range(len(spots)), key=lambda i: (not spots[i].chosen, i not in ends))
-    placed: list[_Box] = []
+    curves = [point.curve for point in points]
+    last_indexes = {curve: index for index, curve in enumerate(curves)}
+    end_indexes = {*map(curves.index, curves), *last_indexes.values()}
+    ordered_indexes = sorted(
+        range(len(points)), key=lambda i: (not points[i].is_chosen, i not in end_indexes)
+    )
+    label_boxes: list[_Box] = []
     labels = []
-    for index in ranked:
-        spot, (x, y) = spots[index], points[index]
-        wide = _LETTER * len(spot.label) + 4
-        offsets = [(12, 4), (8, -9), (-8 - wide, 19), (-12 - wide, 4), (8, 19), (-8 - wide, -9)]
-        avoided = [[*placed, *dots, *lines]]
-        if spot.chosen or index in ends:
-            # Its label may be further away, then over lines, then over points.
-            offsets += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - wide)]
-            avoided += [[*placed, *dots], placed]
+    for index in ordered_indexes:
+        point, (x, y) = points[index], positions[index]
+        width = _LETTER_WIDTH * len(point.label) + 4
+        offsets = [(12, 4), (8, -9), (-8 - width, 19), (-12 - width, 4), (8, 19), (-8 - width, -9)]
+        obstacle_lists = [[*label_boxes, *point_boxes, *line_boxes]]
+        if point.is_chosen or index in end_indexes:
+            # These labels may also be further away, then over lines, then over points.
+            offsets += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - width)]
+            obstacle_lists += [[*label_boxes, *point_boxes], label_boxes]
         corners = [(x + dx, y + dy) for dx, dy in offsets]
-        inside = [corner for corner in corners if _is_inside(_text_box(corner, wide), room)]
-        free = (
+        inside_corners = [
+            corner for corner in corners if _is_inside(_text_box(corner, width), plot_area)
+        ]
+        free_corners = (
             corner
-            for obstacles in avoided
-            for corner in inside
-            if not any(_overlap(_text_box(corner, wide), obstacle) for obstacle in obstacles)
+            for obstacles in obstacle_lists
+            for corner in inside_corners
+            if not any(_do_overlap(_text_box(corner, width), obstacle) for obstacle in obstacles)
         )
-        chosen = next(free, None)
-        if chosen is None:
+        chosen_corner = next(free_corners, None)
+        if chosen_corner is None:
             continue
-        placed.append(_text_box(chosen, wide))
-        kind = ' class="strong"' if spot.chosen else ""
+        label_boxes.append(_text_box(chosen_corner, width))
+        class_attribute = ' class="strong"' if point.is_chosen else ""
         labels.append(
-            f'<text{kind} x="{chosen[0]:.1f}" y="{chosen[1]:.1f}">'
-            f"{escape(escape_control_characters(spot.label))}</text>"
+            f'<text{class_attribute} x="{chosen_corner[0]:.1f}" y="{chosen_corner[1]:.1f}">'
+            f"{escape(escape_control_characters(point.label))}</text>"
         )
     return labels
 
 
-def _text_box(corner: tuple[float, float], wide: float) -> _Box:
-    """The box that a label covers; its text starts at this corner, on the base line."""
+def _text_box(corner: tuple[float, float], width: float) -> _Box:
+    """Return the box that a label covers; its text starts at this corner, on the baseline."""
     x, y = corner
-    return (x - 2, y - 12, x + wide + 2, y + 4)
+    return (x - 2, y - 12, x + width + 2, y + 4)
 
 
-def _is_inside(box: _Box, room: _Box) -> bool:
+def _is_inside(box: _Box, plot_area: _Box) -> bool:
     """Whether a label lies between the axes and the right end; it may reach above the top."""
-    left, top, right, bottom = room
-    return left < box[0] and box[2] < right and top - 14 < box[1] and box[3] < bottom
+    left, top, right, bottom = plot_area
+    box_left, box_top, box_right, box_bottom = box
+    return left < box_left and box_right < right and top - 14 < box_top and box_bottom < bottom
 
 
-def _along(start: tuple[float, float], end: tuple[float, float]) -> list[_Box]:
-    """Small boxes along a line."""
-    parts = [part / 24 for part in range(1, 24)]
-    centres = [tuple(a + (b - a) * part for a, b in zip(start, end, strict=True)) for part in parts]
+def _boxes_along_line(start: tuple[float, float], end: tuple[float, float]) -> list[_Box]:
+    """Return small boxes along a line."""
+    (start_x, start_y), (end_x, end_y) = start, end
+    fractions = [step / 24 for step in range(1, 24)]
+    centres = [
+        (start_x + (end_x - start_x) * fraction, start_y + (end_y - start_y) * fraction)
+        for fraction in fractions
+    ]
     return [(x - 2, y - 2, x + 2, y + 2) for x, y in centres]
 
 
-def _overlap(a: _Box, b: _Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+def _do_overlap(first: _Box, second: _Box) -> bool:
+    left, top, right, bottom = first
+    other_left, other_top, other_right, other_bottom = second
+    return left < other_right and other_left < right and top < other_bottom and other_top < bottom
 
 
-def _shape(kind: int, x: float, y: float) -> str:
-    """A point of a curve: a circle, square, triangle or diamond."""
-    if kind == 0:
+def _draw_point(style_index: int, x: float, y: float) -> str:
+    """Draw a point of a curve: a circle, square, triangle or diamond."""
+    if style_index == 0:
         return f'<circle class="point curve0" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
     corners = {
         1: ((-4, -4), (4, -4), (4, 4), (-4, 4)),
         2: ((0, -5), (5, 4), (-5, 4)),
         3: ((0, -5.5), (5.5, 0), (0, 5.5), (-5.5, 0)),
-    }[kind]
+    }[style_index]
     points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
-    return f'<polygon class="point curve{kind}" points="{points}"/>'
+    return f'<polygon class="point curve{style_index}" points="{points}"/>'
 
 
-def legend(index: int) -> str:
-    """The sign of a curve of the map, for its legend."""
-    kind = index % 4
+def draw_legend_sign(index: int) -> str:
+    """Draw the sign of a curve for the legend of the map."""
+    style_index = index % 4
     return (
         '<svg class="sign" viewBox="0 0 36 14" aria-hidden="true">'
-        f'<polyline class="curve curve{kind}" points="1,7 35,7"/>{_shape(kind, 18, 7)}</svg>'
+        f'<polyline class="curve curve{style_index}" points="1,7 35,7"/>'
+        f"{_draw_point(style_index, 18, 7)}</svg>"
     )
 
 
-def _top(value: float) -> float:
-    """A round end of an axis."""
+def _round_axis_end(value: float) -> float:
+    """Return a round number for the end of an axis that includes a value."""
     for power in range(-12, 13):
         for step in (1, 1.2, 1.6, 2, 3, 4, 5, 6, 8):
             if step * 10.0**power >= value * 1.02:
@@ -289,13 +335,18 @@ def _top(value: float) -> float:
     return value
 
 
-def _picture(
-    title: str, desc: str, body: str, size: tuple[int, int], number: int | str, kind: str
+def _wrap_picture(
+    title: str,
+    description: str,
+    body: str,
+    size: tuple[int, int],
+    picture_id: int | str,
+    css_class: str,
 ) -> str:
-    prefix = f"picture{number}"
+    prefix = f"picture{picture_id}"
     return (
-        f'<svg class="picture {kind}" role="img" viewBox="0 0 {size[0]} {size[1]}"'
+        f'<svg class="picture {css_class}" role="img" viewBox="0 0 {size[0]} {size[1]}"'
         f' aria-labelledby="{prefix}-title {prefix}-desc">'
         f'<title id="{prefix}-title">{escape(title)}</title>'
-        f'<desc id="{prefix}-desc">{escape(desc)}</desc>{body}</svg>'
+        f'<desc id="{prefix}-desc">{escape(description)}</desc>{body}</svg>'
     )

@@ -1,4 +1,4 @@
-"""The content of the page as plain values: texts, rows of tables, pictures."""
+"""The content of a report's page for its template: texts, rows of tables, pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from dbanon.data.words import escape_control_characters, json_text
 from dbanon.doors.html import figures, svg
-from dbanon.doors.html.figures import Row, figure
+from dbanon.doors.html.figures import Row, format_figure
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
@@ -24,20 +24,20 @@ _METHOD_LOSS = {
 }
 
 
-def view(
+def describe_report(
     report: Report,
     distributions: Sequence[Distribution],
     tradeoff: Mapping[str, Any] | None,
-    look: ReleaseInspection | None,
+    inspection: ReleaseInspection | None,
 ) -> dict[str, Any]:
-    """The values of the template."""
+    """Build the values of the template of a report's page."""
     guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
     evaluation = report.evaluation
-    pictures = Pictures()
+    picture_numbers = PictureNumbers()
     return {
         "report": report,
         "title": escape_control_characters(report.output),
-        "headline": headline(report, guarantee, evaluation),
+        "headline": describe_headline(report, guarantee, evaluation),
         "has_k_anonymous_rows": guarantee.has_k_anonymous_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.reason) for caution in report.cautions],
@@ -45,79 +45,85 @@ def view(
         "lost_columns": report.describe_lost_columns(),
         "homogeneous": report.homogeneous,
         "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
-        "says_not": guarantee.caveats(report.earlier_releases, bool(report.models)),
-        "counting": look.counting if look else (),
-        "counted_then": _counted_then(report, len(look.counting) if look else 1),
+        "caveats": guarantee.caveats(report.earlier_releases, bool(report.models)),
+        "count_queries": inspection.counting if inspection else (),
+        "counts_text": _describe_counts(report, len(inspection.counting) if inspection else 1),
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
-        "sizes": _sizes(report, pictures),
-        "by_method": "; ".join(text for _, text in describe_method_counts(report.by_method)),
-        "loss": _loss(report),
-        "losses": figures.losses(evaluation) if evaluation else None,
-        "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},
-        "risks": figures.risks(evaluation, guarantee) if evaluation else None,
-        "attacks": figures.attacks(evaluation) if evaluation else None,
-        "class_risk": _class_risk(report, guarantee),
-        "evaluated": evaluation is not None,
-        "why_not": report.evaluation_failed or "",
-        "tradeoff": map_of(tradeoff, pictures) if tradeoff else None,
-        "distributions": [draw(column, pictures) for column in distributions],
-        "roles": _roles(report, look),
-        "facts": _facts(report, look),
-        "options": _options(report),
-        "files": _files(report),
+        "class_sizes": _describe_class_sizes(report, picture_numbers),
+        "method_counts": "; ".join(text for _, text in describe_method_counts(report.by_method)),
+        "loss": _describe_loss(report),
+        "losses": figures.describe_losses(evaluation) if evaluation else None,
+        "columns": figures.describe_columns(evaluation)
+        if evaluation
+        else {"names": [], "rows": []},
+        "risks": figures.describe_risks(evaluation, guarantee) if evaluation else None,
+        "attacks": figures.describe_attacks(evaluation) if evaluation else None,
+        "class_risk": _describe_class_risk(report, guarantee),
+        "is_evaluated": evaluation is not None,
+        "evaluation_error": report.evaluation_failed or "",
+        "tradeoff": describe_map(tradeoff, picture_numbers) if tradeoff else None,
+        "distributions": [
+            describe_distribution(column, picture_numbers) for column in distributions
+        ],
+        "roles": _describe_roles(report, inspection),
+        "facts": _list_facts(report, inspection),
+        "options": _list_options(report),
+        "files": _list_files(report),
         "seconds": [(phase, f"{spent:.2f}") for phase, spent in report.seconds.items()],
-        "missing": look.recorded.missing if look and report is look.recorded.report else (),
+        "missing": inspection.recorded.missing
+        if inspection and report is inspection.recorded.report
+        else (),
     }
 
 
-class Pictures:
-    """Numbers the pictures of a page."""
+class PictureNumbers:
+    """Numbers the pictures of a page, from 1."""
 
     def __init__(self) -> None:
         self._count = 0
 
-    def next(self) -> int:
-        """The number of the next picture."""
+    def next_number(self) -> int:
+        """Return the number of the next picture."""
         self._count += 1
         return self._count
 
 
-def few(count: int, k: int) -> str:
-    """A count of rows; 1 to k - 1 are given as a range."""
+def mask_small_count(count: int, k: int) -> str:
+    """Render a count of rows; counts of 1 to k - 1 are replaced by that range."""
     return f"1 to {k - 1}" if 0 < count < k else f"{count:,}"
 
 
 def describe_recount(report: Report, recount: Verification | None) -> str:
-    """When the counts on the page were made."""
+    """Describe when the counts on the page were made, and whether the release has changed."""
     if recount is None:
         return (
-            f"Counted on {_minute(report.created_at)} on the written rows, before anyone could see"
-            " them. It was not recounted for this page."
+            f"Counted on {_format_minute(report.created_at)} on the written rows, before anyone"
+            " could see them. It was not recounted for this page."
         )
-    same = (
+    comparison = (
         "Columns, types, rows and class sizes are as they were released."
         if recount.unchanged
         else f"Columns and class sizes are as they were released; rows: digest {recount.digest}."
     )
     return (
-        f"Recounted for this page on {_minute(now())}: the smallest class has"
-        f" {recount.smallest_class:,} ({recount.counted}). {same}"
+        f"Recounted for this page on {_format_minute(now())}: the smallest class has"
+        f" {recount.smallest_class:,} ({recount.counted}). {comparison}"
     )
 
 
-def _minute(time: str) -> str:
-    """A time in UTC to the minute; any other text as it is."""
+def _format_minute(time: str) -> str:
+    """Render an ISO time in UTC to the minute; return any other text unchanged."""
     return f"{time[:10]} {time[11:16]} UTC" if time[10:11] == "T" else time
 
 
-def _counted_then(report: Report, queries: int) -> str:
-    """The number of queries that recount the release, and their result when it was made."""
+def _describe_counts(report: Report, n_queries: int) -> str:
+    """Describe the result that the queries of the recount gave at the time of the release."""
     counts = (
         f"smallest class {report.smallest_class:,}, {report.classes:,} classes,"
         f" {report.rows_out:,} rows"
     )
-    if queries == 1:
+    if n_queries == 1:
         return f"can run this. When it was released it gave: {counts}."
     return (
         f"can run these. When it was released they gave, over all columns: {counts}; of whole rows"
@@ -125,12 +131,12 @@ def _counted_then(report: Report, queries: int) -> str:
     )
 
 
-def headline(
+def describe_headline(
     report: Report, guarantee: Guarantee, evaluation: Mapping[str, Any] | None
 ) -> list[tuple[str, str, str, str]]:
-    """The figures at the top: label, figure, of what, and what it means."""
+    """Describe the figures at the top: label, value, detail and meaning of each."""
     verdict, symbol = report.counts.verdict, _METHOD_LOSS[report.loss_measure][0]
-    withheld = few(report.suppressed, report.k_requested)
+    withheld = mask_small_count(report.suppressed, report.k_requested)
     rows = [
         *(
             ("Rows", k_rows, explanation, "Smallest number of rows that share all released values.")
@@ -184,43 +190,48 @@ def headline(
     return rows
 
 
-def _sizes(report: Report, pictures: Pictures) -> Row:
-    """Class sizes as a picture and a table, in at most ``MOST_BINS`` steps."""
-    bins = size_bins(report.counts.rows.histogram)
-    picture = svg.sizes(bins, pictures.next()) if bins else ""
+def _describe_class_sizes(report: Report, picture_numbers: PictureNumbers) -> Row:
+    """Describe class sizes by a picture and a table, in at most ``MOST_BINS`` bins."""
+    bins = bin_class_sizes(report.counts.rows.histogram)
+    picture = svg.draw_class_sizes(bins, picture_numbers.next_number()) if bins else ""
     rows = [(label, f"{count:,}") for label, count in bins if count]
     return {"picture": picture, "rows": rows, "median": f"{report.median_class:,g}"}
 
 
-def size_bins(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
-    """Class sizes and the number of classes of each, in at most ``MOST_BINS`` steps."""
-    low, high = min(histogram, default=0), max(histogram, default=-1)
-    width = -(-(high - low + 1) // MOST_BINS)
+def bin_class_sizes(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
+    """Group class sizes into at most ``MOST_BINS`` bins: label and number of classes of each.
+
+    Parameters
+    ----------
+    histogram : from class size to the number of classes.
+    """
+    smallest_size, largest_size = min(histogram, default=0), max(histogram, default=-1)
+    width = -(-(largest_size - smallest_size + 1) // MOST_BINS)
     bins = []
-    for start in range(low, high + 1, max(width, 1)):
-        end = min(start + width - 1, high)
-        count = sum(n for size, n in histogram.items() if start <= size <= end)
-        bins.append((f"{start:,}" if start == end else f"{start:,}–{end:,}", count))
+    for start in range(smallest_size, largest_size + 1, max(width, 1)):
+        end = min(start + width - 1, largest_size)
+        n_classes = sum(n for size, n in histogram.items() if start <= size <= end)
+        bins.append((f"{start:,}" if start == end else f"{start:,}–{end:,}", n_classes))
     return bins
 
 
-def _loss(report: Report) -> Row:
-    """The loss that the run measured, over all columns and by column."""
-    symbol, before = _METHOD_LOSS[report.loss_measure]
+def _describe_loss(report: Report) -> Row:
+    """Describe the loss that the run measured, over all columns and by column."""
+    symbol, measured_at = _METHOD_LOSS[report.loss_measure]
     levels = report.levels or {}
     return {
         "symbol": symbol,
-        "before": before,
-        "all": figure(report.information_loss, 6),
+        "measured_at": measured_at,
+        "total": format_figure(report.information_loss, 6),
         "nearness": report.nearness or "",
-        "all_before": figure(report.information_loss_before_rounding, 6),
+        "total_before_rounding": format_figure(report.information_loss_before_rounding, 6),
         "has_levels": bool(levels),
         "rows": [
             {
                 "name": column.name,
-                "figure": figure(column.released, 6),
-                "before": figure(column.before_rounding, 6),
-                "bar": svg.share_bar(column.released),
+                "figure": format_figure(column.released, 6),
+                "before_rounding": format_figure(column.before_rounding, 6),
+                "bar": svg.draw_share_bar(column.released),
                 "level": str(levels.get(column.name, "")),
             }
             for column in report.loss.columns.values()
@@ -228,84 +239,94 @@ def _loss(report: Report) -> Row:
     }
 
 
-def _class_risk(report: Report, guarantee: Guarantee) -> Row:
-    """The risk that follows from class sizes alone."""
+def _describe_class_risk(report: Report, guarantee: Guarantee) -> Row:
+    """Describe the risk that follows from class sizes alone."""
     rarest = max(report.counts.verdict.rarest, 1)
-    # The number of persons in each class is not known here.
+    # The report does not contain the number of persons in each class.
     average = None if guarantee.persons else report.classes / max(report.rows_out, 1)
     return {
-        "highest": figure(1 / rarest),
+        "highest": format_figure(1 / rarest),
         "rarest": f"{rarest:,}",
-        "average": figure(average),
-        "bar": svg.share_bar(1 / rarest, 1 / report.k_requested),
-        "limit": f"1/{report.k_requested} = {figure(1 / report.k_requested)}",
+        "average": format_figure(average),
+        "bar": svg.draw_share_bar(1 / rarest, 1 / report.k_requested),
+        "limit": f"1/{report.k_requested} = {format_figure(1 / report.k_requested)}",
     }
 
 
-def map_of(sweep: Mapping[str, Any], pictures: Pictures) -> Row:
-    """The map of a sweep and its table."""
-    spots = [
+def describe_map(sweep: Mapping[str, Any], picture_numbers: PictureNumbers) -> Row:
+    """Describe the map of a sweep and its table.
+
+    Parameters
+    ----------
+    sweep : the map as ``render_page`` takes it.
+    """
+    points = [
         svg.MapPoint(
             label=str(point["label"]),
             risk=float(point["risk"]),
             loss=float(point["loss"]),
             curve=str(point["curve"]),
-            chosen=bool(point.get("chosen", False)),
+            is_chosen=bool(point.get("chosen", False)),
         )
         for point in sweep["points"]
     ]
-    curves = list(dict.fromkeys(spot.curve for spot in spots))
+    curves = list(dict.fromkeys(point.curve for point in points))
     return {
-        "picture": svg.tradeoff(spots, sweep["risk"], sweep["loss"], pictures.next())
-        if spots
+        "picture": svg.draw_tradeoff(
+            points, sweep["risk"], sweep["loss"], picture_numbers.next_number()
+        )
+        if points
         else "",
-        "curves": [(svg.legend(index), curve) for index, curve in enumerate(curves)],
+        "curves": [(svg.draw_legend_sign(index), curve) for index, curve in enumerate(curves)],
         "risk": sweep["risk"],
         "loss": sweep["loss"],
         "note": sweep.get("note", ""),
         "rows": [
             {
-                "curve": spot.curve,
-                "label": spot.label,
-                "risk": figure(spot.risk),
-                "loss": figure(spot.loss),
-                "chosen": spot.chosen,
+                "curve": point.curve,
+                "label": point.label,
+                "risk": format_figure(point.risk),
+                "loss": format_figure(point.loss),
+                "is_chosen": point.is_chosen,
             }
-            for spot in spots
+            for point in points
         ],
     }
 
 
-def draw(column: Distribution, pictures: Pictures) -> Row:
-    """A distribution as a picture and a table."""
+def describe_distribution(column: Distribution, picture_numbers: PictureNumbers) -> Row:
+    """Describe a distribution by a picture and a table."""
     require_shown(column)
-    bins, labels = column.unit in ("number", "date"), column.unit == "label"
-    most = max((bar.rows for bar in column.bars), default=0) or 1
+    has_bins, has_labels = column.unit in ("number", "date"), column.unit == "label"
+    largest_rows = max((bar.rows for bar in column.bars), default=0) or 1
     return {
         "name": column.name,
         "role": column.role.replace("_", "-"),
         "bound": column.bound,
-        "picture": svg.histogram(column, pictures.next()) if bins else "",
+        "picture": svg.draw_histogram(column, picture_numbers.next_number()) if has_bins else "",
         "labels": [
-            (bar.label, svg.share_bar(bar.rows / most), f"{bar.rows:,}") for bar in column.bars
+            (bar.label, svg.draw_share_bar(bar.rows / largest_rows), f"{bar.rows:,}")
+            for bar in column.bars
         ]
-        if labels
+        if has_labels
         else [],
         "rows": [(bar.label, f"{bar.rows:,}") for bar in column.bars],
-        "others": column.others,
+        "others_note": column.others,
         "note": column.note,
     }
 
 
-def _roles(report: Report, look: ReleaseInspection | None) -> list[tuple[str, str, str]]:
-    """The role of each column: name, type if known, and words."""
-    words = {
+def _describe_roles(
+    report: Report, inspection: ReleaseInspection | None
+) -> list[tuple[str, str, str]]:
+    """Describe the role of each column: name, type (empty if unknown), and text."""
+    role_texts = {
         "quasi_identifier": "quasi-identifier: one released value for each class",
         "sensitive": "sensitive: copied as it is",
         "insensitive": "kept: copied as it is",
         "not_copied": "not copied",
     }
-    if look is not None:
+    if inspection is not None:
         strata = report.arguments.get("by", ())
         return [
             (
@@ -313,9 +334,9 @@ def _roles(report: Report, look: ReleaseInspection | None) -> list[tuple[str, st
                 column.sql_type,
                 "stratum: copied as it is; strata are anonymized separately"
                 if column.name in strata
-                else words[column.role],
+                else role_texts[column.role],
             )
-            for column in look.recorded.columns
+            for column in inspection.recorded.columns
         ]
     groups = (
         ("quasi_identifier", report.quasi_identifiers),
@@ -323,13 +344,15 @@ def _roles(report: Report, look: ReleaseInspection | None) -> list[tuple[str, st
         ("insensitive", report.kept),
         ("not_copied", report.not_copied),
     )
-    return [(name, "", words[role]) for role, names in groups for name in names]
+    return [(name, "", role_texts[role]) for role, names in groups for name in names]
 
 
-def _facts(report: Report, look: ReleaseInspection | None) -> list[tuple[str, str, bool]]:
-    """The release in the ledger: label, text, and whether the text contains a name."""
-    withheld = few(report.suppressed, report.k_requested)
-    read = (
+def _list_facts(
+    report: Report, inspection: ReleaseInspection | None
+) -> list[tuple[str, str, bool]]:
+    """List what the ledger records: label, text, and whether the text contains a name."""
+    withheld = mask_small_count(report.suppressed, report.k_requested)
+    rows_read = (
         f"{report.rows_out:,} and the withheld"
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
@@ -342,16 +365,16 @@ def _facts(report: Report, look: ReleaseInspection | None) -> list[tuple[str, st
         ("output", f"{report.output} ({report.output_kind})", True),
         *([("released table", report.relation, True)] if report.relation != report.output else []),
         ("method", f"{report.method}, dbanon {report.dbanon_version}", False),
-        ("rows read", read, False),
+        ("rows read", rows_read, False),
         ("rows withheld", withheld, False),
-        ("rows with NULL in a quasi-identifier", _nulls(report), False),
+        ("rows with NULL in a quasi-identifier", _describe_nulls(report), False),
         *((name.replace("_", " "), str(text), True) for name, text in remarks.items()),
         ("seed policy", report.seed_policy, False),
         ("earlier releases", report.earlier_releases, False),
         ("digest of the rows", report.digest or "none", False),
     ]
-    if look is not None:
-        recorded = look.recorded
+    if inspection is not None:
+        recorded = inspection.recorded
         facts.append(("published by", recorded.published_by or "not known", True))
         is_current = recorded.superseded_at is None
         facts.append(
@@ -360,9 +383,9 @@ def _facts(report: Report, look: ReleaseInspection | None) -> list[tuple[str, st
     return facts
 
 
-def _nulls(report: Report) -> str:
-    """What became of rows with a NULL in a quasi-identifier."""
-    count = few(report.null_rows, report.k_requested)
+def _describe_nulls(report: Report) -> str:
+    """Describe the treatment of rows with a NULL in a quasi-identifier."""
+    count = mask_small_count(report.null_rows, report.k_requested)
     policy = report.arguments.get("nulls", "error")
     if policy == "suppress":
         in_strata = f"; {count} with NULL in a stratum are released" if report.null_rows else ""
@@ -370,13 +393,17 @@ def _nulls(report: Report) -> str:
         return withheld + in_strata
     if policy in ("category", "merge"):
         cells = sum(report.suppressed_cells.values())
-        merged = f"; {few(cells, report.k_requested)} values of rare patterns" if cells else ""
+        merged = (
+            f"; {mask_small_count(cells, report.k_requested)} values of rare patterns"
+            if cells
+            else ""
+        )
         return f"{count}, each NULL released as a value{merged}"
     return f"{count}, in strata" if report.null_rows else "none: such rows would have been refused"
 
 
-def _files(report: Report) -> list[tuple[str, str]]:
-    """The files of the release, without the server's directories."""
+def _list_files(report: Report) -> list[tuple[str, str]]:
+    """List the exported files, without the server's directories."""
     return [
         (
             "exported",
@@ -387,9 +414,9 @@ def _files(report: Report) -> list[tuple[str, str]]:
     ]
 
 
-def _options(report: Report) -> list[tuple[str, str]]:
-    """The options of the policy that are set, as the ledger has them."""
-    results = {
+def _list_options(report: Report) -> list[tuple[str, str]]:
+    """List the options that are set, as the ledger records them."""
+    shown_elsewhere = {
         *("also_k", "disclosive_columns", "entity_spellings", "exports", "few_persons"),
         *("hierarchies", "homogeneity", "intersects", "k", "kept_identifiers", "levels", "linking"),
         *("method", "method_counts", "models", "orders", "suppressed_cells", "telling", "told"),
@@ -397,5 +424,5 @@ def _options(report: Report) -> list[tuple[str, str]]:
     return [
         (name, value if isinstance(value, str) else json_text(value))
         for name, value in report.arguments.items()
-        if name not in results and value not in (None, [], {}, False, "")
+        if name not in shown_elsewhere and value not in (None, [], {}, False, "")
     ]

@@ -18,11 +18,13 @@ from dbanon.run.key import key_path
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
 
-_WHY = (
+_CHAIN_REASON = (
     "Each run makes another release of the same persons, and readers may keep every one. The"
     " releases of a chain stay private together (docs/chains.md)"
 )
-_REFUSED = "a second release of these persons is refused, unless the job says releases: independent"
+_SECOND_RELEASE_REFUSED = (
+    "a second release of these persons is refused, unless the job says releases: independent"
+)
 
 
 @dataclass(frozen=True)
@@ -31,28 +33,28 @@ class ChainProposal:
 
     Parameters
     ----------
-    person : the column that identifies persons with a single row each; None if uncertain.
+    person_column : the column that identifies persons with a single row each; None if uncertain.
     entity : the column that identifies the person of a row, if persons have several rows.
-    is_kept : whether the database of the table (for a file, of its releases) supports chains.
+    is_supported : whether the database of the table (for a file, of its releases) supports chains.
     """
 
-    person: str | None = None
+    person_column: str | None = None
     entity: str | None = None
-    is_kept: bool = True
+    is_supported: bool = True
 
     @property
-    def is_made(self) -> bool:
+    def is_part_of_job(self) -> bool:
         """Whether the proposed job releases into a chain."""
-        return self.is_kept and bool(self.person) and not self.entity
+        return self.is_supported and bool(self.person_column) and not self.entity
 
-    def lines(
+    def render_lines(
         self,
         url: str,
         table: str,
-        comment: Callable[[str], str],
-        quoted: Callable[[str], str],
+        to_comment: Callable[[str], str],
+        to_yaml: Callable[[str], str],
         *,
-        commented: bool = False,
+        is_commented_out: bool = False,
         file_url: str | None = None,
     ) -> str:
         """Render the job's keys for a chain, with comments.
@@ -61,46 +63,47 @@ class ChainProposal:
         ----------
         url : of the database that keeps the chain, quoted for a shell.
         file_url : of the source if it is files; None for a table of that database.
-        comment, quoted : render text as a comment of a job, and as YAML.
-        commented : comment the keys out, so that the file also runs before the chain exists.
+        to_comment, to_yaml : render text as a comment of a job, and as a YAML scalar.
+        is_commented_out : comment the keys out, so that the file also runs before the chain exists.
         """
-        person_column = self.entity or self.person
-        if person_column is None:
-            return comment(
-                f"{_WHY}. A chain needs an entity, a person identifier. None was recognized in"
-                " this table: name it, or every run except the first will warn"
+        identifying_column = self.entity or self.person_column
+        if identifying_column is None:
+            return to_comment(
+                f"{_CHAIN_REASON}. A chain needs an entity, a person identifier. None was"
+                " recognized in this table: name it, or every run except the first will warn"
             )
         name = chain_name(parse_relation(table).name)
-        command = f"    #   {escape(create_command(table, person_column, url, file_url))}"
+        create_text = create_command(table, identifying_column, url, file_url)
+        command_line = f"    #   {escape_unprintable(create_text)}"
         chain_keys = f'name: {name}, key: "file:{name}.key"'
-        chain = f"chain: {{{chain_keys}}}\n"
-        created = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
-        if not self.is_kept:
-            reason = f"{_WHY}, but MariaDB cannot store chains"
-            return comment(f"{reason}: with entity, {_REFUSED}")
+        chain_line = f"chain: {{{chain_keys}}}\n"
+        new_chain_line = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"
+        if not self.is_supported:
+            reason = f"{_CHAIN_REASON}, but MariaDB cannot store chains"
+            return to_comment(f"{reason}: with entity, {_SECOND_RELEASE_REFUSED}")
         if self.entity:
             return (
-                comment(
-                    f"{_WHY}. Where a person's rows agree in all quasi-identifiers, make a chain"
-                    " that shows at most N rows of each person, and name it. Without it,"
-                    f" {_REFUSED}"
+                to_comment(
+                    f"{_CHAIN_REASON}. Where a person's rows agree in all quasi-identifiers, make a"
+                    " chain that shows at most N rows of each person, and name it. Without it,"
+                    f" {_SECOND_RELEASE_REFUSED}"
                 )
-                + f"{command} --max-rows-per-person N\n    # {chain}"
+                + f"{command_line} --max-rows-per-person N\n    # {chain_line}"
             )
-        if commented:
+        if is_commented_out:
             return (
-                comment(
-                    f"{_WHY}. For a schedule, name a chain. The first run makes it. HTML reports"
-                    " are not available for chains"
+                to_comment(
+                    f"{_CHAIN_REASON}. For a schedule, name a chain. The first run makes it. HTML"
+                    " reports are not available for chains"
                 )
-                + f"    # entity: {quoted(person_column)}\n    # {created}"
+                + f"    # entity: {to_yaml(identifying_column)}\n    # {new_chain_line}"
             )
         return (
-            comment(
-                f"{_WHY}. The first run creates the chain, with its key in the folder of this"
-                " file. Keep the key: the chain ends without it"
+            to_comment(
+                f"{_CHAIN_REASON}. The first run creates the chain, with its key in the folder of"
+                " this file. Keep the key: the chain ends without it"
             )
-            + f"    entity: {quoted(person_column)}\n    {created}"
+            + f"    entity: {to_yaml(identifying_column)}\n    {new_chain_line}"
         )
 
 
@@ -111,13 +114,13 @@ class ChainToCreate:
     chain: Chain
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return pairs of label and text, for people."""
+        """Return the plan's lines about the chain, each a label and a text."""
         return [
             ("chain", f"{self.chain.name}: the first run makes it, and its key {self.chain.key}")
         ]
 
 
-def chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCreate | None:
+def find_chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCreate | None:
     """Return the chain that a job's run will create; None if the chain or its key file exists.
 
     A key without its chain belongs to another or a restored database, so the run refuses it.
@@ -125,13 +128,13 @@ def chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCre
     assert job.chain is not None
     if key_exists(job.chain.key):
         return None
-    database, file = chain_store(source, target)
+    database, source_files = chain_store(source, target)
     try:
         chain_names = {chain.name for chain in list_chains(database)}
     except DatabaseNotFound:
-        if file is None:
+        if source_files is None:
             raise
-        # The first release creates the database for the releases of a file.
+        # The database for the releases of a file does not exist before the first release.
         chain_names = set()
     return None if job.chain.name in chain_names else ChainToCreate(job.chain)
 
@@ -143,23 +146,23 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
     ------
     DbanonError : as ``dbanon.create_chain``; nothing was created.
     """
-    if chain_to_create(job, source, target) is None:
+    if find_chain_to_create(job, source, target) is None:
         return
-    database, file = chain_store(source, target)
+    database, source_files = chain_store(source, target)
     assert job.chain is not None
     assert job.entity is not None
     rules = ChainRules(**job.chain.rules)
     key = key_path(job.chain.key)
-    create(database, job.chain.name, job.table, job.entity, rules, key, file=file)
+    create(database, job.chain.name, job.table, job.entity, rules, key, file=source_files)
 
 
-def shell_url(url: str, has_password: bool) -> str:
-    """Quote a URL for a command in a comment; use a variable if it has a password."""
+def quote_url_for_shell(url: str, has_password: bool) -> str:
+    """Quote a URL for a shell command; use a variable instead if it has a password."""
     needs_variable = has_password or os.environ.get("DBANON_URL") == url
     return '"$DBANON_URL"' if needs_variable else shlex.quote(url)
 
 
-def escape(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Escape YAML's line breaks (U+0085, U+2028 …) and unprintable characters in a text."""
     return "".join(
         character if character.isprintable() else f"\\U{ord(character):08x}" for character in text

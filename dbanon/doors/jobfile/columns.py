@@ -12,10 +12,10 @@ from dbanon.doors.jobfile.document import Document
 from dbanon.doors.jobfile.field_types import (
     StrictModel,
     Text,
-    as_refusals,
-    option_type,
-    problem_text,
-    refused,
+    as_validation_errors,
+    build_option_type,
+    describe_error,
+    validation_error,
 )
 from dbanon.errors import DbanonError
 from dbanon.hierarchy.spec import KINDS, parse
@@ -25,30 +25,30 @@ from dbanon.measures import Model
 from dbanon.measures.models import SIMPLE_DISTANCES, model_kinds
 
 
-def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
+def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
     kinds = [key for key in value if key in KINDS or key == "file"]
     if len(kinds) != 1:
         all_kinds = ", ".join([*KINDS, "file"])
-        raise refused(f"must say exactly one kind of hierarchy: {all_kinds}")
+        raise validation_error(f"must say exactly one kind of hierarchy: {all_kinds}")
     [kind] = kinds
     if kind == "file":
         if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
-            raise refused("a file must be a path, without other keys")
+            raise validation_error("a file must be a path, without other keys")
         return value
-    keys = {kind: KINDS[kind].key, **KINDS[kind].options}
-    for key, part in value.items():
-        if key not in keys:
-            raise refused(f"{kind} takes no other keys than " + ", ".join(keys))
-        if not keys[key].fits(part):
-            raise refused(f"{key} must be {keys[key].expected}")
-    with as_refusals():
+    allowed_keys = {kind: KINDS[kind].key, **KINDS[kind].options}
+    for key, key_value in value.items():
+        if key not in allowed_keys:
+            raise validation_error(f"{kind} takes no other keys than " + ", ".join(allowed_keys))
+        if not allowed_keys[key].fits(key_value):
+            raise validation_error(f"{key} must be {allowed_keys[key].expected}")
+    with as_validation_errors():
         parse(value, files=False)
     return value
 
 
 Hierarchy = Annotated[
     dict[str, Any],
-    AfterValidator(_hierarchy),
+    AfterValidator(_check_hierarchy),
     WithJsonSchema(
         {
             "type": "object",
@@ -68,57 +68,61 @@ Hierarchy = Annotated[
 ]
 
 
-def number_type(description: str, minimum: float, *, above: bool) -> Any:
+def build_number_type(description: str, minimum: float, *, above: bool) -> Any:
     """Return the type of a number with a lower limit."""
     parameter = Parameter(
         "", float, REQUIRED, Option(description, minimum=minimum, excludes_minimum=above)
     )
-    return option_type(parameter)
+    return build_option_type(parameter)
 
 
-def _option_number(name: str) -> Any:
+def _build_number_option_type(name: str) -> Any:
     """Return the type of a column's value in an option that maps columns to numbers."""
     [parameter] = [parameter for parameter in all_parameters(Job) if parameter.name == name]
-    return number_type(
+    return build_number_type(
         parameter.help,
         float(parameter.option.minimum or 0),
         above=parameter.option.excludes_minimum,
     )
 
 
-def _distance(value: Any) -> Any:
+def _check_distance(value: Any) -> Any:
     if value not in SIMPLE_DISTANCES:
         if not isinstance(value, dict):
-            raise refused("must be equal, ordered or a hierarchy")
-        _hierarchy(value)
+            raise validation_error("must be equal, ordered or a hierarchy")
+        _check_hierarchy(value)
     return value
 
 
+# Stands for the column of a model that is checked before its column is known.
+_ANY_COLUMN = "column"
+
+
 class ModelSpec(StrictModel):
-    """A privacy model that every class keeps to."""
+    """A privacy model that every class must satisfy."""
 
     kind: Literal[model_kinds()]  # type: ignore[valid-type]
-    level: number_type("The required level.", 0, above=True)  # type: ignore[valid-type]
+    level: build_number_type("The required level.", 0, above=True)  # type: ignore[valid-type]
     l: Annotated[int, Field(ge=1)] | None = None  # noqa: E741
     distance: Annotated[
         Any,
-        AfterValidator(_distance),
+        AfterValidator(_check_distance),
         WithJsonSchema({"anyOf": [{"enum": list(SIMPLE_DISTANCES)}, {"type": "object"}]}),
     ] = None
 
     @model_validator(mode="after")
-    def _fits(self) -> ModelSpec:
+    def _require_valid_model(self) -> ModelSpec:
         # Hierarchies are parsed later, with an error path of their own.
-        plain = self.model_dump(exclude_none=True)
-        if not isinstance(plain.get("distance"), dict):
-            with as_refusals():
-                Model.from_plain({**plain, "attribute": "it"}, files=False)
+        model_keys = self.model_dump(exclude_none=True)
+        if not isinstance(model_keys.get("distance"), dict):
+            with as_validation_errors():
+                Model.from_plain({**model_keys, "attribute": _ANY_COLUMN}, files=False)
         return self
 
 
-def _order(value: list[str]) -> list[str]:
+def _check_order(value: list[str]) -> list[str]:
     if len(set(value)) != len(value):
-        raise refused("must not hold a value twice")
+        raise validation_error("must not hold a value twice")
     return value
 
 
@@ -129,13 +133,13 @@ class IdentifierColumn(StrictModel):
 
 
 class QuasiIdentifierColumn(StrictModel):
-    """Together with others it could re-identify a person: released as its class's value."""
+    """Could re-identify a person together with other columns: released as a value of its class."""
 
     role: Literal["quasi_identifier"]
     hierarchy: Hierarchy | None = None
-    step: _option_number("steps") | None = None  # type: ignore[valid-type]
-    weight: _option_number("weights") | None = None  # type: ignore[valid-type]
-    order: Annotated[list[Text], AfterValidator(_order)] | None = None
+    step: _build_number_option_type("steps") | None = None  # type: ignore[valid-type]
+    weight: _build_number_option_type("weights") | None = None  # type: ignore[valid-type]
+    order: Annotated[list[Text], AfterValidator(_check_order)] | None = None
     kind: Literal[VALUE_KINDS] | None = None  # type: ignore[valid-type]
 
 
@@ -154,13 +158,13 @@ class KeepColumn(StrictModel):
 
 
 class StratumColumn(StrictModel):
-    """Its values make strata: released as they are, no class crosses them."""
+    """Its values define strata: released as they are, and no class crosses them."""
 
     role: Literal["by"]
 
 
 class PseudonymColumn(StrictModel):
-    """Released as a keyed hash of its value, so that it joins; the job says where the key is."""
+    """Released as a keyed hash of its value, so that releases can be joined."""
 
     role: Literal["pseudonym"]
 
@@ -172,7 +176,7 @@ class DropColumn(StrictModel):
     reason: Text | None = None
 
 
-COLUMN_KINDS = (
+COLUMN_MODELS = (
     IdentifierColumn,
     QuasiIdentifierColumn,
     SensitiveColumn,
@@ -181,7 +185,7 @@ COLUMN_KINDS = (
     PseudonymColumn,
     DropColumn,
 )
-ROLES = tuple(kind.model_fields["role"].annotation.__args__[0] for kind in COLUMN_KINDS)  # type: ignore[union-attr]
+ROLES = tuple(kind.model_fields["role"].annotation.__args__[0] for kind in COLUMN_MODELS)  # type: ignore[union-attr]
 Column = Annotated[
     IdentifierColumn
     | QuasiIdentifierColumn
@@ -203,11 +207,11 @@ def _parse_hierarchy(
             return parse(document.file.parent / str(content["file"]), files=True)
         return parse(content, files=False)
     except DbanonError as error:
-        document.refuse(path, problem_text(error))
+        document.add_problem(path, describe_error(error))
         return None
 
 
-def hierarchies_of(
+def parse_hierarchies(
     document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> dict[str, Any] | None:
     """Parse the hierarchies of a job's columns; None if one was refused."""
@@ -219,7 +223,7 @@ def hierarchies_of(
     return None if None in hierarchies.values() else hierarchies
 
 
-def models_of(
+def build_models(
     document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> tuple[Model, ...] | None:
     """Build the privacy models of a job's columns; None if one was refused."""
@@ -238,6 +242,6 @@ def models_of(
             try:
                 models.append(Model.from_plain({**fields, "attribute": name}, files=False))
             except DbanonError as error:
-                document.refuse(model_path, problem_text(error))
+                document.add_problem(model_path, describe_error(error))
                 is_valid = False
     return tuple(models) if is_valid else None

@@ -1,7 +1,7 @@
-"""Reads a job file as plain values with lines, in the core schema of YAML 1.2.
+"""Reads the values of a job file and their line numbers, in the core schema of YAML 1.2.
 
 PyYAML reads ``010`` as 8, ``no`` as false and a column ``on`` as True, and lets the second of two
-equal keys win. This module therefore interprets PyYAML's events by its own rules.
+equal keys win without a warning. This module therefore interprets PyYAML's events by its own rules.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dbanon.errors import JobFileInvalid
 
 MAX_BYTES = 2**20
 _MAX_DEPTH = 32
-# Prefix of the replacement for an invalid key.
-NO_KEY = "\0 line "
+# A key that is not text is replaced by this prefix and its line number.
+INVALID_KEY_PREFIX = "\0 line "
 
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 _NULL = re.compile(r"null|Null|NULL|~|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_OCTAL_OR_HEX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 # Scalars that YAML 1.1, which most programs implement, and YAML 1.2 read differently.
-_TRAPS = (
+_AMBIGUOUS_SCALARS = (
     (re.compile(r"(?i:y|n|yes|no|on|off)"), "true or false to some programs, text to others"),
     (re.compile(r"[-+]?0[0-9]+"), "a number to base 8 to some programs, to base 10 to others"),
     (re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*"), "a number to some programs, text to others"),
@@ -62,30 +62,33 @@ class JobFileProblem:
 
 @dataclass
 class Document:
-    """The plain values of a file.
+    """The values of a job file, with the line of each key and the problems so far.
 
     Parameters
     ----------
-    lines : by path, the line of a key, or of an item of a list.
+    content : dicts, lists and scalars, as the file nests them.
+    lines : from the path of a key or list item to its line, from 1.
     problems : recorded so far.
     """
 
     file: Path
-    value: Any = None
-    lines: dict[Path_, int] = field(default_factory=dict)
+    content: Any = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[JobFileProblem] = field(default_factory=list)
 
-    def refuse(self, path: Path_, text: str, line: int | None = None) -> None:
-        """Record a problem at a path."""
-        self.problems.append(JobFileProblem(line or self.line(path), describe_path(path), text))
+    def add_problem(self, path: KeyPath, text: str, line: int | None = None) -> None:
+        """Record a problem at a path; ``line`` defaults to the line of the path."""
+        self.problems.append(
+            JobFileProblem(line or self.find_line(path), describe_path(path), text)
+        )
 
-    def line(self, path: Path_) -> int:
+    def find_line(self, path: KeyPath) -> int:
         """Return the line of a path, or of its nearest known ancestor."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
-    def require(self) -> None:
+    def require_no_problems(self) -> None:
         """Check that no problem was recorded.
 
         Raises
@@ -99,17 +102,17 @@ class Document:
 def describe_path(path: Sequence[str | int]) -> str:
     """Render a path for people, quoting keys with dots or spaces."""
     return ".".join(
-        part
-        if isinstance(part, str) and re.fullmatch(r"[\w$-]+", part)
-        else str(part)
-        if isinstance(part, int)
-        else '"' + part.replace('"', '""') + '"'
-        for part in path
+        key
+        if isinstance(key, str) and re.fullmatch(r"[\w$-]+", key)
+        else str(key)
+        if isinstance(key, int)
+        else '"' + key.replace('"', '""') + '"'
+        for key in path
     )
 
 
-def read(file: Path) -> Document:
-    """Read the plain values of a file.
+def read_document(file: Path) -> Document:
+    """Read a YAML file.
 
     Raises
     ------
@@ -128,18 +131,18 @@ def read(file: Path) -> Document:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        document.refuse((), "is no UTF-8", content[: error.start].count(b"\n") + 1)
-        document.require()
+        document.add_problem((), "is not UTF-8", content[: error.start].count(b"\n") + 1)
+        document.require_no_problems()
         raise
     try:
         events = yaml.parse(text, Loader=yaml.SafeLoader)
-        document.value = _Reader(document, events).value()
+        document.content = _Reader(document, events).read_document()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else mark.line + 1
         if mark is None and hasattr(error, "position"):
             line = text[: error.position].count("\n") + 1
-        document.refuse((), _describe_yaml_error(error), line)
+        document.add_problem((), _describe_yaml_error(error), line)
     return document
 
 
@@ -158,86 +161,94 @@ class _Reader:
     def __init__(self, document: Document, events: Iterator[Any]) -> None:
         self._document, self._events = document, events
 
-    def value(self) -> Any:
+    def read_document(self) -> Any:
         """Return the value of the only document."""
         next(self._events)
         start = next(self._events)
         if isinstance(start, yaml.StreamEndEvent):
-            self._document.refuse((), "is empty", 1)
+            self._document.add_problem((), "is empty", 1)
             return None
-        content = self._node(next(self._events), ())
+        content = self._read_node(next(self._events), ())
         next(self._events)
         next_event = next(self._events)
         if not isinstance(next_event, yaml.StreamEndEvent):
             line = next_event.start_mark.line + 1
-            self._document.refuse((), "there is a second document: write one", line)
+            self._document.add_problem((), "there is a second document: write one", line)
         return content
 
-    def _node(self, event: Any, path: Path_) -> Any:
+    def _read_node(self, event: Any, path: KeyPath) -> Any:
         line = event.start_mark.line + 1
         self._document.lines.setdefault(path, line)
         if len(path) > _MAX_DEPTH:
             raise yaml.MarkedYAMLError("nested too deeply", None, None, event.start_mark)
         if isinstance(event, yaml.AliasEvent):
-            self._document.refuse(path, "aliases (*) are not allowed: write the value out", line)
+            self._document.add_problem(
+                path, "aliases (*) are not allowed: write the value out", line
+            )
             return None
         if event.anchor is not None:
-            self._document.refuse(path, "anchors (&) are not allowed: write the value out", line)
+            self._document.add_problem(
+                path, "anchors (&) are not allowed: write the value out", line
+            )
         if event.tag is not None:
-            self._document.refuse(path, "tags (!) are not allowed", line)
+            self._document.add_problem(path, "tags (!) are not allowed", line)
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, path)
+            return self._read_scalar(event, path)
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-                items.append(self._node(event, (*path, len(items))))
+                items.append(self._read_node(event, (*path, len(items))))
             return items
-        return self._mapping(path)
+        return self._read_mapping(path)
 
-    def _mapping(self, path: Path_) -> dict[str, Any]:
+    def _read_mapping(self, path: KeyPath) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = event.start_mark.line + 1
-            key = self._key(event, path, line)
-            inner = (*path, key)
+            key = self._read_key(event, path, line)
+            value_path = (*path, key)
             if key in mapping:
-                first = self._document.lines.get(inner, line)
-                self._document.refuse(inner, f"this key is already in line {first}", line)
+                first_line = self._document.lines.get(value_path, line)
+                self._document.add_problem(
+                    value_path, f"this key is already in line {first_line}", line
+                )
                 # Check the second value as well, under a separate path.
-                inner = (*path, key, "(again)")
-            self._document.lines.setdefault(inner, line)
-            value = self._node(next(self._events), inner)
+                value_path = (*path, key, "(again)")
+            self._document.lines.setdefault(value_path, line)
+            value = self._read_node(next(self._events), value_path)
             mapping.setdefault(key, value)
         return mapping
 
-    def _key(self, event: Any, path: Path_, line: int) -> str:
+    def _read_key(self, event: Any, path: KeyPath, line: int) -> str:
         if not isinstance(event, yaml.ScalarEvent):
             # Consume all events of the invalid key.
             if not isinstance(event, yaml.AliasEvent):
-                self._node(event, (*path, "(key)"))
-            self._document.refuse(path, "a key must be text", line)
-            return f"{NO_KEY}{line}"
+                self._read_node(event, (*path, "(key)"))
+            self._document.add_problem(path, "a key must be text", line)
+            return f"{INVALID_KEY_PREFIX}{line}"
         if event.anchor is not None or event.tag is not None:
-            self._document.refuse(path, "a key must not have an anchor (&) or tag (!)", line)
+            self._document.add_problem(path, "a key must not have an anchor (&) or tag (!)", line)
         key = str(event.value)
         if event.style is None:
             if key == "<<":
-                self._document.refuse(
+                self._document.add_problem(
                     (*path, key), "merges (<<) are not allowed: write the keys out", line
                 )
-            elif any(pattern.fullmatch(key) for pattern in (_NULL, _BOOL, _INT, _BASED, _FLOAT)):
-                self._document.refuse(
+            elif any(
+                pattern.fullmatch(key) for pattern in (_NULL, _BOOL, _INT, _OCTAL_OR_HEX, _FLOAT)
+            ):
+                self._document.add_problem(
                     (*path, key), "YAML does not read this key as text: put it in quotes", line
                 )
         return key
 
-    def _scalar(self, event: Any, path: Path_) -> Any:
+    def _read_scalar(self, event: Any, path: KeyPath) -> Any:
         text = str(event.value)
         if event.style is not None:
             return text
-        for trap, explanation in _TRAPS:
-            if trap.fullmatch(text):
-                self._document.refuse(
+        for pattern, explanation in _AMBIGUOUS_SCALARS:
+            if pattern.fullmatch(text):
+                self._document.add_problem(
                     path,
                     f"this is {explanation}: put it in quotes if it is text, write a number in"
                     f" plain digits, and write a truth value as true or false",

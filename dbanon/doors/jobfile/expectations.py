@@ -1,6 +1,7 @@
-"""A job's expectations of its source, as written in a job file.
+"""The expectations of a job about its source, as written in a job file.
 
-``rows: 30 %`` compares with the last release; ``rows: {least: 4000, most: 9000}`` needs none.
+``rows: 30 %`` limits the change since the last release; ``rows: {least: 4000, most: 9000}`` sets
+absolute limits.
 """
 
 from __future__ import annotations
@@ -10,41 +11,41 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from dbanon.doors.jobfile.field_types import ColumnName, StrictModel, refused
+from dbanon.doors.jobfile.field_types import ColumnName, StrictModel, validation_error
 from dbanon.job.expectations import PERSONS, ROWS, Bounds, Expectations
 
-_PERCENT = re.compile(r"(?:±\s*)?([0-9]{1,4}(?:\.[0-9]{1,6})?)\s*%")
-_LIMITS = ("least", "most")
-_OF_COUNTS = (
+_PERCENT_PATTERN = re.compile(r"(?:±\s*)?([0-9]{1,4}(?:\.[0-9]{1,6})?)\s*%")
+_BOUND_KEYS = ("least", "most")
+_BOUNDS_REQUIREMENT = (
     "must be a share of the last release, as in 30 %, or numbers, as in {least: 4000, most: 9000}"
 )
 _SHARE_SCHEMA = {"type": "string", "pattern": r"^(± *)?[0-9]{1,4}(\.[0-9]{1,6})? *%$"}
 
 
-def _percent(value: Any) -> float | None:
+def _parse_percent(value: Any) -> float | None:
     """Parse a share written in percent; None if the value is not one."""
-    written = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
-    return None if written is None else float(written[1]) / 100
+    match = _PERCENT_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    return None if match is None else float(match[1]) / 100
 
 
-def _bounds(value: Any) -> Any:
+def _check_bounds(value: Any) -> Any:
     if not isinstance(value, dict):
-        if _percent(value) is None:
-            raise refused(_OF_COUNTS)
+        if _parse_percent(value) is None:
+            raise validation_error(_BOUNDS_REQUIREMENT)
         return value
-    if not value or not set(value) <= set(_LIMITS):
-        raise refused(_OF_COUNTS)
+    if not value or not set(value) <= set(_BOUND_KEYS):
+        raise validation_error(_BOUNDS_REQUIREMENT)
     if any(type(limit) is not int or limit < 0 for limit in value.values()):
-        raise refused("least and most must be whole numbers, 0 or more")
+        raise validation_error("least and most must be whole numbers, 0 or more")
     if value.get("least", 0) > value.get("most", value.get("least", 0)):
-        raise refused("least must not be above most")
+        raise validation_error("least must not be above most")
     return value
 
 
-def _share(value: Any) -> Any:
-    share = _percent(value)
+def _check_share(value: Any) -> Any:
+    share = _parse_percent(value)
     if share is None or share > 1:
-        raise refused("must be a share of the rows, as in 5 %, and 100 % or less")
+        raise validation_error("must be a share of the rows, as in 5 %, and 100 % or less")
     return value
 
 
@@ -54,38 +55,40 @@ _BOUNDS_SCHEMA = {
         {
             "type": "object",
             "minProperties": 1,
-            "properties": {name: {"type": "integer", "minimum": 0} for name in _LIMITS},
+            "properties": {name: {"type": "integer", "minimum": 0} for name in _BOUND_KEYS},
             "additionalProperties": False,
         },
     ]
 }
-_Bounds = Annotated[Any, AfterValidator(_bounds), WithJsonSchema(_BOUNDS_SCHEMA)]
-_Share = Annotated[Any, AfterValidator(_share), WithJsonSchema(_SHARE_SCHEMA)]
+_Bounds = Annotated[Any, AfterValidator(_check_bounds), WithJsonSchema(_BOUNDS_SCHEMA)]
+_Share = Annotated[Any, AfterValidator(_check_share), WithJsonSchema(_SHARE_SCHEMA)]
 
 
 class ExpectSpec(StrictModel):
-    """What the source is expected to hold; a run that reads something else is refused."""
+    """Expected counts of the source; a run is refused if the source does not meet them."""
 
     rows: _Bounds | None = None
     persons: _Bounds | None = None
     share_null: dict[ColumnName, _Share] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _some(self) -> ExpectSpec:
+    def _require_any_expectation(self) -> ExpectSpec:
         if not self.model_fields_set:
-            raise refused("must have one of rows, persons and share_null")
+            raise validation_error("must have one of rows, persons and share_null")
         return self
 
 
-def expectations_of(spec: ExpectSpec | None) -> Expectations | None:
+def build_expectations(spec: ExpectSpec | None) -> Expectations | None:
     """Convert a job's expectations; None if it has none."""
     if spec is None:
         return None
-    shares = {name: _percent(share) or 0.0 for name, share in spec.share_null.items()}
-    counts = {name: getattr(spec, name) for name in (ROWS, PERSONS)}
-    bounds = {name: _bounds_of(value) for name, value in counts.items() if value is not None}
+    shares = {name: _parse_percent(share) or 0.0 for name, share in spec.share_null.items()}
+    count_specs = {name: getattr(spec, name) for name in (ROWS, PERSONS)}
+    bounds = {
+        name: _build_bounds(value) for name, value in count_specs.items() if value is not None
+    }
     return Expectations(bounds, shares)
 
 
-def _bounds_of(value: Any) -> Bounds:
-    return Bounds(**value) if isinstance(value, dict) else Bounds(change=_percent(value))
+def _build_bounds(value: Any) -> Bounds:
+    return Bounds(**value) if isinstance(value, dict) else Bounds(change=_parse_percent(value))

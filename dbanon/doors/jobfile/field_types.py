@@ -1,4 +1,4 @@
-"""Types of the values in a job file: texts, names, and options as declared in their table.
+"""Types of the values in a job file: texts, names, and the options of ``Job``.
 
 ``${VAR}`` is expanded once, after parsing, and only in a few texts.
 """
@@ -32,10 +32,12 @@ from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import METHODS
 from dbanon.sessions.names import parse_relation
 
-_VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|\?)([^{}]*))?\}|)")
+_VARIABLE = re.compile(
+    r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<operator>:-|\?)(?P<operand>[^{}]*))?\}|)"
+)
 
 
-def require_form(text: str) -> None:
+def require_variable_syntax(text: str) -> None:
     """Check that each dollar sign starts a variable or ``$$``, and that there is no NUL.
 
     Raises
@@ -61,10 +63,11 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
     Raises
     ------
-    InvalidParameter : a variable has no value. The message is the file's, or names the variable.
+    InvalidParameter : a variable has no value. The message is the one after ``?``,
+        or names the variable.
     """
 
-    def value(match: re.Match[str]) -> str:
+    def expand_match(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
         name, operator, operand = match.groups()
@@ -75,28 +78,30 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
             return str(operand)
         raise InvalidParameter(operand or f"The environment has no {name}.")
 
-    require_form(text)
-    return _VARIABLE.sub(value, text)
+    require_variable_syntax(text)
+    return _VARIABLE.sub(expand_match, text)
 
 
-def written_password(url: str) -> bool:
+def has_written_password(url: str) -> bool:
     """True if a URL contains a password in clear text, even as a variable's default."""
 
-    def written(match: re.Match[str]) -> str:
-        return "$" if match[0] in ("$", "$$") else str(match[3]) if match[2] == ":-" else ""
+    def expand_default(match: re.Match[str]) -> str:
+        if match[0] in ("$", "$$"):
+            return "$"
+        return str(match["operand"]) if match["operator"] == ":-" else ""
 
-    return has_credentials(_VARIABLE.sub(written, url))
+    return has_credentials(_VARIABLE.sub(expand_default, url))
 
 
 # Letters and digits of any script.
-NAME = r"[^\W_][\w-]{0,62}"
+_JOB_NAME_PATTERN = r"[^\W_][\w-]{0,62}"
 # An approximation for editors: the only ASCII characters are letters, digits, _ and -.
-NAME_PATTERN = r"^[^\s!-/:-@\[-`{-~][^\s!-,./:-@\[-^`{-~]{0,62}$"
+JOB_NAME_SCHEMA_PATTERN = r"^[^\s!-/:-@\[-`{-~][^\s!-,./:-@\[-^`{-~]{0,62}$"
 # Job names become part of file names, which are limited to 255 bytes.
-_NAME_BYTES = 126
+_MAX_NAME_BYTES = 126
 
-# Options that a file states differently: as keys of columns, or as the job's source and output.
-OF_COLUMNS = {
+# Options that a file writes as keys of columns, with the name of that key or role.
+COLUMN_KEYS = {
     "quasi_identifiers": "quasi_identifier",
     "sensitive": "sensitive",
     "keep": "keep",
@@ -109,10 +114,11 @@ OF_COLUMNS = {
     "hierarchies": "hierarchy",
     "models": "models",
 }
-_BY_ROLE = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
-# Options whose key in a job has another name.
-OF_FILES = {"exports": "export"}
-OF_JOBS = (
+_ROLE_OPTIONS = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
+# Options that have another name in a job file.
+RENAMED_KEYS = {"exports": "export"}
+# Options that have keys of their own in a job or in its output.
+JOB_LEVEL_OPTIONS = (
     "table",
     "output",
     "entity",
@@ -123,12 +129,12 @@ OF_JOBS = (
     "output_kind",
     "if_exists",
 )
-# Options that are keys of a job's output.
-_OF_OUTPUT = {"output_kind": "view", "if_exists": "if_exists"}
+# Options that are keys of a job's ``output``, with the name of that key.
+_OUTPUT_KEYS = {"output_kind": "view", "if_exists": "if_exists"}
 _OPTIONS = {
     option.name: option
     for option in (*all_parameters(Job), *private_method_options())
-    if option.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
+    if option.name not in {*COLUMN_KEYS, *JOB_LEVEL_OPTIONS, *RENAMED_KEYS}
 }
 _METHODS = (*METHODS, *PRIVATE_METHODS)
 # Options that accept null.
@@ -141,82 +147,88 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def refused(text: str) -> PydanticCustomError:
-    """Build a validation error with a text that quotes no value."""
+def validation_error(text: str) -> PydanticCustomError:
+    """Build an error of validation from a text, which must not quote a value of the file."""
     # Passing the text as context keeps its braces from being read as a template.
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 
 @contextmanager
-def as_refusals() -> Iterator[None]:
+def as_validation_errors() -> Iterator[None]:
     """Convert dbanon's errors, whose messages quote no value, into validation errors."""
     try:
         yield
     except DbanonError as error:
-        raise refused(error.message[0].lower() + error.message[1:].rstrip(".")) from None
+        raise validation_error(error.message[0].lower() + error.message[1:].rstrip(".")) from None
 
 
 def validator(check: Any) -> Any:
     """Build a pydantic validator from a check that raises dbanon's errors."""
 
     def validate(value: Any) -> Any:
-        with as_refusals():
+        with as_validation_errors():
             check(value)
         return value
 
     return AfterValidator(validate)
 
 
-def _relation(value: str) -> None:
+def _require_relation(value: str) -> None:
     try:
         parse_relation(value)
     except DbanonError:
-        raise refused('must be a name, as in app.people or "App"."Peo ple"') from None
+        raise validation_error('must be a name, as in app.people or "App"."Peo ple"') from None
     require_no_variable(value)
 
 
 def require_no_variable(value: str) -> None:
+    """Refuse a text with ``${…}`` where variables are not expanded."""
     if "${" in value:
-        raise refused("takes no ${…}")
+        raise validation_error("takes no ${…}")
 
 
-def is_name(value: str) -> bool:
+def is_job_name(value: str) -> bool:
     """True for a valid job name."""
-    return bool(re.fullmatch(NAME, value)) and len(value.encode()) <= _NAME_BYTES
+    return bool(re.fullmatch(_JOB_NAME_PATTERN, value)) and len(value.encode()) <= _MAX_NAME_BYTES
 
 
 def require_job_name(value: str) -> None:
-    if not is_name(value):
-        raise refused("must be 1 to 63 letters, digits, _ and -, beginning with a letter or digit")
+    if not is_job_name(value):
+        raise validation_error(
+            "must be 1 to 63 letters, digits, _ and -, beginning with a letter or digit"
+        )
 
 
 def require_text(value: str) -> None:
     if not value.strip():
-        raise refused("must not be empty")
+        raise validation_error("must not be empty")
 
 
 def require_path(value: str) -> None:
-    require_form(value)
+    """Refuse an empty path or URL, and wrong syntax of its variables."""
+    require_variable_syntax(value)
     require_text(value)
 
 
-Relation = Annotated[str, validator(_relation)]
+Relation = Annotated[str, validator(_require_relation)]
 
 
 def require_column_name(value: str) -> None:
-    """Check the name of a column. Unlike other names it may consist of spaces."""
+    """Check the name of a column. It may consist of spaces, unlike a table's name."""
     if not value:
-        raise refused("must not be empty")
+        raise validation_error("must not be empty")
 
 
 Text = Annotated[str, validator(require_text)]
 ColumnName = Annotated[str, validator(require_column_name)]
-Expanded = Annotated[str, validator(require_path), Field(json_schema_extra={"x-variables": True})]
+ExpandedText = Annotated[
+    str, validator(require_path), Field(json_schema_extra={"x-variables": True})
+]
 Condition = Annotated[str, validator(require_condition)]
 
 
-def in_job_file(name: str, value: Any) -> str:
-    """Render an option for a hint as in a job file: as a key, or as a column's role."""
+def spell_in_job_file(name: str, value: Any) -> str:
+    """Spell an option for a hint as in a job file: as a key, or as a column's role."""
     if name == "problems()":
         return "dbanon hierarchy check"
     if name == "declare_again()":
@@ -226,22 +238,22 @@ def in_job_file(name: str, value: Any) -> str:
         return spell_cli_option(name, value)
     if name == "entity_normalize":
         return f"entity: {{column: …, normalize: {value}}}" if value else "entity.normalize"
-    if name in _OF_OUTPUT:
-        key = _OF_OUTPUT[name]
+    if name in _OUTPUT_KEYS:
+        key = _OUTPUT_KEYS[name]
         return f"output: {{{key}: {value}}}" if key == name and value else f"output.{key}"
-    role = OF_COLUMNS.get(name)
-    if name in _BY_ROLE:
-        return f"role: {role}"
-    key = role or OF_FILES.get(name, name)
+    column_key = COLUMN_KEYS.get(name)
+    if name in _ROLE_OPTIONS:
+        return f"role: {column_key}"
+    key = column_key or RENAMED_KEYS.get(name, name)
     if value is None:
         return key
-    plain = isinstance(value, str) and re.fullmatch(r"[a-z_]+", value)
-    return f"{key}: {value if plain else json_text(value)}"
+    needs_no_quotes = isinstance(value, str) and re.fullmatch(r"[a-z_]+", value)
+    return f"{key}: {value if needs_no_quotes else json_text(value)}"
 
 
-def problem_text(error: DbanonError) -> str:
+def describe_error(error: DbanonError) -> str:
     """Render an error's message and hint, naming options as in a job file."""
-    hint = error.hint_by(in_job_file)
+    hint = error.hint_by(spell_in_job_file)
     return f"{error.message} {hint}".rstrip(".") if hint else error.message.rstrip(".")
 
 
@@ -251,11 +263,11 @@ def with_job_file_hints() -> Iterator[None]:
     try:
         yield
     except DbanonError as error:
-        error.way = in_job_file
+        error.way = spell_in_job_file
         raise
 
 
-def _schema_of(parameter: Parameter) -> dict[str, Any]:
+def _build_schema(parameter: Parameter) -> dict[str, Any]:
     """Build the JSON Schema of an option."""
     schema: dict[str, Any] = {"description": parameter.help}
     kind = {
@@ -283,25 +295,25 @@ def _schema_of(parameter: Parameter) -> dict[str, Any]:
     return schema
 
 
-def option_type(parameter: Parameter) -> Any:
+def build_option_type(parameter: Parameter) -> Any:
     """Build the type of an option, validated by the option's check."""
 
     def validate(value: Any) -> Any:
         if parameter.option.unit == "bytes" and isinstance(value, str):
-            size = parse_bytes(value)
-            if size is None:
-                raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
-            value = size
+            n_bytes = parse_bytes(value)
+            if n_bytes is None:
+                raise validation_error("must be a number of bytes, or a size such as 4GiB or 500MB")
+            value = n_bytes
         if parameter.name == "method" and value not in _METHODS:
-            raise refused("must be one of " + ", ".join(_METHODS))
+            raise validation_error("must be one of " + ", ".join(_METHODS))
         try:
             return parameter.check(value)
         except DbanonError:
-            raise refused(f"must be {parameter.expected}") from None
+            raise validation_error(f"must be {parameter.expected}") from None
 
-    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_schema_of(parameter))]
+    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_build_schema(parameter))]
 
 
 # Options default to None, meaning unset: the file's defaults and then the option table apply.
-_FIELDS: Any = {name: (option_type(option), None) for name, option in _OPTIONS.items()}
+_FIELDS: Any = {name: (build_option_type(option), None) for name, option in _OPTIONS.items()}
 Options: Any = create_model("Options", __base__=StrictModel, **_FIELDS)

@@ -1,4 +1,4 @@
-"""Reads and checks a job file, and turns its jobs into the ``Job`` that every door uses."""
+"""Reads and checks a job file, and builds the ``Job`` that every interface runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ from pydantic import ValidationError
 
 from dbanon.data.option import all_parameters, build_options
 from dbanon.doors.engines import Engine
-from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
-from dbanon.doors.jobfile.document import Document, read
-from dbanon.doors.jobfile.expectations import expectations_of
-from dbanon.doors.jobfile.field_types import date_variables, expand, problem_text
-from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of, entity_options
+from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
+from dbanon.doors.jobfile.document import Document, read_document
+from dbanon.doors.jobfile.expectations import build_expectations
+from dbanon.doors.jobfile.field_types import date_variables, describe_error, expand
+from dbanon.doors.jobfile.models import (
+    EngineSpec,
+    JobFileSpec,
+    JobSpec,
+    build_chain,
+    entity_options,
+)
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
-    note_misfits,
-    note_names,
-    note_nulls,
-    note_passwords,
-    note_refusals,
+    record_contradictions,
+    record_duplicate_names,
+    record_missing_values,
+    record_passwords,
+    record_validation_errors,
 )
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export, is_iceberg_table
@@ -44,18 +50,18 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
-_PRIVATE = frozenset(option.name for option in private_method_options())
+_PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
 # Options in a file's defaults that also apply to methods of synthetic rows.
-_SHARED = frozenset(option.name for option in all_parameters(PrivateJob))
+_SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
 
 
-# URLs of files by a relative path: three slashes precede a relative path, four an absolute one.
+# URLs of files with a relative path: three slashes precede a relative path, four an absolute one.
 _LOCAL_URL = re.compile(
     r"(?P<scheme>(?:duckdb|sqlite)(?:\+\w+)?:///(?!file:)|file:)(?P<path>(?!\w+://)[^/:~].*)",
     re.DOTALL,
 )
-# Valid top-level keys, to check the other jobs of a file whose own keys are invalid.
-_VALID_HEAD = {"version": 1, "source": {"url": "sqlite:///any.db"}}
+# Valid top-level keys, to check each job of a file whose own top-level keys are invalid.
+_VALID_TOP_KEYS = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
 
 @dataclass(frozen=True)
@@ -65,13 +71,13 @@ class FileJob:
     Parameters
     ----------
     name : of the job, used for its lock, log lines and file names.
-    job : the job as every door uses it.
-    source, target : URLs with variables; no target means the source's database. With ``of_file``
-        the source is a path relative to the job file.
+    job : the job as every interface runs it.
+    source, target : URLs with variables; no target means the source's database.
+        With ``reads_file``, ``source`` is a path relative to the job file.
     keep_last : number of releases to keep behind its view, including the current one; None for all.
     retries : maximum number of repetitions after a database failure.
     report : path of its report, with variables, ``{job}`` and ``{release}``; None for no report.
-    notices : notifications about how it ended.
+    notices : who is notified when it ends.
     schedule : cron schedule, for information only; None if the file has none.
     engine : cluster that runs the job, with variables; None for this process.
     creates_chain : whether its first run creates the chain that it names.
@@ -87,7 +93,7 @@ class FileJob:
     notices: tuple[Notice, ...] = ()
     schedule: str | None = None
     engine: Engine | None = None
-    of_file: bool = False
+    reads_file: bool = False
     creates_chain: bool = False
 
     @property
@@ -109,12 +115,12 @@ class JobFile:
     jobs: tuple[FileJob, ...]
     metrics: str | None = None
 
-    def chosen(self, names: Sequence[str]) -> tuple[FileJob, ...]:
+    def select_jobs(self, names: Sequence[str]) -> tuple[FileJob, ...]:
         """Return the named jobs in the order of the file, or all jobs if ``names`` is empty.
 
         Raises
         ------
-        InvalidParameter : there is no job of a name.
+        InvalidParameter : no job has one of the names.
         """
         job_names = [job.name for job in self.jobs]
         for name in names:
@@ -140,12 +146,12 @@ class JobFile:
         ------
         JobFileInvalid : a variable has no value.
         """
-        values = date_variables(day or datetime.now().astimezone().date())
-        values |= os.environ if environment is None else environment
-        expansion = _Expansion(Document(self.file), values)
-        jobs = tuple(map(expansion.job, self.jobs))
-        metrics = expansion.path(self.metrics, "metrics")
-        expansion.document.require()
+        variables = date_variables(day or datetime.now().astimezone().date())
+        variables |= os.environ if environment is None else environment
+        expansion = _Expansion(Document(self.file), variables)
+        jobs = tuple(map(expansion.expand_job, self.jobs))
+        metrics = expansion.expand_path(self.metrics, "metrics")
+        expansion.document.require_no_problems()
         return replace(self, jobs=jobs, metrics=metrics)
 
 
@@ -159,75 +165,77 @@ class _Expansion:
 
     Parameters
     ----------
-    values : of the variables, by name.
+    document : records the problems.
+    variables : from name to value.
 
-    Each method's ``key`` is the key of the file under which problems are recorded.
+    The methods' argument ``key`` is the key of the job file at which problems are recorded.
     """
 
     document: Document
-    values: Mapping[str, str]
+    variables: Mapping[str, str]
 
-    def text(self, text: _Text, key: str) -> _Text:
+    def expand_text(self, text: _Text, key: str) -> _Text:
         """Expand the variables of a text."""
         if text is None:
             return text
         try:
-            return expand(text, self.values)
+            return expand(text, self.variables)
         except InvalidParameter as error:
-            self.document.refuse((key,), error.message)
+            self.document.add_problem((key,), error.message)
             return text
 
-    def path(self, text: _Text, key: str) -> _Text:
+    def expand_path(self, text: _Text, key: str) -> _Text:
         """Expand the variables of a path, and resolve it against the job file's directory."""
-        expanded_path = self.text(text, key)
+        expanded_path = self.expand_text(text, key)
         if expanded_path is None:
             return expanded_path
         if is_object(expanded_path) or is_iceberg_table(expanded_path):
             return expanded_path
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(expanded_path))
 
-    def url(self, url: _Text, key: str) -> _Text:
-        """Expand the variables of a URL, and resolve its file against the job file's directory."""
-        expanded_url = self.text(url, key)
+    def expand_url(self, url: _Text, key: str) -> _Text:
+        """Expand a URL's variables, and resolve a local path against the job file's directory."""
+        expanded_url = self.expand_text(url, key)
         if expanded_url is None:
             return expanded_url
-        local = _LOCAL_URL.fullmatch(expanded_url)
-        if local is None:
+        local_url = _LOCAL_URL.fullmatch(expanded_url)
+        if local_url is None:
             return expanded_url
         directory = str(self.document.file.resolve().parent)
-        return local["scheme"] + os.path.normpath(os.path.join(directory, local["path"]))
+        return local_url["scheme"] + os.path.normpath(os.path.join(directory, local_url["path"]))
 
-    def notice(self, notice: Notice) -> Notice:
+    def expand_notice(self, notice: Notice) -> Notice:
         """Expand the webhook of a notice, which must become an https URL."""
-        webhook = self.text(notice.webhook, "webhook")
+        webhook = self.expand_text(notice.webhook, "webhook")
         if webhook is not None and webhook != notice.webhook and not webhook.startswith("https://"):
-            self.document.refuse(("webhook",), "must be an https URL in the environment")
+            self.document.add_problem(("webhook",), "must be an https URL in the environment")
         return replace(notice, webhook=webhook)
 
-    def engine(self, engine: Engine) -> Engine:
+    def expand_engine(self, engine: Engine) -> Engine:
         """Expand the master and the settings of a cluster."""
-        conf = {name: self.text(text, "engine") for name, text in engine.conf.items()}
-        return replace(engine, master=self.text(engine.master, "engine"), conf=conf)
+        conf = {name: self.expand_text(text, "engine") for name, text in engine.conf.items()}
+        return replace(engine, master=self.expand_text(engine.master, "engine"), conf=conf)
 
-    def job(self, job: FileJob) -> FileJob:
+    def expand_job(self, job: FileJob) -> FileJob:
         """Expand all texts of a job, and turn a source path into a URL."""
         return replace(
             job,
-            engine=None if job.engine is None else self.engine(job.engine),
-            notices=tuple(map(self.notice, job.notices)),
-            source=_file_url(self.path(job.source, "source"))
-            if job.of_file
-            else self.url(job.source, "source"),
-            of_file=False,
-            target=self.url(job.target, "target"),
-            report=self.path(job.report, "report"),
+            engine=None if job.engine is None else self.expand_engine(job.engine),
+            notices=tuple(map(self.expand_notice, job.notices)),
+            source=_to_file_url(self.expand_path(job.source, "source"))
+            if job.reads_file
+            else self.expand_url(job.source, "source"),
+            reads_file=False,
+            target=self.expand_url(job.target, "target"),
+            report=self.expand_path(job.report, "report"),
             job=job.job.with_paths(
-                lambda path: self.path(path, "export"), lambda text: self.text(text, "chain")
+                lambda path: self.expand_path(path, "export"),
+                lambda text: self.expand_text(text, "chain"),
             ),
         )
 
 
-def _file_url(path: str) -> str:
+def _to_file_url(path: str) -> str:
     return path if is_object(path) else f"{FILE}{path}"
 
 
@@ -242,83 +250,87 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
     ------
     JobFileInvalid : lists all problems, each with its line and path.
     """
-    document = read(Path(file))
+    document = read_document(Path(file))
     spec: JobFileSpec | None = None
-    if not isinstance(document.value, dict):
+    if not isinstance(document.content, dict):
         if not document.problems:
-            document.refuse((), "must be keys with values: version, source, jobs")
-        document.require()
-    note_nulls(document)
+            document.add_problem((), "must be keys with values: version, source, jobs")
+        document.require_no_problems()
+    record_missing_values(document)
     try:
-        spec = JobFileSpec.model_validate(document.value)
+        spec = JobFileSpec.model_validate(document.content)
     except ValidationError as error:
-        note_refusals(document, error)
-    note_names(document)
+        record_validation_errors(document, error)
+    record_duplicate_names(document)
     if not inline_password:
-        note_passwords(document)
+        record_passwords(document)
     if spec is None or document.problems:
-        _note_others(document)
-        document.require()
+        _check_other_jobs(document)
+        document.require_no_problems()
     assert spec is not None
-    jobs = [_job(document, spec, index) for index in range(len(spec.jobs))]
-    document.require()
+    jobs = [_build_job(document, spec, index) for index in range(len(spec.jobs))]
+    document.require_no_problems()
     valid_jobs = tuple(job for job in jobs if job is not None)
     return JobFile(document.file, valid_jobs, spec.metrics)
 
 
-def _note_others(document: Document) -> None:
-    """Record problems of the valid jobs in a file that is invalid elsewhere."""
+def _check_other_jobs(document: Document) -> None:
+    """Record further problems of jobs in a file that is invalid elsewhere."""
     top_keys = {problem.path.partition(".")[0] for problem in document.problems}
-    jobs = document.value.get("jobs")
+    jobs = document.content.get("jobs")
     if "defaults" in top_keys or not isinstance(jobs, list):
         return
-    rejected = {
+    rejected_indexes = {
         problem.path.split(".")[1] for problem in document.problems if "jobs." in problem.path
     }
     for index, job in enumerate(jobs):
-        if str(index) in rejected:
-            note_misfits(document, job, index)
+        if str(index) in rejected_indexes:
+            record_contradictions(document, job, index)
             continue
         try:
-            job_alone = {"defaults": document.value.get("defaults", {}), "jobs": [job]}
-            parsed = JobFileSpec.model_validate({**_VALID_HEAD, **job_alone})
+            single_job_keys = {"defaults": document.content.get("defaults", {}), "jobs": [job]}
+            single_job_spec = JobFileSpec.model_validate({**_VALID_TOP_KEYS, **single_job_keys})
         except ValidationError:
             continue
-        _job(document, parsed.model_copy(update={"jobs": [*parsed.jobs] * (index + 1)}), index)
+        _build_job(
+            document,
+            single_job_spec.model_copy(update={"jobs": [*single_job_spec.jobs] * (index + 1)}),
+            index,
+        )
 
 
-def with_memory_limit(job: FileJob, memory: int) -> FileJob:
-    """Limit a job's memory, in bytes, unless the file sets a limit."""
+def with_memory_limit(job: FileJob, memory_bytes: int) -> FileJob:
+    """Limit a job's memory unless the file sets a limit."""
     if job.job.memory_limit is not None:
         return job
-    return replace(job, job=replace(job.job, memory_limit=memory))
+    return replace(job, job=replace(job.job, memory_limit=memory_bytes))
 
 
-def _job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
+def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
     """Build a job; if it is refused, record the problem and return None."""
     job_spec, path = spec.jobs[index], ("jobs", index)
-    hierarchies = hierarchies_of(document, job_spec.columns, path)
-    models = models_of(document, job_spec.columns, path)
-    exports = _exports(document, job_spec, path)
+    hierarchies = parse_hierarchies(document, job_spec.columns, path)
+    models = build_models(document, job_spec.columns, path)
+    exports = _build_exports(document, job_spec, path)
     if hierarchies is None or models is None or exports is None:
         return None
     options = {
-        name: getattr(keys, name) for keys in (spec.defaults, job_spec) for name in _stated(keys)
+        name: getattr(keys, name)
+        for keys in (spec.defaults, job_spec)
+        for name in _find_set_options(keys)
     }
     on_new_column, retries = (options.pop(name, None) for name in ("on_new_column", "retries"))
-    engine = _engine(options.pop("engine", None))
-    private = options.get("method") in PRIVATE_METHODS
-    if "k" not in options and not private:
-        document.refuse((*path, "k"), "is missing: write it here, or in defaults")
+    engine = _build_engine(options.pop("engine", None))
+    is_private = options.get("method") in PRIVATE_METHODS
+    if "k" not in options and not is_private:
+        document.add_problem((*path, "k"), "is missing: write it here, or in defaults")
         return None
-    by_role = _by_role(job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym"))
-    columns = {n: c for n, c in job_spec.columns.items() if isinstance(c, QuasiIdentifierColumn)}
-    if private:
+    if is_private:
         # The file's defaults may be for other methods, but the job's own options must fit.
-        options = {name: getattr(job_spec, name) for name in _stated(job_spec)} | {
+        options = {name: getattr(job_spec, name) for name in _find_set_options(job_spec)} | {
             name: value
             for name, value in options.items()
-            if name in _SHARED or name in PrivateJob.__dataclass_fields__
+            if name in _SHARED_OPTIONS or name in PrivateJob.__dataclass_fields__
         }
         for name in ("on_new_column", "retries", "engine"):
             options.pop(name, None)
@@ -326,54 +338,86 @@ def _job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
         job_options = {
             **options,
             "table": job_spec.table,
-            "output": _output(spec, job_spec),
+            "output": _build_output_name(spec, job_spec),
             "output_kind": "table" if job_spec.output.view is None else "view",
             "if_exists": job_spec.output.if_exists,
             "where": job_spec.where,
             **entity_options(job_spec.entity),
-            "chain": chain_of(job_spec.chain),
-            "expect": expectations_of(job_spec.expect),
+            "chain": build_chain(job_spec.chain),
+            "expect": build_expectations(job_spec.expect),
             "key": tuple(job_spec.key),
-            "quasi_identifiers": by_role["quasi_identifier"],
-            "sensitive": by_role["sensitive"],
-            "keep": by_role["keep"],
-            "by": by_role["by"],
-            "pseudonyms": by_role["pseudonym"],
+            **_build_column_options(job_spec),
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
-            **{
-                option: {n: getattr(c, key) for n, c in columns.items() if getattr(c, key)}
-                for option, key in (("steps", "step"), ("kinds", "kind"))
-            },
-            "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
-            "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
             "roles": tuple(job_spec.columns) or None,
             "declared": None if job_spec.columns else BY_RULES,
             "on_new_column": on_new_column or "halt",
             "name": job_spec.name,
             "door": "job",
         }
-        job = _private(spec, job_spec, job_options) if private else _make_job(job_options)
+        job = (
+            _build_private_job(spec, job_spec, job_options)
+            if is_private
+            else _make_job(job_options)
+        )
         if isinstance(job, Job):
             _require_runnable(spec, job_spec, job, on_cluster=engine is not None)
     except DbanonError as error:
-        document.refuse(path, problem_text(error))
+        document.add_problem(path, describe_error(error))
         return None
     return FileJob(
-        job_spec.name,
-        job,
-        str(spec.source.url or spec.source.path),
-        spec.target.url,
-        job_spec.output.keep_last,
-        0 if private else retries or 0,
-        job_spec.report,
-        tuple(Notice(tuple(o.on), tuple(o.command or ()), o.webhook) for o in job_spec.notify),
-        job_spec.schedule,
-        None if private else engine,
-        spec.source.path is not None,
-        job_spec.chain is not None and job_spec.chain.create,
+        name=job_spec.name,
+        job=job,
+        source=str(spec.source.url or spec.source.path),
+        target=spec.target.url,
+        keep_last=job_spec.output.keep_last,
+        retries=0 if is_private else retries or 0,
+        report=job_spec.report,
+        notices=tuple(
+            Notice(on=tuple(notice.on), command=tuple(notice.command or ()), webhook=notice.webhook)
+            for notice in job_spec.notify
+        ),
+        schedule=job_spec.schedule,
+        engine=None if is_private else engine,
+        reads_file=spec.source.path is not None,
+        creates_chain=job_spec.chain is not None and job_spec.chain.create,
     )
+
+
+def _build_column_options(job_spec: JobSpec) -> dict[str, Any]:
+    """Build the options of a job that its file writes as keys of columns."""
+    columns_by_role = _group_columns_by_role(
+        job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
+    )
+    qi_columns = {
+        name: column
+        for name, column in job_spec.columns.items()
+        if isinstance(column, QuasiIdentifierColumn)
+    }
+    return {
+        "quasi_identifiers": columns_by_role["quasi_identifier"],
+        "sensitive": columns_by_role["sensitive"],
+        "keep": columns_by_role["keep"],
+        "by": columns_by_role["by"],
+        "pseudonyms": columns_by_role["pseudonym"],
+        **{
+            option: {
+                name: getattr(column, key)
+                for name, column in qi_columns.items()
+                if getattr(column, key)
+            }
+            for option, key in (("steps", "step"), ("kinds", "kind"))
+        },
+        "weights": {
+            name: column.weight for name, column in qi_columns.items() if column.weight is not None
+        },
+        "orders": {
+            name: tuple(column.order)
+            for name, column in qi_columns.items()
+            if column.order is not None
+        },
+    }
 
 
 def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_cluster: bool) -> None:
@@ -386,21 +430,21 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
     """
     if on_cluster and job.expect is not None:
         raise InvalidParameter("expect is not available on a cluster: leave out expect or engine")
-    is_page = job_spec.report is not None and job_spec.report.endswith(".html")
-    if job.chain is not None and is_page:
+    has_html_report = job_spec.report is not None and job_spec.report.endswith(".html")
+    if job.chain is not None and has_html_report:
         raise InvalidParameter(
             "HTML reports are not available for chains, which are not evaluated: report must be"
             " .json or .txt"
         )
-    of_files = bool(spec.source.path) or is_row_file_url(str(spec.source.url))
-    if job.chain is not None and of_files and spec.target.url is None:
+    reads_files = bool(spec.source.path) or is_row_file_url(str(spec.source.url))
+    if job.chain is not None and reads_files and spec.target.url is None:
         raise InvalidParameter(
             "A chain keeps its state in a database, not in a file: name a database (target.url)"
         )
-    require_evaluation((job.with_evaluation() if is_page else job).policy)
+    require_evaluation((job.with_evaluation() if has_html_report else job).policy)
 
 
-def _by_role(job_spec: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _group_columns_by_role(job_spec: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Group the columns of a job by role."""
     return {
         role: tuple(name for name, column in job_spec.columns.items() if column.role == role)
@@ -408,17 +452,17 @@ def _by_role(job_spec: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ..
     }
 
 
-def _engine(spec: EngineSpec | None) -> Engine | None:
+def _build_engine(spec: EngineSpec | None) -> Engine | None:
     return None if spec is None else Engine(spec.name, spec.master, spec.tasks, spec.conf)
 
 
 def _make_job(options: dict[str, Any]) -> Job:
     refuse_private_options(options.get("method"), options)
-    job_options = {name: value for name, value in options.items() if name not in _PRIVATE}
+    job_options = {name: value for name, value in options.items() if name not in _PRIVATE_OPTIONS}
     return build_options(Job, job_options)
 
 
-def _private(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:
+def _build_private_job(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:
     """Build a job of a method of synthetic rows."""
     if options.pop("declared") is not None:
         raise build_option_refusal("declared", options["method"])
@@ -429,25 +473,25 @@ def _private(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> P
     return private_job(options | {"target": spec.target.url})
 
 
-def _stated(options: Any) -> list[str]:
+def _find_set_options(options: Any) -> list[str]:
     """Return the names of the options that the file sets."""
-    shared = {*spec_options()}
-    return [name for name in options.model_fields_set if name in shared]
+    option_names = {*list_option_names()}
+    return [name for name in options.model_fields_set if name in option_names]
 
 
-def spec_options() -> tuple[str, ...]:
+def list_option_names() -> tuple[str, ...]:
     """Return the names of the options that both jobs and defaults accept."""
     return tuple(type(JobFileSpec.model_fields["defaults"].default).model_fields)
 
 
-def _output(spec: JobFileSpec, job_spec: JobSpec) -> str:
+def _build_output_name(spec: JobFileSpec, job_spec: JobSpec) -> str:
     """Return the output's name, by default in the target's schema."""
     name = parse_relation(str(job_spec.output.table or job_spec.output.view))
     schema = spec.target.schema_
     return str(name if name.schema or not schema else RelationName(schema, name.name))
 
 
-def _exports(
+def _build_exports(
     document: Document, job_spec: JobSpec, path: tuple[str | int, ...]
 ) -> tuple[Export, ...] | None:
     """Build the exports of a job, with its name in their paths; None if one was refused."""
@@ -457,5 +501,5 @@ def _exports(
         try:
             exports.append(Export(**{**fields, "path": spec.path.replace("{job}", job_spec.name)}))
         except DbanonError as error:
-            document.refuse((*path, "export", index), problem_text(error))
+            document.add_problem((*path, "export", index), describe_error(error))
     return tuple(exports) if len(exports) == len(job_spec.export) else None

@@ -1,4 +1,4 @@
-"""A job file to begin with: the columns of a table, each with a role that is proposed."""
+"""Writes a first job file for a table, with a proposed role for each column."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dbanon.advice.request import (
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
 from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, apply_kinds
-from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
-from dbanon.doors.jobfile.field_types import is_name, written_password
+from dbanon.doors.jobfile.chain import ChainProposal, escape_unprintable, quote_url_for_shell
+from dbanon.doors.jobfile.field_types import has_written_password, is_job_name
 from dbanon.doors.spelling import PROPOSED_TARGET
 from dbanon.errors import NoRows
 from dbanon.job.policy import Policy
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import OnSql
 
 
-# Roles that advice proposes, as in job files. Other columns are dropped until someone decides.
-_ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
-_DROP = "drop"
+# Proposed roles that a job file may have; columns of other roles are dropped until someone decides.
+_PROPOSED_ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
+_DROP_ROLE = "drop"
 VIEW, TABLE = "view", "table"
-# Of the releases that a proposed file makes.
+# The schema of the releases in a proposed file.
 SCHEMA = "release"
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ColumnProposal:
     """A role for a column.
 
     Parameters
     ----------
-    role : as job files have it.
-    comment : what there is to know before it is changed.
+    role : a role of job files.
+    comment : the column's type, and the reason for the role.
     """
 
     attribute: Attribute
@@ -65,31 +65,37 @@ class Proposal:
     comment: str
 
 
-def proposal(attribute: Attribute, role: RoleProposal | None) -> Proposal:
-    """The role of a column; None for one of a table without rows, of which nothing can be said."""
-    kind = attribute.sql_type or attribute.kind.value
+def propose_column(attribute: Attribute, role: RoleProposal | None) -> ColumnProposal:
+    """Propose a column's role for a job file.
+
+    Parameters
+    ----------
+    role : the proposal from the column's values; None if the table has no rows.
+    """
+    type_name = attribute.sql_type or attribute.kind.value
     if role is None:
-        return Proposal(attribute, _DROP, kind)
-    also = f" or {role.alternative}" if role.alternative else ""
-    proposed = role.role if role.role in _ROLES else _DROP
-    return Proposal(attribute, proposed, f"{kind}{also}: {REASONS[role.reason]}")
+        return ColumnProposal(attribute, _DROP_ROLE, type_name)
+    alternative = f" or {role.alternative}" if role.alternative else ""
+    proposed_role = role.role if role.role in _PROPOSED_ROLES else _DROP_ROLE
+    comment = f"{type_name}{alternative}: {REASONS[role.reason]}"
+    return ColumnProposal(attribute, proposed_role, comment)
 
 
 @dataclass(frozen=True)
 class RoleDecisions:
-    """Decisions that replace proposals.
+    """A user's decisions, which replace proposals.
 
     Parameters
     ----------
-    roles : of columns, as job files have them; of others the proposals stay.
-    reasons : of columns of role ``keep``.
-    hierarchies : of quasi-identifiers, as job files have them.
+    roles : from column name to a role of job files; other columns keep their proposal.
+    reasons : from the name of a column of role ``keep`` to its reason.
+    hierarchies : from quasi-identifier to its hierarchy, in the form of job files.
     options : of the release: ``method``, ``refine``, ``recoding``, ``nulls``, ``max_suppression``.
-        Without a method, that and what becomes of NULLs are proposed.
-    name, output : of the job, and of what it makes; both as the table when None.
-    kind : ``view`` or ``table``, of what it makes; a table where releases may not be views.
-    target : URL of the database that is written to; the source, or the proposal, when None.
-    more : further keys of the job, such as ``report`` and ``export``.
+        If empty, the method and the treatment of NULLs are proposed.
+    name, output : names of the job and of its output; None for the table's name.
+    output_kind : ``view`` or ``table``; always a table in databases without views of releases.
+    target : URL of the database for releases; None for the source's, or the one proposed for files.
+    further_keys : other keys of the job, such as ``report`` and ``export``.
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -98,24 +104,25 @@ class RoleDecisions:
     options: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
     output: str | None = None
-    kind: str = VIEW
+    output_kind: str = VIEW
     target: str | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
+    further_keys: Mapping[str, Any] = field(default_factory=dict)
 
-    def proposal(self, attribute: Attribute, role: RoleProposal | None) -> Proposal:
-        """The role of a column: as decided, else as proposed."""
-        proposed = proposal(attribute, role)
-        decided = self.roles.get(attribute.name, proposed.role)
-        kind = attribute.sql_type or attribute.kind.value
-        comment = proposed.comment if decided == proposed.role else f"{kind}: decided by you"
-        return replace(proposed, role=decided, comment=comment)
+    def decide_column(self, attribute: Attribute, role: RoleProposal | None) -> ColumnProposal:
+        """Return the decided role of a column, or else the proposed one."""
+        proposal = propose_column(attribute, role)
+        decided_role = self.roles.get(attribute.name, proposal.role)
+        if decided_role == proposal.role:
+            return proposal
+        type_name = attribute.sql_type or attribute.kind.value
+        return replace(proposal, role=decided_role, comment=f"{type_name}: decided by you")
 
-    def keys(self, column: Proposal, kinds: Mapping[str, str]) -> str:
-        """The role of a column in the file, with what belongs to it.
+    def render_column_keys(self, column: ColumnProposal, kinds: Mapping[str, str]) -> str:
+        """Render the value of a column in the file: its role and the keys of the role.
 
         Parameters
         ----------
-        kinds : of columns that look like codes.
+        kinds : from the name of a column that looks like codes to its kind.
         """
         name = column.attribute.name
         keys: dict[str, Any] = {}
@@ -125,22 +132,22 @@ class RoleDecisions:
             keys["hierarchy"] = self.hierarchies[name]
         elif column.role == QUASI_IDENTIFIER and name in kinds:
             keys["kind"] = kinds[name]
-        more = (f", {key}: {_in_yaml(value)}" for key, value in keys.items())
-        return f"{{role: {column.role}{''.join(more)}}}"
+        further_keys = (f", {key}: {_to_yaml(value)}" for key, value in keys.items())
+        return f"{{role: {column.role}{''.join(further_keys)}}}"
 
 
-_PROPOSED = RoleDecisions()
+_NO_DECISIONS = RoleDecisions()
 
-_INIT = """\
+_PROPOSED_OPENING = """\
 # dbanon init made this from the columns of {table}. Roles are proposals: decide on each, then:
 #   dbanon check FILE    dbanon plan FILE    dbanon run FILE
 """
-_DECIDED = """\
+_DECIDED_OPENING = """\
 # dbanon workbench made this from your decisions on {table}. To run it:
 #   dbanon run FILE
 """
-_HEAD = """\
-{made}#
+_FIRST_LINES = """\
+{opening}#
 # role: identifier         identifies a person; never released
 #       quasi_identifier   could re-identify a person together with others: generalized or averaged
 #       sensitive          released as it is, and counted as sensitive
@@ -151,36 +158,36 @@ version: 1
 source:
   url: {url}
 target:
-{place}  schema: {schema}
+{target_url}  schema: {schema}
 defaults:
   k: {k}
-{method}  on_new_column: halt
+{options}  on_new_column: halt
 jobs:
   - name: {name}
     table: {relation}
-{key}{reading}    columns:
+{row_keys}{reading}    columns:
 """
-_METHOD = f"""\
+_METHOD_LINES = f"""\
   # {NUMBER_METHODS[0]}, or {CATEGORY_METHODS[0]} if not all quasi-identifiers are numbers or dates
 {{}}  method: {{}}
 """
-_TARGET = """\
+_FILE_TARGET_LINES = """\
   # Releases of a file go to a separate database, which the first release creates
   url: {}
 """
-_TAIL = """\
+_OUTPUT_LINES = """\
     output:
       {kind}: {output}
 """
-# By how much counts may differ from those of the last release: months do, truncated files by more.
-_CHANGE = "30 %"
-_EXPECTED = (
+# Allowed change of counts since the last release: more than between months, less than a truncation.
+_EXPECTED_CHANGE = "30 %"
+_EXPECT_COMMENT = (
     "A source that differs by more than this from the last release of this job, such as a truncated"
     " file, is refused. share_null limits NULLs (docs/jobs.md#expectations)"
 )
-# Longer keys of YAML stand behind a question mark.
-_LONGEST_KEY = 1000
-_KEEP_LAST = "      keep_last: 2\n"
+# YAML needs a question mark before longer keys.
+_MAX_SIMPLE_KEY_LENGTH = 1000
+_KEEP_LAST_LINE = "      keep_last: 2\n"
 
 
 def job_file_for(
@@ -191,207 +198,242 @@ def job_file_for(
     key: Sequence[str] = (),
     on_sql: OnSql | None = None,
     reading: Reading = DEFAULT_READING,
-    decided: RoleDecisions = _PROPOSED,
+    decisions: RoleDecisions = _NO_DECISIONS,
     nulls: str | None = None,
 ) -> str:
-    """The text of a job file for a table.
+    """Write the text of a job file for a table.
 
     Parameters
     ----------
-    url : of its database. One with a password is not written: a variable stands for it.
-    key : columns that tell every row from every other, for views.
-    reading : how a CSV file is written.
-    decided : decisions that replace proposals.
-    nulls : what becomes of NULLs in quasi-identifiers; None for what loses least.
+    url : of the table's database. If it has a password, the text contains a variable instead.
+    key : columns whose values identify a row, for views.
+    reading : the format of a CSV file.
+    decisions : replace proposals.
+    nulls : the treatment of NULLs in quasi-identifiers; None for the one with the least loss.
 
     Raises
     ------
-    TableNotFound : there is none.
+    TableNotFound : there is no such table.
     NoQuasiIdentifiers, TooFewRecords : a run of the file would be refused.
     DbanonError : the database cannot be read.
     """
     request = AdviceRequest(
         table=table, key=tuple(key), k=(k,), nulls=nulls, memory_limit=half_of_memory()
     )
-    description = _seen(url, request, on_sql, reading, decided)
+    description = _describe_table(url, request, on_sql, reading, decisions)
     proposals = tuple(
-        decided.proposal(attribute, description.roles.get(attribute.name))
+        decisions.decide_column(attribute, description.roles.get(attribute.name))
         for attribute in description.attributes
     )
-    named = parse_relation(table).name
-    name = decided.name or re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
-    chosen = [column.attribute for column in proposals if column.role == QUASI_IDENTIFIER]
-    chosen = list(apply_kinds(chosen, description.kinds))
-    opening = _INIT if decided is _PROPOSED else _DECIDED
-    head = _HEAD.format(
-        made=opening.format(table=json.dumps(table)[1:-1]),
-        url=_url(url, "DBANON_URL"),
-        place=_target_lines(url, decided),
+    table_name = parse_relation(table).name
+    job_name = decisions.name or re.sub(r"[^\w-]+", "-", table_name).strip("-_")[:63]
+    qi_attributes = [column.attribute for column in proposals if column.role == QUASI_IDENTIFIER]
+    qi_attributes = list(apply_kinds(qi_attributes, description.kinds))
+    opening = _PROPOSED_OPENING if decisions is _NO_DECISIONS else _DECIDED_OPENING
+    first_lines = _FIRST_LINES.format(
+        opening=opening.format(table=json.dumps(table)[1:-1]),
+        url=_render_url(url, "DBANON_URL"),
+        target_url=_render_target_url(url, decisions),
         schema=SCHEMA,
         k=k,
-        method=_options(decided, chosen, description.rows, k),
-        name=_quoted(name if is_name(name) else "job"),
-        relation=_quoted(table),
-        reading=_written(description.reading),
-        key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
-        + description.of_rows(decided.options)
-        + description.chain.lines(
-            _url_of_chain(url, decided),
+        options=_render_options(decisions, qi_attributes, description.n_rows, k),
+        name=_quote_if_needed(job_name if is_job_name(job_name) else "job"),
+        relation=_quote_if_needed(table),
+        reading=_render_reading(description.reading),
+        row_keys=(f"    key: [{', '.join(map(_quote_if_needed, key))}]\n" if key else "")
+        + description.render_row_keys(decisions.options)
+        + description.chain.render_lines(
+            _chain_url_for_shell(url, decisions),
             table,
-            _comment,
-            _quoted,
-            commented=decided is not _PROPOSED,
+            _to_comment,
+            _quote_if_needed,
+            is_commented_out=decisions is not _NO_DECISIONS,
             file_url=url if is_row_file_url(url) else None,
         )
-        + description.expect(decided is _PROPOSED),
+        + description.render_expectations(proposes_chain=decisions is _NO_DECISIONS),
     )
-    keys = [_quoted(column.attribute.name) for column in proposals]
-    width = max((len(key) for key in keys if len(key) <= _LONGEST_KEY), default=0)
+    column_lines = _render_columns(decisions, proposals, description.kinds)
+    output = _quote_if_needed(
+        str(RelationName(None, decisions.output or description.output or table_name))
+    )
+    further_lines = "".join(
+        f"    {name}: {_to_yaml(value)}\n" for name, value in decisions.further_keys.items()
+    )
+    output_kind = decisions.output_kind if releases_views(decisions.target or url) else TABLE
+    output_lines = _OUTPUT_LINES.format(kind=output_kind, output=output)
+    # Only a view has earlier releases, which can be kept.
+    if output_kind == VIEW:
+        output_lines += _KEEP_LAST_LINE
+    return first_lines + column_lines + output_lines + further_lines
+
+
+def _render_columns(
+    decisions: RoleDecisions, proposals: Sequence[ColumnProposal], kinds: Mapping[str, str]
+) -> str:
+    """Render the columns of the job, a line for each, aligned and with comments."""
+    column_keys = [_quote_if_needed(column.attribute.name) for column in proposals]
+    width = max((len(key) for key in column_keys if len(key) <= _MAX_SIMPLE_KEY_LENGTH), default=0)
     lines = [
-        (f"{key}:".ljust(width + 1) if len(key) <= _LONGEST_KEY else f"? {key}\n      :")
-        + f" {decided.keys(column, description.kinds)}  # {json.dumps(column.comment)[1:-1]}\n"
-        for key, column in zip(keys, proposals, strict=True)
+        (f"{key}:".ljust(width + 1) if len(key) <= _MAX_SIMPLE_KEY_LENGTH else f"? {key}\n      :")
+        + f" {decisions.render_column_keys(column, kinds)}"
+        + f"  # {json.dumps(column.comment)[1:-1]}\n"
+        for key, column in zip(column_keys, proposals, strict=True)
     ]
-    output = _quoted(str(RelationName(None, decided.output or description.output or named)))
-    more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
-    kind = decided.kind if releases_views(decided.target or url) else TABLE
-    # A table has no earlier releases beside it.
-    tail = _TAIL.format(kind=kind, output=output) + (_KEEP_LAST if kind == VIEW else "")
-    return head + "".join(f"      {line}" for line in lines) + tail + more
+    return "".join(f"      {line}" for line in lines)
 
 
-def _url(url: str, variable: str) -> str:
-    """A URL as the file has it; a variable stands for one with a password."""
-    written = url.replace("$", "$$")
-    if written_password(written):
-        written = f"${{{variable}?set {variable}}}"
-    return _quoted(written)
+def _render_url(url: str, variable: str) -> str:
+    """Render a URL for the file, or a variable instead of a URL with a password."""
+    escaped_url = url.replace("$", "$$")
+    if has_written_password(escaped_url):
+        escaped_url = f"${{{variable}?set {variable}}}"
+    return _quote_if_needed(escaped_url)
 
 
-def _target_lines(url: str, decided: RoleDecisions) -> str:
-    """Where releases go, when it is not where the table is."""
-    if decided.target is not None and not is_row_file_url(url):
-        return f"  url: {_url(decided.target, 'DBANON_TARGET')}\n"
+def _render_target_url(url: str, decisions: RoleDecisions) -> str:
+    """Render the URL for releases; empty if they go to the table's database."""
+    if decisions.target is not None and not is_row_file_url(url):
+        return f"  url: {_render_url(decisions.target, 'DBANON_TARGET')}\n"
     if not is_row_file_url(url):
         return ""
-    return _TARGET.format(_url(decided.target or PROPOSED_TARGET, "DBANON_TARGET"))
+    return _FILE_TARGET_LINES.format(
+        _render_url(decisions.target or PROPOSED_TARGET, "DBANON_TARGET")
+    )
 
 
-def _url_of_chain(url: str, decided: RoleDecisions) -> str:
-    """The database that keeps a chain, as a shell has it: of a file, where its releases go."""
-    chain_url = (decided.target or PROPOSED_TARGET) if is_row_file_url(url) else url
-    return shell_url(chain_url, written_password(chain_url.replace("$", "$$")))
+def _chain_url_for_shell(url: str, decisions: RoleDecisions) -> str:
+    """Quote for a shell the URL of the database that stores the chain."""
+    chain_url = (decisions.target or PROPOSED_TARGET) if is_row_file_url(url) else url
+    return quote_url_for_shell(chain_url, has_written_password(chain_url.replace("$", "$$")))
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _TableDescription:
     """A description of a table.
 
     Parameters
     ----------
     entity : the column that identifies persons; None if each row is a person.
-    nulls : what becomes of NULLs in quasi-identifiers; None where there are none.
-    rows : of the table.
-    kinds : of quasi-identifiers that look like codes.
-    chain : what a chain of its releases depends on.
-    reading : how a file is read: as was said, with a type of each column.
-    output : the name to propose for the releases; None for that of the table.
+    roles : the proposed role of each column, by name.
+    nulls : the treatment of NULLs in quasi-identifiers; None if there are no NULLs.
+    kinds : from the name of a quasi-identifier that looks like codes to its kind.
+    chain : decides whether to propose a chain.
+    reading : the format of a file, with a type for each column.
+    output : the proposed name of the output; None for the table's name.
     """
 
     attributes: tuple[Attribute, ...]
     roles: Mapping[str, RoleProposal] = field(default_factory=dict)
     entity: str | None = None
     nulls: NullChoice | None = None
-    rows: int = 0
+    n_rows: int = 0
     kinds: Mapping[str, str] = field(default_factory=dict)
     chain: ChainProposal = field(default_factory=ChainProposal)
     reading: Reading = DEFAULT_READING
     output: str | None = None
 
-    def of_rows(self, decided: Mapping[str, Any]) -> str:
-        """What the job says of its rows beside their key: whose they are, and of NULLs.
+    def render_row_keys(self, decided_options: Mapping[str, Any]) -> str:
+        """Render the keys for the person identifier and for NULLs.
 
         Parameters
         ----------
-        decided : options of the release; where there are any, they say what becomes of NULLs.
+        decided_options : options of the release; if there are any, they determine the treatment of
+            NULLs.
         """
         lines = ""
         if self.entity:
-            lines = _comment(describe_entity(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
-        if self.nulls is not None and not decided:
-            budget = self.nulls.max_suppression
+            lines = (
+                _to_comment(describe_entity(self.entity))
+                + f"    entity: {_quote_if_needed(self.entity)}\n"
+            )
+        if self.nulls is not None and not decided_options:
+            max_suppression = self.nulls.max_suppression
             comment = f"NULLs in quasi-identifiers: {self.nulls}"
-            if budget:
-                comment += f". With it up to {budget:.0%} of the rows are suppressed"
-            lines += _comment(comment) + f"    nulls: {self.nulls.nulls}\n"
-            lines += f"    max_suppression: {budget}\n" if budget else ""
+            if max_suppression:
+                comment += f". With it up to {max_suppression:.0%} of the rows are suppressed"
+            lines += _to_comment(comment) + f"    nulls: {self.nulls.nulls}\n"
+            lines += f"    max_suppression: {max_suppression}\n" if max_suppression else ""
         return lines
 
-    def expect(self, makes_chain: bool) -> str:
-        """The counts that the job expects, with comments.
+    def render_expectations(self, *, proposes_chain: bool) -> str:
+        """Render the key ``expect`` with comments.
 
         Parameters
         ----------
-        makes_chain : whether the chain that is proposed is part of the job.
+        proposes_chain : whether a proposed chain is part of the job.
         """
-        has_entity = bool(self.entity) or (makes_chain and self.chain.is_made)
-        persons = f", persons: {_CHANGE}" if has_entity else ""
-        return _comment(_EXPECTED) + f"    expect: {{rows: {_CHANGE}{persons}}}\n"
+        has_entity = bool(self.entity) or (proposes_chain and self.chain.is_part_of_job)
+        persons_key = f", persons: {_EXPECTED_CHANGE}" if has_entity else ""
+        return (
+            _to_comment(_EXPECT_COMMENT)
+            + f"    expect: {{rows: {_EXPECTED_CHANGE}{persons_key}}}\n"
+        )
 
 
-def _seen(
+def _describe_table(
     url: str,
     request: AdviceRequest,
     on_sql: OnSql | None,
     reading: Reading,
-    decided: RoleDecisions,
-) -> _Seen:
-    """Describe a table; only by its columns if it has no rows."""
+    decisions: RoleDecisions,
+) -> _TableDescription:
+    """Describe a table; without rows, only its columns."""
     store = open_store(url, on_sql, reading=reading, table=request.table)
     with store.planning(staging=True) as session:
         source = SqlSource(session)
         relation = session.find_source(parse_relation(request.table))
         attributes = relation.schema.attributes
         try:
-            proposed = propose_roles(request, source)
+            role_proposals = propose_roles(request, source)
         except NoRows:
-            return _Seen(attributes, reading=reading)
+            return _TableDescription(attributes, reading=reading)
         proposals = [
-            decided.proposal(attribute, proposed.roles[attribute.name]) for attribute in attributes
+            decisions.decide_column(attribute, role_proposals.roles[attribute.name])
+            for attribute in attributes
         ]
-        chosen = tuple(
+        qi_names = tuple(
             column.attribute.name for column in proposals if column.role == QUASI_IDENTIFIER
         )
-        if not chosen and decided is _PROPOSED:
+        if not qi_names and decisions is _NO_DECISIONS:
             raise no_quasi_identifiers(request.table)
         identifiers = [column.attribute.name for column in proposals if column.role == IDENTIFIER]
-        entity = proposed.entity if proposed.entity in identifiers else None
-        rows = proposed.profile.rows
-        person = person_column(proposed.profile.columns, identifiers, rows)
-        is_kept = "chains" not in session.unsupported_features
+        entity = role_proposals.entity if role_proposals.entity in identifiers else None
+        n_rows = role_proposals.profile.rows
+        person = person_column(role_proposals.profile.columns, identifiers, n_rows)
+        supports_chains = "chains" not in session.unsupported_features
         if is_row_file_url(url):
-            # It takes views where it is none of MariaDB's.
-            is_kept = releases_views(decided.target or PROPOSED_TARGET)
-        chain = ChainProposal(person, entity, is_kept)
+            # MariaDB supports neither views of releases nor chains.
+            supports_chains = releases_views(decisions.target or PROPOSED_TARGET)
+        chain = ChainProposal(person, entity, is_supported=supports_chains)
         nulls = None
-        if chosen and not decided.options:
-            request = replace(request, quasi_identifiers=chosen)
-            merges = decided is not _PROPOSED or not chain.is_made
-            nulls = propose_nulls(request, proposed.profile, entity, source, merges=merges)
-        columns = session.as_written(relation)
+        if qi_names and not decisions.options:
+            request = replace(request, quasi_identifiers=qi_names)
+            merges = decisions is not _NO_DECISIONS or not chain.is_part_of_job
+            nulls = propose_nulls(request, role_proposals.profile, entity, source, merges=merges)
+        columns = session.describe_file_columns(relation)
         reading = reading.with_types(
             {column.name: column.kind for column in columns if column.kind},
-            [column.decided for column in columns if column.decided is not None],
+            [column.decision for column in columns if column.decision is not None],
         )
-        kinds = propose_kinds(request, chosen, proposed.profile)
+        kinds = propose_kinds(request, qi_names, role_proposals.profile)
         output = None
-        if releases_views(url) and decided.target is None:
-            output = free_output_name(session, relation.name)
-        return _Seen(attributes, proposed.roles, entity, nulls, rows, kinds, chain, reading, output)
+        if releases_views(url) and decisions.target is None:
+            output = find_free_output_name(session, relation.name)
+        return _TableDescription(
+            attributes,
+            roles=role_proposals.roles,
+            entity=entity,
+            nulls=nulls,
+            n_rows=n_rows,
+            kinds=kinds,
+            chain=chain,
+            reading=reading,
+            output=output,
+        )
 
 
-def free_output_name(session: Session, table: RelationName) -> str | None:
-    """A free name for a view of releases, if a table of the release schema has the source's name.
+def find_free_output_name(session: Session, table: RelationName) -> str | None:
+    """Return a free name for a view of releases if the source's name is a table of that schema.
 
     None if the source's name can be used: it is free, or belongs to a view of earlier releases.
     """
@@ -403,56 +445,63 @@ def free_output_name(session: Session, table: RelationName) -> str | None:
     return None
 
 
-def _options(decided: RoleDecisions, chosen: Sequence[Attribute], rows: int, k: int) -> str:
-    """The options of the release, as decided, or the method to begin with."""
-    if decided.options:
-        return "".join(f"  {name}: {_in_yaml(value)}\n" for name, value in decided.options.items())
-    return _method(chosen, rows, k) if chosen else ""
+def _render_options(
+    decisions: RoleDecisions, qi_attributes: Sequence[Attribute], n_rows: int, k: int
+) -> str:
+    """Render the decided options of the release, or else a proposed method."""
+    if decisions.options:
+        return "".join(
+            f"  {name}: {_to_yaml(value)}\n" for name, value in decisions.options.items()
+        )
+    return _render_method(qi_attributes, n_rows, k) if qi_attributes else ""
 
 
-def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
-    """The method to begin with, and about what it takes: a usual one unless it would take long."""
-    shape = Shape.of(chosen)
+def _render_method(qi_attributes: Sequence[Attribute], n_rows: int, k: int) -> str:
+    """Render a proposed method, with a forecast: the default one unless it would take long."""
+    shape = Shape.of(qi_attributes)
     method = fastest_method(
-        default_methods(not shape.is_mixed)[:1], rows, shape, DEFAULT_MAX_SECONDS
+        default_methods(not shape.is_mixed)[:1], n_rows, shape, DEFAULT_MAX_SECONDS
     )
-    duration = forecast(Policy(k=k, method=method), rows, shape) if rows else None
+    duration = forecast(Policy(k=k, method=method), n_rows, shape) if n_rows else None
     comment = ""
     if duration:
-        comment = f"  # Of {rows:,} rows it takes {duration} to find the classes, by forecast\n"
-    return _METHOD.format(comment, method)
+        comment = f"  # Of {n_rows:,} rows it takes {duration} to find the classes, by forecast\n"
+    return _METHOD_LINES.format(comment, method)
 
 
-def _comment(text: str) -> str:
-    """Text as comments of a job."""
+def _to_comment(text: str) -> str:
+    """Render a text as comment lines of a job."""
     lines = wrap(f"{text}.", 94, break_on_hyphens=False)
-    return "".join(f"    # {escape(line)}\n" for line in lines)
+    return "".join(f"    # {escape_unprintable(line)}\n" for line in lines)
 
 
-def _written(reading: Reading) -> str:
-    """How a CSV file is written, as keys of a job."""
+def _render_reading(reading: Reading) -> str:
+    """Render the format of a CSV file as keys of a job."""
     lines = []
     for name, value in reading.to_dict().items():
         if isinstance(value, Mapping):
             lines.append(f"    {name}:\n")
-            lines += [f"      {_quoted(key)}: {_quoted(text)}\n" for key, text in value.items()]
+            lines += [
+                f"      {_quote_if_needed(key)}: {_quote_if_needed(text)}\n"
+                for key, text in value.items()
+            ]
         else:
-            lines.append(f"    {name}: {_in_yaml(value)}\n")
+            lines.append(f"    {name}: {_to_yaml(value)}\n")
     return "".join(lines)
 
 
-def _in_yaml(value: Any) -> str:
-    """A value as YAML has it in a line: lists and mappings in brackets."""
+def _to_yaml(value: Any) -> str:
+    """Render a value as YAML in one line, with lists and mappings in brackets."""
     if isinstance(value, Mapping):
-        items = (f"{_quoted(key)}: {_in_yaml(item)}" for key, item in value.items())
+        items = (f"{_quote_if_needed(key)}: {_to_yaml(item)}" for key, item in value.items())
         return f"{{{', '.join(items)}}}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_in_yaml, value))}]"
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+        return f"[{', '.join(map(_to_yaml, value))}]"
+    return _quote_if_needed(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _quoted(text: str) -> str:
-    """Text as YAML has it: with quotes where it needs them."""
+def _quote_if_needed(text: str) -> str:
+    """Render a text as YAML, in quotes if it needs them."""
     if re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and text.lower() not in (
         "y",
         "n",
@@ -465,5 +514,5 @@ def _quoted(text: str) -> str:
         "null",
     ):
         return text
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escape(quoted)}"'
+    escaped_text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escape_unprintable(escaped_text)}"'

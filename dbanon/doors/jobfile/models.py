@@ -1,6 +1,6 @@
-"""The pydantic models of a job file. The table of options defines the values of options.
+"""The pydantic models of a job file; options are validated as declared in ``Job``.
 
-The JSON Schema, with which editors check job files, is a file in the wheel.
+The JSON Schema, which editors use to check job files, is a file in the wheel.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.columns import Column
 from dbanon.doors.jobfile.expectations import ExpectSpec
 from dbanon.doors.jobfile.field_types import (
-    NAME_PATTERN,
+    JOB_NAME_SCHEMA_PATTERN,
     ColumnName,
     Condition,
-    Expanded,
+    ExpandedText,
     Options,
     Relation,
     StrictModel,
     Text,
-    as_refusals,
-    option_type,
-    refused,
+    as_validation_errors,
+    build_option_type,
     require_job_name,
     require_no_variable,
     require_path,
+    validation_error,
     validator,
 )
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
@@ -53,11 +53,11 @@ from dbanon.stores.folders import is_row_file_url
 
 _REQUIRED_FIELDS: Any = {
     "name": (Annotated[str, validator(require_chain_name)], ...),
-    # The location of the key, never the key.
-    "key": (Annotated[Expanded, validator(require_key_form)], ...),
+    # The location of the secret key, never the key itself.
+    "key": (Annotated[ExpandedText, validator(require_key_form)], ...),
 }
 _OPTIONAL_FIELDS: Any = {
-    option.name: (option_type(option), None)
+    option.name: (build_option_type(option), None)
     for option in (*parameters(Chain), *parameters(ChainRules))
     if option.name not in _REQUIRED_FIELDS
 }
@@ -69,10 +69,10 @@ class _ChainKeys(StrictModel):
     """The checks across the keys of a chain."""
 
     @model_validator(mode="after")
-    def _creatable(self) -> _ChainKeys:
+    def _require_creatable(self) -> _ChainKeys:
         keys: Any = self
         if keys.create and (keys.changes is None or not keys.key.startswith("file:")):
-            raise refused(
+            raise validation_error(
                 "create: true needs changes (show, hold or freeze), and key: file:PATH, where the"
                 " first run writes the key"
             )
@@ -85,7 +85,7 @@ ChainSpec: Any = create_model(
 )
 
 
-def chain_of(spec: Any) -> Chain | None:
+def build_chain(spec: Any) -> Chain | None:
     """Build the chain that a job names, its key with variables; None if it names none."""
     if spec is None:
         return None
@@ -93,47 +93,47 @@ def chain_of(spec: Any) -> Chain | None:
     return Chain.from_plain({name: getattr(spec, name) for name in keys})
 
 
-VERSIONS = (1,)
+FORMAT_VERSIONS = (1,)
 
 
-def _url(value: str) -> None:
+def _check_url(value: str) -> None:
     # Variables are checked after their expansion.
     # Installed drivers decide which schemes exist.
     if not re.match(r"\$\{|\w+(\+\w+)?://|file:", value):
-        raise refused(
+        raise validation_error(
             "must be a URL with its scheme: postgresql://user@host/name, duckdb:///file.duckdb,"
             " sqlite:///file.db, file:rows.csv, s3://bucket/rows.parquet, or ${VAR}"
         )
 
 
-def _target(value: str) -> None:
-    _url(value)
+def _check_target_url(value: str) -> None:
+    _check_url(value)
     if is_row_file_url(value):
-        raise refused("must be a database: releases are not written into files of rows")
+        raise validation_error("must be a database: releases are not written into files of rows")
 
 
 class Source(StrictModel):
-    """What is read: a database, or a file of rows from where the job file is."""
+    """The source: a database, or a file of rows relative to the job file."""
 
-    url: Annotated[Expanded, validator(_url)] | None = None
-    path: Expanded | None = None
+    url: Annotated[ExpandedText, validator(_check_url)] | None = None
+    path: ExpandedText | None = None
 
     @model_validator(mode="after")
     def _require_exactly_one(self) -> Source:
         if (self.url is None) == (self.path is None):
-            raise refused("must have exactly one of url and path")
+            raise validation_error("must have exactly one of url and path")
         return self
 
 
 class Target(StrictModel):
-    """Where releases go: another database, or a schema of the source's."""
+    """The database that releases are written to, if not the source's, and their schema."""
 
-    url: Annotated[Expanded, validator(_target)] | None = None
+    url: Annotated[ExpandedText, validator(_check_target_url)] | None = None
     schema_: Annotated[Text | None, Field(alias="schema")] = None
 
 
 class Output(StrictModel):
-    """What is made."""
+    """The table or view that the job writes."""
 
     table: Relation | None = None
     view: Relation | None = None
@@ -143,17 +143,17 @@ class Output(StrictModel):
     @model_validator(mode="after")
     def _require_exactly_one(self) -> Output:
         if (self.table is None) == (self.view is None):
-            raise refused("must have exactly one of table and view")
+            raise validation_error("must have exactly one of table and view")
         if self.keep_last is not None and self.view is None:
-            raise refused("keep_last needs a view: a table has no earlier releases")
+            raise validation_error("keep_last needs a view: a table has no earlier releases")
         return self
 
 
 class ExportSpec(StrictModel):
-    """A file that is made of the release."""
+    """A file to which the release is exported."""
 
     format: Literal[FORMATS]  # type: ignore[valid-type]
-    path: Expanded
+    path: ExpandedText
     compression: Literal[COMPRESSIONS] = "zstd"  # type: ignore[valid-type]
     statistics: bool = False
     formulas: Literal[FORMULAS] = "error"  # type: ignore[valid-type]
@@ -163,58 +163,62 @@ class ExportSpec(StrictModel):
     keep_last: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> ExportSpec:
-        with as_refusals():
+    def _check_export(self) -> ExportSpec:
+        with as_validation_errors():
             Export(**self.model_dump())
         return self
 
 
-def _command(value: list[str]) -> list[str]:
+def _check_command(value: list[str]) -> list[str]:
     for word in value:
-        _require_known_places(word)
+        _require_known_placeholders(word)
     return value
 
 
-def _require_known_places(word: str) -> None:
+def _require_known_placeholders(word: str) -> None:
     require_no_variable(word)
     if any(name not in FIELDS for name in re.findall(r"\{(\w*)\}", word)):
-        raise refused(
+        raise validation_error(
             "allows no placeholders except " + ", ".join(f"{{{name}}}" for name in FIELDS)
         )
 
 
-def _webhook(value: str) -> None:
+def _check_webhook(value: str) -> None:
     # A webhook URL may contain a secret, which does not belong in a file.
     if not re.fullmatch(r"\$\{[A-Za-z_]\w*(\?[^{}]*)?\}", value, re.ASCII):
-        raise refused("must be one variable of the environment, as in ${DBANON_WEBHOOK}")
+        raise validation_error("must be one variable of the environment, as in ${DBANON_WEBHOOK}")
 
 
-def _event(value: str) -> None:
+def _check_event(value: str) -> None:
     if value not in EVENTS and value not in error_codes():
-        raise refused(f"must be {', '.join(EVENTS)}, or the code of an error such as job_running")
+        raise validation_error(
+            f"must be {', '.join(EVENTS)}, or the code of an error such as job_running"
+        )
 
 
 class NoticeSpec(StrictModel):
-    """Who is told of how a job ended."""
+    """A notification about how a job ended."""
 
-    on: Annotated[list[Annotated[str, validator(_event)]], Field(min_length=1)]
-    command: Annotated[list[Text], AfterValidator(_command), Field(min_length=1)] | None = None
-    webhook: Annotated[str, validator(_webhook)] | None = None
+    on: Annotated[list[Annotated[str, validator(_check_event)]], Field(min_length=1)]
+    command: Annotated[list[Text], AfterValidator(_check_command), Field(min_length=1)] | None = (
+        None
+    )
+    webhook: Annotated[str, validator(_check_webhook)] | None = None
 
     @model_validator(mode="after")
     def _require_exactly_one(self) -> NoticeSpec:
         if (self.command is None) == (self.webhook is None):
-            raise refused("must have exactly one of command and webhook")
+            raise validation_error("must have exactly one of command and webhook")
         return self
 
 
 class EngineSpec(StrictModel):
-    """A cluster that jobs run on."""
+    """The cluster that jobs run on."""
 
     name: Literal[ENGINES]  # type: ignore[valid-type]
-    master: Expanded
+    master: ExpandedText
     tasks: Annotated[int, Field(ge=1)] | None = None
-    conf: dict[Text, Expanded] = Field(default_factory=dict)
+    conf: dict[Text, ExpandedText] = Field(default_factory=dict)
 
 
 class _JobOptions(Options):  # type: ignore[misc]
@@ -224,31 +228,34 @@ class _JobOptions(Options):  # type: ignore[misc]
 
 
 class Defaults(_JobOptions):
-    """What holds for all jobs that say nothing else."""
+    """Options of all jobs that do not set them."""
 
 
-def _of_this_machine(value: str) -> None:
+def _require_local_path(value: str) -> None:
     require_path(value)
     if "://" in value:
-        raise refused("must be a file of this machine")
+        raise validation_error("must be a file of this machine")
 
 
-def _report(value: str) -> None:
-    _of_this_machine(value)
+def _check_report_path(value: str) -> None:
+    _require_local_path(value)
     if PurePath(value).suffix not in (".json", ".html", ".txt"):
-        raise refused("must end in .json, .html or .txt")
+        raise validation_error("must end in .json, .html or .txt")
 
 
-def _by_rules(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Validate the columns of a job; empty if the rules of its table define them."""
+def _validate_columns(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Validate the columns of a job; return {} if the rules of its table define them."""
     return {} if value == BY_RULES else handler(value)
 
 
-def _or_declared(schema: dict[str, Any]) -> None:
-    named = dict(schema)
-    title = named.pop("title", None)
+def _allow_declared_columns(schema: dict[str, Any]) -> None:
+    """Extend the JSON Schema of ``columns``, in place, by the word that stands for the rules."""
+    columns_schema = dict(schema)
+    title = columns_schema.pop("title", None)
     schema.clear()
-    schema.update({"anyOf": [{"const": BY_RULES}, named]} | ({"title": title} if title else {}))
+    schema.update(
+        {"anyOf": [{"const": BY_RULES}, columns_schema]} | ({"title": title} if title else {})
+    )
 
 
 class EntitySpec(StrictModel):
@@ -259,10 +266,12 @@ class EntitySpec(StrictModel):
 
 
 class JobSpec(_JobOptions):
-    """A job: a table, a role for each of its columns, or its rules, and what is made of it."""
+    """A job: a table, a role for each column (or the rules declared for it), and the output."""
 
     name: Annotated[
-        str, validator(require_job_name), Field(json_schema_extra={"pattern": NAME_PATTERN})
+        str,
+        validator(require_job_name),
+        Field(json_schema_extra={"pattern": JOB_NAME_SCHEMA_PATTERN}),
     ]
     table: Relation
     where: Condition | None = None
@@ -271,37 +280,43 @@ class JobSpec(_JobOptions):
     key: list[ColumnName] = Field(default_factory=list)
     columns: Annotated[
         dict[str, Column],
-        Field(min_length=1, json_schema_extra=_or_declared),
-        WrapValidator(_by_rules),
+        Field(min_length=1, json_schema_extra=_allow_declared_columns),
+        WrapValidator(_validate_columns),
     ]
     expect: ExpectSpec | None = None
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
-    report: Annotated[str, validator(_report)] | None = None
+    report: Annotated[str, validator(_check_report_path)] | None = None
     notify: list[NoticeSpec] = Field(default_factory=list)
     schedule: Annotated[str, validator(require_schedule)] | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> JobSpec:
-        self._require_expected()
+    def _check_keys(self) -> JobSpec:
+        self._require_fitting_expectations()
         if not self.columns:
             if self.entity:
-                raise refused("with declared columns, the rules say which column is the entity")
+                raise validation_error(
+                    "with declared columns, the rules say which column is the entity"
+                )
             return self
         roles = {name: column.role for name, column in self.columns.items()}
         entity_columns = list(filter(None, (entity_options(self.entity)["entity"],)))
-        for text in find_misfits(roles, entity_columns, self.key, chained=self.chain is not None):
-            raise refused(text)
+        for text in find_contradictions(
+            roles, entity_columns, self.key, has_chain=self.chain is not None
+        ):
+            raise validation_error(text)
         return self
 
-    def _require_expected(self) -> None:
+    def _require_fitting_expectations(self) -> None:
         if self.expect is None or not self.columns:
             # The rules of the table define its columns and its entity.
             return
         if "persons" in self.expect.model_fields_set and not self.entity:
-            raise refused("expect.persons needs entity: the column that identifies persons")
+            raise validation_error(
+                "expect.persons needs entity: the column that identifies persons"
+            )
         if not set(self.expect.share_null) <= set(self.columns):
-            raise refused("expect.share_null must name columns of the job")
+            raise validation_error("expect.share_null must name columns of the job")
 
 
 def entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
@@ -311,15 +326,16 @@ def entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
     return {"entity": entity, "entity_normalize": None}
 
 
-def find_misfits(
-    roles: Mapping[str, str], entity_columns: Sequence[str], key: Sequence[str], *, chained: bool
+def find_contradictions(
+    roles: Mapping[str, str], entity_columns: Sequence[str], key: Sequence[str], *, has_chain: bool
 ) -> Iterator[str]:
-    """Yield the contradictions between a job's keys.
+    """Describe the contradictions between a job's keys, a text for each.
 
     Parameters
     ----------
-    roles : by column.
+    roles : from column name to role.
     entity_columns : the column that identifies the person of a row; empty if rows are persons.
+    key : columns that make rows unique.
     """
     if "quasi_identifier" not in roles.values():
         yield "columns must have a quasi_identifier"
@@ -327,33 +343,35 @@ def find_misfits(
         yield "entity must be a column of role identifier"
     if not set(key) <= set(roles):
         yield "key must name columns of the job"
-    if chained and not entity_columns:
+    if has_chain and not entity_columns:
         yield "chain needs entity: the column that identifies persons"
 
 
-def _version(value: int) -> int:
-    if value not in VERSIONS:
-        versions = " or ".join(map(str, VERSIONS))
-        raise refused(f"must be {versions}: the version of the file format, not of dbanon")
+def _check_version(value: int) -> int:
+    if value not in FORMAT_VERSIONS:
+        versions = " or ".join(map(str, FORMAT_VERSIONS))
+        raise validation_error(f"must be {versions}: the version of the file format, not of dbanon")
     return value
 
 
-def _metrics(value: str) -> None:
-    _of_this_machine(value)
+def _check_metrics_path(value: str) -> None:
+    _require_local_path(value)
     if PurePath(value).suffix != ".prom":
-        raise refused("must end in .prom, as required by the textfile collector")
+        raise validation_error("must end in .prom, as required by the textfile collector")
 
 
 class JobFileSpec(StrictModel):
     """A file of jobs."""
 
     version: Annotated[
-        int, AfterValidator(_version), Field(json_schema_extra={"enum": list(VERSIONS)})
+        int,
+        AfterValidator(_check_version),
+        Field(json_schema_extra={"enum": list(FORMAT_VERSIONS)}),
     ]
     source: Source
     target: Target = Target()
     defaults: Defaults = Defaults()
-    metrics: Annotated[str, validator(_metrics)] | None = None
+    metrics: Annotated[str, validator(_check_metrics_path)] | None = None
     jobs: Annotated[list[JobSpec], Field(min_length=1)]
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbanon.errors import (
     INTERRUPTED,
@@ -35,24 +35,23 @@ from dbanon.errors import (
 from dbanon.release.private_report import PrivateReport
 
 if TYPE_CHECKING:
-    from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
 
 EVENTS = ("failure", "success", "skipped")
 # Fields available to commands and webhooks: dbanon's names and numbers, no value of the data.
 FIELDS = ("job", "code", "exit", "release")
-_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 
-Open = Callable[..., Any]
+OpenUrl = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A recipient of notifications.
+    """A recipient of notifications: a command or a webhook.
 
     Parameters
     ----------
-    on : ``EVENTS`` and error codes to report.
+    on : the ``EVENTS`` and error codes to notify about.
     command : a program and its arguments, with placeholders for ``FIELDS``; empty for none.
     webhook : an https URL, or None.
     """
@@ -70,7 +69,7 @@ class Outcome:
     ----------
     ended_at : seconds since 1970.
     release_id : of the new or unchanged release; None if the job failed.
-    report : of the new release; None without one.
+    report : of the new release; None if there is no new release.
     code, exit_code : of the error that ended the job; None and 0 if it did not fail.
     """
 
@@ -129,7 +128,7 @@ def error_codes() -> set[str]:
     return codes
 
 
-def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None = None) -> None:
+def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: OpenUrl | None = None) -> None:
     """Notify the recipients of an outcome; warn with ``NotTold`` if that fails.
 
     Parameters
@@ -141,9 +140,9 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
             continue
         try:
             if notice.command:
-                _call(notice.command, outcome.fields)
+                _run_command(notice.command, outcome.fields)
             if notice.webhook is not None:
-                _post(notice.webhook, outcome.fields, open_url or _opener().open)
+                _post_json(notice.webhook, outcome.fields, open_url or _build_opener().open)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if isinstance(error, urllib.error.HTTPError):
                 # The error is also the response, which holds a socket.
@@ -160,28 +159,28 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
             )
 
 
-def _call(command: tuple[str, ...], fields: dict[str, str]) -> None:
+def _run_command(command: tuple[str, ...], fields: dict[str, str]) -> None:
     """Run a command without a shell, discarding its output."""
-    words = [_fill(word, fields) for word in command]
-    nowhere = subprocess.DEVNULL
+    arguments = [_fill_placeholders(argument, fields) for argument in command]
+    devnull = subprocess.DEVNULL
     # A new process group, so that its child processes can be killed with it.
     with subprocess.Popen(
-        words, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True
+        arguments, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True
     ) as process:
         try:
-            code = process.wait(_SECONDS)
+            code = process.wait(_TIMEOUT_SECONDS)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
     if code:
-        raise subprocess.CalledProcessError(code, words[:1])
+        raise subprocess.CalledProcessError(code, arguments[:1])
 
 
-def _fill(word: str, fields: dict[str, str]) -> str:
-    """Fill the placeholders of a word; the values contain none."""
+def _fill_placeholders(argument: str, fields: dict[str, str]) -> str:
+    """Fill the placeholders of a command's argument; the values contain none."""
     for name, value in fields.items():
-        word = word.replace(f"{{{name}}}", value)
-    return word
+        argument = argument.replace(f"{{{name}}}", value)
+    return argument
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -191,11 +190,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _opener() -> urllib.request.OpenerDirector:
+def _build_opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(_NoRedirect)
 
 
-def _post(url: str, fields: dict[str, str], open_url: Open) -> None:
+def _post_json(url: str, fields: dict[str, str], open_url: OpenUrl) -> None:
+    """Send the fields to a webhook as JSON."""
     if not url.startswith("https://"):
         raise ValueError("no https URL")
     request = urllib.request.Request(
@@ -204,15 +204,12 @@ def _post(url: str, fields: dict[str, str], open_url: Open) -> None:
         {"Content-Type": "application/json", "User-Agent": "dbanon"},
         method="POST",
     )
-    with open_url(request, timeout=_SECONDS):
+    with open_url(request, timeout=_TIMEOUT_SECONDS):
         pass
 
 
-if TYPE_CHECKING:
-    from dbanon.release.report import Report
-
-_PREFIX = "dbanon_job_"
-# Help by name, in the order of the file.
+_METRIC_PREFIX = "dbanon_job_"
+# From a metric's name to its help text, in the order of the file.
 METRICS = {
     "last_success_timestamp_seconds": "When the job last succeeded: done, or nothing to do.",
     "last_begin_timestamp_seconds": "When the job last started: after taking its lock, before"
@@ -230,13 +227,19 @@ METRICS = {
         "Share of rows that the last release suppresses. Fewer than k rows count as k."
     ),
 }
-_BEGIN = "last_begin_timestamp_seconds"
-_SAMPLE = re.compile(
-    _PREFIX + r'(\w+)\{job="([\w-]+)"(?:,phase="([a-z_]+)")?\} (-?[0-9][0-9.e+-]*)'
+_BEGIN_METRIC = "last_begin_timestamp_seconds"
+_SAMPLE_PATTERN = re.compile(
+    _METRIC_PREFIX + r'(?P<metric>\w+)\{job="(?P<job>[\w-]+)"(?:,phase="(?P<phase>[a-z_]+)")?\}'
+    r" (?P<value>-?[0-9][0-9.e+-]*)"
 )
 
-# Metric, job and phase; the phase is empty if the metric has none.
-Key = tuple[str, str, str]
+
+class SampleKey(NamedTuple):
+    """Identifies a sample; the phase is empty if the metric has none."""
+
+    metric: str
+    job: str
+    phase: str = ""
 
 
 def write_metrics(
@@ -255,82 +258,95 @@ def write_metrics(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _directory_lock(path.parent):
-            samples = {key: value for key, value in _read(path).items() if key[1] in jobs}
+            samples = {key: value for key, value in _read_samples(path).items() if key.job in jobs}
             if running_job is not None:
-                samples[_BEGIN, running_job, ""] = f"{time.time():.3f}"
+                samples[SampleKey(_BEGIN_METRIC, running_job)] = f"{time.time():.3f}"
             for outcome in outcomes:
                 if outcome.code != JobRunning.code:
                     samples = _update_samples(samples, outcome)
-            _replace(path, _text(samples))
+            _replace_file(path, _render_samples(samples))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         warn_caller(NotTold(f"The metrics {path} could not be written ({reason})."))
 
 
-def _update_samples(samples: dict[Key, str], outcome: Outcome) -> dict[Key, str]:
+def _update_samples(samples: dict[SampleKey, str], outcome: Outcome) -> dict[SampleKey, str]:
+    """Return the samples with those of a job's outcome in place of its old ones."""
     job, report = outcome.job, outcome.report
     updated = dict(samples)
-    begin = {key: value for key, value in samples.items() if key[:2] == (_BEGIN, job)}
-    if isinstance(report, PrivateReport):
-        updated = {key: value for key, value in updated.items() if key[1] != job}
-        updated["rows", job, ""] = str(report.rows_out)
-    elif report is not None:
-        # Remove samples of phases that this run did not have.
-        updated = {key: value for key, value in updated.items() if key[1] != job}
-        updated |= {("duration_seconds", job, p): f"{s:.6f}" for p, s in report.seconds.items()}
+    begin_samples = {
+        key: value for key, value in samples.items() if key == SampleKey(_BEGIN_METRIC, job)
+    }
+    if report is not None:
+        # Remove samples of phases and measures that this run did not have.
+        updated = {key: value for key, value in updated.items() if key.job != job}
+        updated[SampleKey("rows", job)] = str(report.rows_out)
+    if report is not None and not isinstance(report, PrivateReport):
         updated |= {
-            ("rows", job, ""): str(report.rows_out),
-            ("k_counted", job, ""): str(report.k_achieved),
-            ("information_loss", job, ""): f"{report.information_loss:.9g}",
-            ("suppressed_ratio", job, ""): f"{_suppressed(report):.9g}",
+            SampleKey("duration_seconds", job, phase): f"{seconds:.6f}"
+            for phase, seconds in report.seconds.items()
         }
-    updated |= begin
-    updated["last_end_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
+        updated |= {
+            SampleKey("k_counted", job): str(report.k_achieved),
+            SampleKey("information_loss", job): f"{report.information_loss:.9g}",
+            SampleKey("suppressed_ratio", job): f"{_suppressed_share(report):.9g}",
+        }
+    updated |= begin_samples
+    updated[SampleKey("last_end_timestamp_seconds", job)] = f"{outcome.ended_at:.3f}"
     if outcome.code is None:
-        updated["last_success_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
-    updated["last_exit_code", job, ""] = str(outcome.exit_code)
+        updated[SampleKey("last_success_timestamp_seconds", job)] = f"{outcome.ended_at:.3f}"
+    updated[SampleKey("last_exit_code", job)] = str(outcome.exit_code)
     return updated
 
 
-def _suppressed(report: Report) -> float:
-    """Return the share of withheld rows, counting fewer than k as k.
+def _suppressed_share(report: Report) -> float:
+    """Return the share of suppressed rows, counting fewer than k as k.
 
-    In that case the denominator must not reveal the rows of the source: together with the released
-    rows, it would reveal the exact count.
+    If there are fewer than k, the denominator must not reveal the number of rows in the source:
+    minus the released rows, it would be the exact count.
     """
     if 0 < report.suppressed < report.k_requested:
         return report.k_requested / (report.rows_out + report.k_requested)
     return report.suppressed / report.rows_in if report.rows_in else 0.0
 
 
-def _text(samples: dict[Key, str]) -> str:
+def _render_samples(samples: dict[SampleKey, str]) -> str:
     lines = []
     for name, help_text in METRICS.items():
-        lines += [f"# HELP {_PREFIX}{name} {help_text}", f"# TYPE {_PREFIX}{name} gauge"]
+        lines += [
+            f"# HELP {_METRIC_PREFIX}{name} {help_text}",
+            f"# TYPE {_METRIC_PREFIX}{name} gauge",
+        ]
         for (metric, job, phase), value in samples.items():
             if metric == name:
-                labels = f'job="{_escape(job)}"' + (f',phase="{_escape(phase)}"' if phase else "")
-                lines.append(f"{_PREFIX}{name}{{{labels}}} {value}")
+                labels = f'job="{_escape_label(job)}"' + (
+                    f',phase="{_escape_label(phase)}"' if phase else ""
+                )
+                lines.append(f"{_METRIC_PREFIX}{name}{{{labels}}} {value}")
     return "\n".join(lines) + "\n"
 
 
-def _escape(text: str) -> str:
+def _escape_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _read(path: Path) -> dict[Key, str]:
+def _read_samples(path: Path) -> dict[SampleKey, str]:
     """Read the samples of earlier runs, ignoring other lines and unreadable files."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    matches = (_SAMPLE.fullmatch(line.strip()) for line in text.splitlines())
-    samples = {(match[1], match[2], match[3] or ""): match[4] for match in matches if match}
+    matches = (_SAMPLE_PATTERN.fullmatch(line.strip()) for line in text.splitlines())
+    samples = {
+        SampleKey(match["metric"], match["job"], match["phase"] or ""): match["value"]
+        for match in matches
+        if match
+    }
     return {
         key: value
         for key, value in samples.items()
-        if key[0] in METRICS
-        and (key[0] == "duration_seconds") == bool(key[2])
+        if key.metric in METRICS
+        and (key.metric == "duration_seconds") == bool(key.phase)
         and _is_number(value)
     }
 
@@ -354,9 +370,10 @@ def _directory_lock(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace_file(path: Path, text: str) -> None:
     """Replace a file's contents atomically."""
-    # Avoid .prom, which the collector reads. The collector is another account: all may read.
+    # The collector would read a temporary file that ends in .prom. It runs under another account,
+    # so the file must be readable by all.
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:

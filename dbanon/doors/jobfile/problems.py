@@ -1,4 +1,4 @@
-"""Pydantic's validation errors as problems with line and path, without any value."""
+"""Converts pydantic's validation errors to problems with line and path, without any value."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
-from dbanon.doors.jobfile.document import NO_KEY, Document, describe_path
+from dbanon.doors.jobfile.columns import COLUMN_MODELS, ROLES, ModelSpec
+from dbanon.doors.jobfile.document import INVALID_KEY_PREFIX, Document, describe_path
 from dbanon.doors.jobfile.expectations import ExpectSpec
-from dbanon.doors.jobfile.field_types import NULLABLE, written_password
+from dbanon.doors.jobfile.field_types import NULLABLE, has_written_password
 from dbanon.doors.jobfile.models import (
     ChainSpec,
     Defaults,
@@ -21,11 +21,11 @@ from dbanon.doors.jobfile.models import (
     Output,
     Source,
     Target,
-    find_misfits,
+    find_contradictions,
 )
 from dbanon.errors import nearest_names
 
-_TEXTS = {
+_ERROR_TEXTS = {
     "missing": "is missing",
     "string_type": "must be text",
     "int_type": "must be a whole number",
@@ -56,116 +56,126 @@ _MODELS_BY_PATH: dict[tuple[str, ...], type[BaseModel]] = {
 }
 
 
-def note_refusals(document: Document, error: ValidationError) -> None:
+def record_validation_errors(document: Document, error: ValidationError) -> None:
     """Record pydantic's errors, except at paths with an earlier problem."""
     noted_paths = {problem.path for problem in document.problems}
-    for refusal in error.errors(include_input=False, include_url=False):
-        path = _path(document, refusal["loc"], refusal["type"])
+    for pydantic_error in error.errors(include_input=False, include_url=False):
+        path = _locate(document, pydantic_error["loc"], pydantic_error["type"])
         if describe_path(path) not in noted_paths and not (
-            path and str(path[-1]).startswith(NO_KEY)
+            path and str(path[-1]).startswith(INVALID_KEY_PREFIX)
         ):
-            document.refuse(path, _text(document, path, refusal))
+            document.add_problem(path, _describe(document, path, pydantic_error))
 
 
-def note_nulls(document: Document) -> None:
+def record_missing_values(document: Document) -> None:
     """Record keys without a value, except options that accept null."""
     noted_paths = {problem.path for problem in document.problems}
-    for path in _nulls(document.value, ()):
+    for path in _find_nulls(document.content, ()):
         is_option = len(path) in (2, 3) and path[0] in ("defaults", "jobs")
         if describe_path(path) not in noted_paths and not (is_option and path[-1] in NULLABLE):
-            document.refuse(path, "has no value")
+            document.add_problem(path, "has no value")
 
 
-def note_names(document: Document) -> None:
+def record_duplicate_names(document: Document) -> None:
     """Record duplicate names of jobs."""
-    jobs = document.value.get("jobs")
-    seen: dict[str, int] = {}
+    jobs = document.content.get("jobs")
+    first_indexes: dict[str, int] = {}
     for index, job in enumerate(jobs if isinstance(jobs, list) else ()):
         name = job.get("name") if isinstance(job, dict) else None
         if not isinstance(name, str):
             continue
         # Job names become file names, and some file systems ignore case.
-        first = seen.setdefault(name.casefold(), index)
-        if first != index:
-            document.refuse(("jobs", index, "name"), f"jobs.{first} already has this name")
+        first_index = first_indexes.setdefault(name.casefold(), index)
+        if first_index != index:
+            document.add_problem(
+                ("jobs", index, "name"), f"jobs.{first_index} already has this name"
+            )
 
 
-def note_passwords(document: Document) -> None:
+def record_passwords(document: Document) -> None:
     """Record URLs with a password in clear text."""
-    for part in ("source", "target"):
-        content = document.value.get(part)
+    for section in ("source", "target"):
+        content = document.content.get(section)
         url = content.get("url") if isinstance(content, dict) else None
-        if isinstance(url, str) and written_password(url):
-            document.refuse(
-                (part, "url"),
+        if isinstance(url, str) and has_written_password(url):
+            document.add_problem(
+                (section, "url"),
                 "holds a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
                 " PGPASSWORD (or allow it: --allow-inline-password)",
             )
 
 
-def _nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+def _find_nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """Yield the paths of nulls in a value, which is at ``path``."""
     if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _nulls(part, (*path, key))
+        for key, child in value.items():
+            yield from _find_nulls(child, (*path, key))
     elif isinstance(value, list):
-        for index, part in enumerate(value):
-            yield from _nulls(part, (*path, index))
+        for index, child in enumerate(value):
+            yield from _find_nulls(child, (*path, index))
     elif value is None and path:
         yield path
 
 
-def _path(document: Document, loc: Sequence[str | int], kind: str) -> tuple[str | int, ...]:
-    """Return the path in the file, without the union tags that pydantic inserts."""
+def _locate(
+    document: Document, location: Sequence[str | int], error_type: str
+) -> tuple[str | int, ...]:
+    """Convert pydantic's location to a path in the file, dropping the tags of unions."""
     path: list[str | int] = []
-    value = document.value
-    for index, part in enumerate(loc):
-        if isinstance(value, dict) and part in value:
-            value = value[str(part)]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        elif kind != "missing" or index < len(loc) - 1:
+    value = document.content
+    for index, key in enumerate(location):
+        if isinstance(value, dict) and key in value:
+            value = value[str(key)]
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        elif error_type != "missing" or index < len(location) - 1:
             continue
-        path.append(part)
+        path.append(key)
     return tuple(path)
 
 
-def _text(document: Document, path: Sequence[str | int], refusal: Any) -> str:
-    kind, context = refusal["type"], refusal.get("ctx", {})
-    if kind == "extra_forbidden":
-        near = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
-        return "unknown key" + (f"; {near[0].lower()}{near[1:]}" if near else "")
-    if kind == "refused":
+def _describe(document: Document, path: Sequence[str | int], pydantic_error: Any) -> str:
+    """Describe a validation error without quoting a value."""
+    error_type, context = pydantic_error["type"], pydantic_error.get("ctx", {})
+    if error_type == "extra_forbidden":
+        suggestions = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
+        return "unknown key" + (
+            f"; {suggestions[0].lower()}{suggestions[1:]}" if suggestions else ""
+        )
+    if error_type == "refused":
         return str(context["text"])
-    if kind == "literal_error":
+    if error_type == "literal_error":
         return f"must be {context['expected']}"
-    for limit, word in (("ge", "{:g} or more"), ("gt", "above {:g}"), ("le", "{:g} or less")):
+    for limit, template in (("ge", "{:g} or more"), ("gt", "above {:g}"), ("le", "{:g} or less")):
         if limit in context:
-            return "must be " + word.format(context[limit])
-    return _TEXTS.get(kind, "is not valid")
+            return "must be " + template.format(context[limit])
+    return _ERROR_TEXTS.get(error_type, "is not valid")
 
 
 def _allowed_keys(document: Document, path: Sequence[str | int]) -> list[str]:
     """Return the keys that are allowed at a path."""
-    shape = tuple(
-        "*" if isinstance(part, int) or (index == 3 and path[2] == "columns") else part
-        for index, part in enumerate(path)
+    path_pattern = tuple(
+        "*" if isinstance(key, int) or (index == 3 and path[2] == "columns") else key
+        for index, key in enumerate(path)
     )
-    model = _MODELS_BY_PATH.get(shape)
-    if shape == ("jobs", "*", "columns", "*"):
-        role = document.value["jobs"][path[1]]["columns"][path[3]].get("role")
-        model = COLUMN_KINDS[ROLES.index(role)] if role in ROLES else None
+    model = _MODELS_BY_PATH.get(path_pattern)
+    if path_pattern == ("jobs", "*", "columns", "*"):
+        role = document.content["jobs"][path[1]]["columns"][path[3]].get("role")
+        model = COLUMN_MODELS[ROLES.index(role)] if role in ROLES else None
     if model is None:
         return []
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def note_misfits(document: Document, job: Any, index: int) -> None:
+def record_contradictions(document: Document, job: Any, index: int) -> None:
     """Record contradictions in a job that pydantic refused for another reason."""
     columns = job.get("columns") if isinstance(job, dict) else None
     if not isinstance(columns, dict):
         return
     roles = {
-        n: str(column.get("role")) for n, column in columns.items() if isinstance(column, dict)
+        name: str(column.get("role"))
+        for name, column in columns.items()
+        if isinstance(column, dict)
     }
     if len(roles) < len(columns) or not set(roles.values()) <= set(ROLES):
         return
@@ -177,7 +187,7 @@ def note_misfits(document: Document, job: Any, index: int) -> None:
     entity = entity.get("column") if isinstance(entity, dict) else entity
     entity_columns = [entity] if isinstance(entity, str) else []
     noted_problems = {(problem.path, problem.text) for problem in document.problems}
-    for text in find_misfits(roles, entity_columns, key_columns, chained="chain" in job):
+    for text in find_contradictions(roles, entity_columns, key_columns, has_chain="chain" in job):
         path = ("jobs", index)
         if (describe_path(path), text) not in noted_problems:
-            document.refuse(path, text)
+            document.add_problem(path, text)

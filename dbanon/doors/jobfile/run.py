@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.dispatch import plan_anonymization, run_any_job
-from dbanon.doors.jobfile.chain import chain_to_create, create_chain
+from dbanon.doors.jobfile.chain import create_chain, find_chain_to_create
 from dbanon.doors.jobfile.field_types import with_job_file_hints
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
@@ -45,12 +45,13 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import OnSql
 
 # Seconds before the first retry, doubled for each further one, and their maximum.
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
-_RETRIED = 4
-# Environment variable with a secret of the account that runs jobs.
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
+# The exit code of database failures; only these are retried.
+_RETRIED_EXIT_CODE = 4
+# Environment variable that holds a secret of the account that runs jobs.
 FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
-_RELEASE = "{release}"
-_ID = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_RELEASE_PLACEHOLDER = "{release}"
+_RELEASE_ID_PATTERN = "(?P<release>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,13 @@ class SkippedJob:
     release_id: str
 
 
-def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, ClientStore | None]:
-    """Return the source's store and the target's, None if both are the same database."""
+def open_stores(
+    job: FileJob, on_sql: OnSql | None = None
+) -> tuple[ClientStore, ClientStore | None]:
+    """Open the stores of the source and of the target.
+
+    The target's is None if both are the same database.
+    """
     if isinstance(job.job, Job):
         source = open_source(job.source, on_sql, job.job, job.target)
     else:
@@ -102,23 +108,23 @@ def run_file_job(
     *,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
-    began: Callable[[], None] = lambda: None,
-    committed: Callable[[CompletedJob], None] = lambda published: None,
-    retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
+    on_begin: Callable[[], None] = lambda: None,
+    on_commit: Callable[[CompletedJob], None] = lambda completed_job: None,
+    on_retry: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
     accept_types: Sequence[str] = (),
     accept_counts: Sequence[str] = (),
 ) -> CompletedJob | SkippedJob:
-    """Run a job under its lock, with the file's number of retries after database failures.
+    """Run a job under its lock, with as many retries after database failures as the file allows.
 
     Parameters
     ----------
     skip_unchanged : do nothing if source, job and release are as at its last release.
     accept_types : columns whose type may differ from that of the last release.
     accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
-    began : called when the job has its lock.
-    committed : called when the release is visible, before older ones are dropped.
-    retried : called with the error, and the seconds until the next attempt.
+    on_begin : called when the job has its lock.
+    on_commit : called when the release is visible, before older ones are dropped.
+    on_retry : called with the error, and the seconds until the next attempt.
 
     Raises
     ------
@@ -133,38 +139,44 @@ def run_file_job(
                 "A job on a cluster is never skipped, because its input has no fingerprint.",
                 hint="Leave out `skip_unchanged`.",
             )
-    job = replace(job, job=_with_accepted(job.job, accept_types, accept_counts))
-    source, target = stores_of(job, on_sql)
+    job = replace(job, job=_accept_changes(job.job, accept_types, accept_counts))
+    source, target = open_stores(job, on_sql)
     attempt = 1
     if skip_unchanged and isinstance(job.job, Job):
         job = replace(job, job=replace(job.job, fingerprint_key=_fingerprint_key(source)))
     with (target or source).job_lock(job.name):
-        began()
+        on_begin()
         if job.creates_chain and isinstance(job.job, Job):
             create_chain(job.job, source, target)
         while True:
             try:
                 job = _apply_rules(job, source)
-                last = _unchanged_release(job, source, target) if skip_unchanged else None
-                if last is not None:
-                    return SkippedJob(last)
-                report = _run(job, source, target, progress)
+                if skip_unchanged:
+                    last_release_id = _unchanged_release(job, source, target)
+                    if last_release_id is not None:
+                        return SkippedJob(last_release_id)
+                report = _run_once(job, source, target, progress)
                 break
             except DbanonError as error:
-                if error.exit_code != _RETRIED or attempt > job.retries:
+                if error.exit_code != _RETRIED_EXIT_CODE or attempt > job.retries:
                     raise
-                seconds = min(_FIRST_WAIT * 2 ** (attempt - 1), _LONGEST_WAIT)
-                retried(error, seconds)
+                seconds = min(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1), _LONGEST_WAIT_SECONDS)
+                on_retry(error, seconds)
                 time.sleep(seconds)
                 attempt += 1
                 # Each attempt is recorded as a separate run in the ledger.
-                job = replace(job, job=as_new_run(job))
-        published = CompletedJob(report, columns_without_role(job, report.not_copied), (), attempt)
-        committed(published)
-        return replace(published, dropped=_drop_old(job, target or source))
+                job = replace(job, job=with_new_run_id(job))
+        completed_job = CompletedJob(
+            report,
+            unclassified=find_columns_without_role(job, report.not_copied),
+            dropped=(),
+            attempts=attempt,
+        )
+        on_commit(completed_job)
+        return replace(completed_job, dropped=_drop_superseded(job, target or source))
 
 
-def _with_accepted(
+def _accept_changes(
     job: Job | PrivateJob, accept_types: Sequence[str], accept_counts: Sequence[str]
 ) -> Job | PrivateJob:
     """Return the job with the changes that this run accepts; raises InvalidParameter."""
@@ -185,7 +197,7 @@ def _apply_rules(job: FileJob, source: Store) -> FileJob:
     return replace(job, job=with_table_rules(job.job, source)) if isinstance(job.job, Job) else job
 
 
-def _run(
+def _run_once(
     job: FileJob, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report | PrivateReport:
     if job.engine is None:
@@ -194,7 +206,7 @@ def _run(
     return job.engine.run(job.job, job.source, job.target or job.source)
 
 
-def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
+def _drop_superseded(job: FileJob, store: Store) -> tuple[str, ...]:
     """Drop superseded tables of the job's view beyond the number to keep, and their reports."""
     output = parse_relation(job.job.output)
     try:
@@ -220,23 +232,24 @@ def _unchanged_release(job: FileJob, source: ClientStore, target: ClientStore | 
     """Return the last release if a run would reproduce it and its report exists; else None."""
     assert isinstance(job.job, Job)
     try:
-        last = unchanged_since(job.job, source, target)
+        last_release_id = unchanged_since(job.job, source, target)
     except DbanonError as error:
         # The run will raise the error again, and record it in the ledger.
-        if error.exit_code == _RETRIED:
+        if error.exit_code == _RETRIED_EXIT_CODE:
             raise
         return None
-    if last is None or job.report is None:
-        return last
-    return last if file_for(job.report.replace("{job}", job.name), last).is_file() else None
+    if last_release_id is None or job.report is None:
+        return last_release_id
+    report_path = file_for(job.report.replace("{job}", job.name), last_release_id)
+    return last_release_id if report_path.is_file() else None
 
 
-def as_new_run(job: FileJob) -> Job | PrivateJob:
+def with_new_run_id(job: FileJob) -> Job | PrivateJob:
     """Return the job with a new run id."""
     return replace(job.job, run_id=str(uuid.uuid4()))
 
 
-def columns_without_role(job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
+def find_columns_without_role(job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that have no role in the file."""
     return tuple(name for name in not_copied if name not in (job.job.roles or ()))
 
@@ -257,23 +270,23 @@ def run_job(
     ----------
     path : the file.
     job : the job's name; it may be omitted if the file has one job.
-    skip_unchanged : do nothing where source, job and release are as at its last release.
-    accept_types : columns that may have another kind of type than then.
+    skip_unchanged : do nothing if source, job and release are as at its last release.
+    accept_types : columns whose kind of type may differ from that of the last release.
     accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
     progress, on_sql : as for ``anonymize``.
 
     Raises
     ------
-    JobFileInvalid : the file is wrong.
-    JobRunning : the job runs already.
+    JobFileInvalid : the file is invalid.
+    JobRunning : another process runs the job.
     DbanonError : its class says what went wrong; nothing was published.
     """
     file = read_job_file(path).with_variables()
-    [chosen] = _choose_job(file, job)
+    selected_job = _select_job(file, job)
     with progress_callback(progress) as phase_progress:
         result = run_in_file(
             file,
-            chosen,
+            selected_job,
             progress=phase_progress,
             on_sql=on_sql,
             skip_unchanged=skip_unchanged,
@@ -288,20 +301,22 @@ def run_in_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | S
 
     Parameters
     ----------
-    job : of the file.
-    options : of ``run_file_job``, except ``began``.
+    job : one of the file's jobs.
+    options : those of ``run_file_job``, except ``on_begin``.
 
     Raises
     ------
     DbanonError : as ``run_file_job``.
     """
     try:
-        result = run_file_job(job, began=lambda: _write(file, running_job=job.name), **options)
+        result = run_file_job(
+            job, on_begin=lambda: _write_metrics(file, running_job=job.name), **options
+        )
     except Exception as error:
         _report_end(file, job, Outcome.failed(job.name, error))
         raise
     except BaseException:
-        _write(file, Outcome.interrupted(job.name))
+        _write_metrics(file, Outcome.interrupted(job.name))
         raise
     if isinstance(result, SkippedJob):
         _report_end(file, job, Outcome.skipped(job.name, result.release_id))
@@ -312,24 +327,25 @@ def run_in_file(file: JobFile, job: FileJob, **options: Any) -> CompletedJob | S
 
 def _report_end(file: JobFile, job: FileJob, outcome: Outcome) -> None:
     """Write metrics and notify recipients of how a job ended."""
-    _write(file, outcome)
+    _write_metrics(file, outcome)
     notify(job.notices, outcome)
 
 
-def _write(file: JobFile, *outcomes: Outcome, running_job: str | None = None) -> None:
+def _write_metrics(file: JobFile, *outcomes: Outcome, running_job: str | None = None) -> None:
     if file.metrics is not None:
         names = [job.name for job in file.jobs]
         write_metrics(Path(file.metrics), names, outcomes, running_job)
 
 
-def _choose_job(file: JobFile, name: str | None) -> tuple[FileJob, ...]:
-    chosen = file.chosen([] if name is None else [name])
-    if len(chosen) > 1:
-        names = ", ".join(job.name for job in chosen)
+def _select_job(file: JobFile, name: str | None) -> FileJob:
+    """Return the named job, or the only one; raises InvalidParameter if there are several."""
+    selected_jobs = file.select_jobs([] if name is None else [name])
+    if len(selected_jobs) > 1:
+        names = ", ".join(job.name for job in selected_jobs)
         raise InvalidParameter(
-            f"The job file has {len(chosen)} jobs.", hint=f"Name one: job, one of {names}."
+            f"The job file has {len(selected_jobs)} jobs.", hint=f"Name one: job, one of {names}."
         )
-    return chosen
+    return selected_jobs[0]
 
 
 @with_job_file_hints()
@@ -348,8 +364,8 @@ def plan_file_job(
     """
     job.job.require_option_allowed("plan")
     assert isinstance(job.job, Job)
-    source, target = stores_of(job, on_sql)
-    new_chain = chain_to_create(job.job, source, target) if job.creates_chain else None
+    source, target = open_stores(job, on_sql)
+    new_chain = find_chain_to_create(job.job, source, target) if job.creates_chain else None
     planned_job = job.job if new_chain is None else replace(job.job, chain=None)
     outlook = plan_anonymization(
         planned_job,
@@ -362,38 +378,42 @@ def plan_file_job(
     return outlook if new_chain is None else replace(outlook, chain=new_chain)
 
 
-def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
+def find_missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """Return the rights that a job's role lacks, as GRANT statements."""
-    source, target = stores_of(job, on_sql)
+    source, target = open_stores(job, on_sql)
     job = _apply_rules(job, source)
     with source.session(write=False) as session:
-        statements = session.missing_to_read(parse_relation(job.job.table), job.job.columns_to_read)
+        statements = session.find_missing_read_grants(
+            parse_relation(job.job.table), job.job.columns_to_read
+        )
     with (target or source).session(write=False) as session:
-        statements += session.missing_to_write(parse_relation(job.job.output))
+        statements += session.find_missing_write_grants(parse_relation(job.job.output))
     return tuple(dict.fromkeys(statements))
 
 
-def combine_errors(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> DbanonError | None:
-    """Return the error of a file's run, or None; if there is only one job, its own error.
+def combine_errors(errors: Sequence[tuple[str, DbanonError]], n_jobs: int) -> DbanonError | None:
+    """Combine the errors of a file's jobs into one; None if there are none.
+
+    If only one job was run, its error is returned unchanged.
 
     Parameters
     ----------
-    errors : names of the failed jobs, and their errors.
-    jobs : number of jobs to run.
+    errors : pairs of the failed job's name and its error.
+    n_jobs : number of jobs to run.
     """
     if not errors:
         return None
-    unknown = [error for _, error in errors if isinstance(error, OutcomeUnknown)]
-    if jobs == 1:
+    has_unknown_outcome = any(isinstance(error, OutcomeUnknown) for _, error in errors)
+    if n_jobs == 1:
         return errors[0][1]
     names = ", ".join(name for name, _ in errors)
     codes = "; ".join(f"{name}: {error.code} ({error.exit_code})" for name, error in errors)
     return JobsFailed(
-        f"{len(errors)} of {jobs} jobs failed.",
+        f"{len(errors)} of {n_jobs} jobs failed.",
         detail=codes + ".",
         hint="Before you run a job with outcome_unknown again, look whether its release exists:"
         " dbanon releases."
-        if unknown
+        if has_unknown_outcome
         else f"Run the failed jobs again by name: {names}.",
     )
 
@@ -403,23 +423,27 @@ def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
 
     Parameters
     ----------
-    store : of the ledger. Other files, and reports of releases that it does not list, stay.
+    store : the database with the ledger. Other files, and reports of releases that are not in the
+        ledger, are not touched.
+    output : the output of the job.
 
     Raises
     ------
     DbanonError : the ledger cannot be read.
     """
     exports = job.job.exports if isinstance(job.job, Job) else ()
-    drops = job.keep_last is not None or any(export.keep_last is not None for export in exports)
-    if not drops or job.report is None or _RELEASE not in job.report:
+    drops_releases = job.keep_last is not None or any(
+        export.keep_last is not None for export in exports
+    )
+    if not drops_releases or job.report is None or _RELEASE_PLACEHOLDER not in job.report:
         return
-    reports = _reports(job.report.replace("{job}", job.name))
-    if not reports:
+    report_paths = _find_reports(job.report.replace("{job}", job.name))
+    if not report_paths:
         return
     causes = []
-    for release_id in sorted(releases_without_data(store, output, list(reports))):
+    for release_id in sorted(releases_without_data(store, output, list(report_paths))):
         try:
-            reports[release_id].unlink()
+            report_paths[release_id].unlink()
         except OSError as error:
             causes.append(error.strerror or type(error).__name__)
     if causes:
@@ -431,12 +455,14 @@ def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
         )
 
 
-def _reports(template: str) -> dict[str, Path]:
+def _find_reports(template: str) -> dict[str, Path]:
     """Find the files that match a path with ``{release}``, by release id."""
-    first, *tail = template.split(_RELEASE)
-    pattern = re.escape(first) + _ID + "(?P=release)".join(map(re.escape, tail))
+    prefix, *suffixes = template.split(_RELEASE_PLACEHOLDER)
+    # The id may occur in the path several times.
+    suffix_pattern = "(?P=release)".join(map(re.escape, suffixes))
+    pattern = re.escape(prefix) + _RELEASE_ID_PATTERN + suffix_pattern
     matches = (
         (re.fullmatch(pattern, path), path)
-        for path in glob.glob("*".join(map(glob.escape, (first, *tail))))
+        for path in glob.glob("*".join(map(glob.escape, (prefix, *suffixes))))
     )
     return {match["release"]: Path(path) for match, path in matches if match is not None}

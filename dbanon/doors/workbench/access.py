@@ -1,8 +1,9 @@
-"""Access control: one browser of this machine that has the key, from the workbench's own pages.
+"""Access control: only a browser on this machine that has the key may use the workbench.
 
 Other pages, programs and accounts can reach a port of the loopback, too. So a request must name
-this host and port (DNS rebinding), come from one of its own pages (``Sec-Fetch-Site``, ``Origin``)
-and carry the cookie. A request that changes something also needs a key that only those pages have.
+this host and port (against DNS rebinding), come from one of the workbench's own pages
+(``Sec-Fetch-Site``, ``Origin``) and carry the cookie. A request that changes something also needs
+a key that only those pages have.
 
 Browsers send a cookie of 127.0.0.1 to all of its ports. The cookie of the workbench is limited to a
 path that cannot be guessed, so that no other server receives it.
@@ -16,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 
-COOKIE = "dbanon"
+COOKIE_NAME = "dbanon"
 # Names of parameters: the key in the printed address, and the key of each form.
-KEY, FORM_KEY = "key", "form"
+KEY_PARAMETER, FORM_KEY_PARAMETER = "key", "form"
 
 
 @dataclass(frozen=True)
@@ -27,63 +28,65 @@ class RefusedRequest:
 
     Parameters
     ----------
-    status : of HTTP.
-    why : the reason, without any part of the request.
+    status : the HTTP status.
+    reason : the text of the response, without any part of the request.
     """
 
     status: int
-    why: str
+    reason: str
 
 
-def _secret() -> str:
+def _create_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
 @dataclass(frozen=True)
 class Access:
-    """The keys of one workbench.
+    """The secrets of one workbench, and the checks of its requests.
 
     Parameters
     ----------
     port : the port that it listens on.
     path : the prefix of all pages; it cannot be guessed.
-    key : in the printed address; a browser that sends it gets the cookie.
-    cookie : of the browser.
-    form : of its forms.
+    key : the key in the printed address; a browser that sends it gets the cookie.
+    cookie : the value of the cookie.
+    form_key : the key that each form contains.
     """
 
     port: int
     path: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
-    key: str = field(default_factory=_secret, repr=False)
-    cookie: str = field(default_factory=_secret, repr=False)
-    form: str = field(default_factory=_secret, repr=False)
+    key: str = field(default_factory=_create_secret, repr=False)
+    cookie: str = field(default_factory=_create_secret, repr=False)
+    form_key: str = field(default_factory=_create_secret, repr=False)
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """The names that a browser may use for this host."""
+        """The values of the ``Host`` header that a browser may send."""
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     @property
     def address(self) -> str:
-        """The address to open."""
-        return f"http://{self.hosts[0]}{self.path}/?{KEY}={self.key}"
+        """The address that the command prints."""
+        return f"http://{self.hosts[0]}{self.path}/?{KEY_PARAMETER}={self.key}"
 
     @property
-    def set_cookie(self) -> str:
-        """The header that gives a browser its cookie."""
-        return f"{COOKIE}={self.cookie}; Path={self.path}; HttpOnly; SameSite=Strict"
+    def set_cookie_header(self) -> str:
+        """The value of the ``Set-Cookie`` header."""
+        return f"{COOKIE_NAME}={self.cookie}; Path={self.path}; HttpOnly; SameSite=Strict"
 
-    def opens(self, key: str) -> bool:
-        """Whether this is the key of the address."""
-        return _same(key, self.key)
+    def is_address_key(self, key: str) -> bool:
+        """Whether this is the key in the printed address."""
+        return _are_equal(key, self.key)
 
-    def refused(self, headers: Mapping[str, Sequence[str]], path: str) -> RefusedRequest | None:
-        """The reason to refuse a request, whoever sends it; None if there is none.
+    def find_refusal(
+        self, headers: Mapping[str, Sequence[str]], path: str
+    ) -> RefusedRequest | None:
+        """Return why to refuse a request regardless of its sender; None if it may go on.
 
         Parameters
         ----------
-        headers : by lower-case name, all values of each.
-        path : without its query.
+        headers : from lower-case name to all values.
+        path : the path without its query.
         """
         hosts = headers.get("host", ())
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
@@ -95,32 +98,32 @@ class Access:
         return None
 
     def has_cookie(self, headers: Mapping[str, Sequence[str]]) -> bool:
-        """Whether the request brings the cookie."""
-        sent: SimpleCookie = SimpleCookie()
+        """Whether the request contains the right cookie."""
+        cookies: SimpleCookie = SimpleCookie()
         try:
-            sent.load("; ".join(headers.get("cookie", ())))
+            cookies.load("; ".join(headers.get("cookie", ())))
         except CookieError:
             return False
-        return COOKIE in sent and _same(sent[COOKIE].value, self.cookie)
+        return COOKIE_NAME in cookies and _are_equal(cookies[COOKIE_NAME].value, self.cookie)
 
-    def refused_form(
-        self, headers: Mapping[str, Sequence[str]], form_key: str
+    def find_form_refusal(
+        self, headers: Mapping[str, Sequence[str]], sent_key: str
     ) -> RefusedRequest | None:
-        """The reason to refuse a form of a browser that has the cookie; None if there is none."""
+        """Return why to refuse a form from a browser with the cookie; None if it may go on."""
         origins = headers.get("origin", ())
-        allowed = {f"http://{host}" for host in headers.get("host", ())}
+        allowed_origins = {f"http://{host}" for host in headers.get("host", ())}
         if "sec-fetch-site" in headers:
             # Pages without a referrer send their forms with the origin "null".
-            allowed.add("null")
-        if len(origins) > 1 or any(origin not in allowed for origin in origins):
+            allowed_origins.add("null")
+        if len(origins) > 1 or any(origin not in allowed_origins for origin in origins):
             return RefusedRequest(403, "This form was sent by another page.")
-        if not _same(form_key, self.form):
+        if not _are_equal(sent_key, self.form_key):
             return RefusedRequest(
                 403, "This form belongs to another workbench, or to an earlier one."
             )
         return None
 
 
-def _same(key: str, expected: str) -> bool:
+def _are_equal(key: str, expected: str) -> bool:
     """Compare two keys in a time that does not depend on where they differ."""
     return hmac.compare_digest(key.encode("utf-8", "surrogatepass"), expected.encode())

@@ -1,4 +1,4 @@
-"""Two releases side by side: tried, or published."""
+"""The page that compares two releases, which are trials or published."""
 
 from __future__ import annotations
 
@@ -7,77 +7,101 @@ from collections.abc import Sequence
 from dbanon.advice.recommend import Point
 from dbanon.data.schema import Role
 from dbanon.doors.html import svg
-from dbanon.doors.html.figures import figure
-from dbanon.doors.html.view import Pictures, draw, few
+from dbanon.doors.html.figures import format_figure
+from dbanon.doors.html.view import PictureNumbers, describe_distribution, mask_small_count
 from dbanon.doors.workbench.state import Workbench
 from dbanon.doors.workbench.view import Row, is_same_point
 from dbanon.release.distribution import Distribution
 from dbanon.run.inspect_release import ReleaseInspection
 
 
-def compare(bench: Workbench, first: str, second: str) -> Row:
-    """Two releases side by side: tried, or published."""
-    swept = bench.current_sweep
-    points = sorted([] if swept is None else swept.points, key=lambda p: (p.curve, p.k))
-    tried = {f"t/{point.curve}/{point.k}": point for point in points}
-    offered = [(name, f"tried: {p.curve}, k = {p.k}") for name, p in tried.items()]
-    offered += [
-        (f"r/{r.output}", f"released: {r.output}, {r.method}, k = {r.k_requested}")
-        for r in bench.listed or ()
+def compare(bench: Workbench, left: str, right: str) -> Row:
+    """Build the page that compares two releases, which are trials or published.
+
+    Parameters
+    ----------
+    left, right : ``t/`` with method and k of a trial, or ``r/`` with the name of a release; any
+        other text stands for the next one that the page offers.
+    """
+    sweep = bench.current_sweep
+    points = sorted([] if sweep is None else sweep.points, key=lambda point: (point.curve, point.k))
+    trials = {f"t/{point.curve}/{point.k}": point for point in points}
+    choices = [(name, f"tried: {point.curve}, k = {point.k}") for name, point in trials.items()]
+    choices += [
+        (
+            f"r/{release.output}",
+            f"released: {release.output}, {release.method}, k = {release.k_requested}",
+        )
+        for release in bench.listed_releases or ()
     ]
-    names_offered = [name for name, _ in offered]
-    chosen = [f"t/{p.curve}/{p.k}" for p in points if is_same_point(p, bench.chosen)]
-    if first not in names_offered:
-        first = next((name for name in (*chosen, *names_offered) if name != second), "")
-    if second not in names_offered:
-        second = next((name for name in names_offered if name != first), "")
-    pictures = Pictures()
-    sides = [
-        _tried(tried[name])
-        if name in tried
-        else _released(bench.inspections.get(name.partition("/")[2]), pictures)
-        for name in (first, second)
+    choice_names = [name for name, _ in choices]
+    chosen_names = [
+        name for name, point in trials.items() if is_same_point(point, bench.chosen_point)
+    ]
+    if left not in choice_names:
+        left = next((name for name in (*chosen_names, *choice_names) if name != right), "")
+    if right not in choice_names:
+        right = next((name for name in choice_names if name != left), "")
+    picture_numbers = PictureNumbers()
+    descriptions = [
+        _describe_trial(trials[name])
+        if name in trials
+        else _describe_release(bench.inspections.get(name.partition("/")[2]), picture_numbers)
+        for name in (left, right)
         if name
     ]
-    labels = list(dict.fromkeys(label for side in sides for label in side["figures"]))
-    names = list(dict.fromkeys(name for side in sides for name in side["columns"]))
-    drawings = list(dict.fromkeys(name for side in sides for name in side["drawn"]))
+    labels = _list_keys(descriptions, "figures")
+    column_names = _list_keys(descriptions, "columns")
+    distribution_names = _list_keys(descriptions, "distributions")
+    measures = [description["measure"] for description in descriptions if description["measure"]]
     return {
-        "offered": offered,
-        "first": first,
-        "second": second,
-        "titles": [dict(offered)[name] for name in (first, second) if name],
-        "ready": len(sides) == 2,
+        "choices": choices,
+        "left": left,
+        "right": right,
+        "titles": [dict(choices)[name] for name in (left, right) if name],
+        "is_ready": len(descriptions) == 2,
         "figures": [
-            (label, [side["figures"].get(label, "–") for side in sides]) for label in labels
+            (label, [description["figures"].get(label, "–") for description in descriptions])
+            for label in labels
         ],
-        "columns": [(name, [side["columns"].get(name) for side in sides]) for name in names],
-        "drawn": [(name, [side["drawn"].get(name) for side in sides]) for name in drawings],
-        "measures": list(dict.fromkeys(side["measure"] for side in sides if side["measure"])),
+        "columns": [
+            (name, [description["columns"].get(name) for description in descriptions])
+            for name in column_names
+        ],
+        "distributions": [
+            (name, [description["distributions"].get(name) for description in descriptions])
+            for name in distribution_names
+        ],
+        "measures": list(dict.fromkeys(measures)),
     }
 
 
-def _tried(point: Point) -> Row:
+def _list_keys(descriptions: Sequence[Row], part: str) -> list[str]:
+    """List the keys that a part of the descriptions has in any of them, in order."""
+    return list(dict.fromkeys(key for description in descriptions for key in description[part]))
+
+
+def _describe_trial(point: Point) -> Row:
     return {
         "measure": "",
         "columns": {},
-        "drawn": {},
+        "distributions": {},
         "figures": {
             "method": point.curve,
             "k": str(point.k),
             "classes": f"{point.classes:,}",
-            "loss, as tried": figure(point.loss),
-            "linkage risk, as tried": figure(point.risk),
-            "class risk": figure(point.class_risk),
+            "loss, as tried": format_figure(point.loss),
+            "linkage risk, as tried": format_figure(point.risk),
+            "class risk": format_figure(point.class_risk),
             "rows withheld": str(point.suppressed),
         },
     }
 
 
-def _released(look: ReleaseInspection | None, pictures: Pictures) -> Row:
-    if look is None:
-        return {"measure": "", "columns": {}, "drawn": {}, "figures": {}}
-    report = look.recorded.report
+def _describe_release(inspection: ReleaseInspection | None, picture_numbers: PictureNumbers) -> Row:
+    if inspection is None:
+        return {"measure": "", "columns": {}, "distributions": {}, "figures": {}}
+    report = inspection.recorded.report
     risks = (report.evaluation or {}).get("risks", {})
     return {
         "measure": report.loss_measure,
@@ -88,18 +112,19 @@ def _released(look: ReleaseInspection | None, pictures: Pictures) -> Row:
             "rows": f"{report.rows_out:,}",
             "classes": f"{report.classes:,}",
             "smallest / largest class": f"{report.smallest_class:,} / {report.largest_class:,}",
-            f"loss ({report.loss_measure})": figure(report.information_loss),
-            "linkage risk": figure(risks.get("linkage_risk")),
-            "class risk": figure(1 / max(report.counts.verdict.rarest, 1)),
-            "rows withheld": few(report.suppressed, report.k_requested),
+            f"loss ({report.loss_measure})": format_figure(report.information_loss),
+            "linkage risk": format_figure(risks.get("linkage_risk")),
+            "class risk": format_figure(1 / max(report.counts.verdict.rarest, 1)),
+            "rows withheld": mask_small_count(report.suppressed, report.k_requested),
             "made": report.created_at[:16].replace("T", " "),
         },
         "columns": {
-            column.name: (figure(column.released), svg.share_bar(column.released))
+            column.name: (format_figure(column.released), svg.draw_share_bar(column.released))
             for column in report.loss.columns.values()
         },
-        "drawn": {
-            column.name: draw(column, pictures) for column in _quasi_identifiers(look.distributions)
+        "distributions": {
+            column.name: describe_distribution(column, picture_numbers)
+            for column in _quasi_identifiers(inspection.distributions)
         },
     }
 

@@ -1,4 +1,4 @@
-"""The work of a workbench's tasks on its databases, by the functions behind the commands."""
+"""What a workbench's tasks do in databases, by the functions that the commands call."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbanon.advice.request import AdviceRequest
-from dbanon.doors.html.page import page, write
-from dbanon.doors.html.view import few
-from dbanon.doors.html.view import view as view_of_page
+from dbanon.doors.html.page import render_page, write_private_file
+from dbanon.doors.html.view import describe_report, mask_small_count
 from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import VIEW, RoleDecisions, free_output_name, job_file_for, proposal
+from dbanon.doors.jobfile.init import (
+    VIEW,
+    RoleDecisions,
+    find_free_output_name,
+    job_file_for,
+    propose_column,
+)
 from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_in_file
 from dbanon.doors.releases import list_hierarchies, releases
-from dbanon.doors.workbench.job import job_options, more_keys, target_of, tree_files
+from dbanon.doors.workbench.job import (
+    build_further_keys,
+    build_job_options,
+    find_target_url,
+    name_tree_files,
+)
 from dbanon.doors.workbench.state import (
     ColumnTree,
     JobChoice,
@@ -31,7 +41,7 @@ from dbanon.doors.workbench.state import (
     Workbench,
 )
 from dbanon.doors.workbench.tasks import BackgroundTask
-from dbanon.doors.workbench.view import sweep_map
+from dbanon.doors.workbench.view import describe_sweep_map
 from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.hierarchy.builders import suggestion
 from dbanon.hierarchy.spec import IN_DATABASES, HierarchySpec, build, parse
@@ -49,9 +59,11 @@ from dbanon.stores.sql_source import SqlSource
 
 
 @contextmanager
-def source_of(start: Start) -> Iterator[SqlSource]:
-    """The table's database, opened for reading."""
-    store = open_store(start.url, reading=start.reading, table=start.table, memory=start.memory)
+def open_source(start: Start) -> Iterator[SqlSource]:
+    """Open the table's database for reading."""
+    store = open_store(
+        start.url, reading=start.reading, table=start.table, memory=start.memory_bytes
+    )
     with store.planning(staging=True) as session:
         yield SqlSource(session)
 
@@ -61,13 +73,13 @@ def require_table(start: Start) -> None:
 
     Raises
     ------
-    DbanonError : the database or the table is not there, or cannot be reached.
+    DbanonError : the database or the table does not exist, or cannot be reached.
     """
-    with source_of(start) as source:
+    with open_source(start) as source:
         source.session.find_source(parse_relation(start.table))
 
 
-def propose(bench: Workbench, task: BackgroundTask) -> None:
+def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
     """Profile the columns, and take the proposed roles until the user decides otherwise.
 
     Raises
@@ -75,94 +87,114 @@ def propose(bench: Workbench, task: BackgroundTask) -> None:
     DbanonError : as ``dbanon init``.
     """
     start = bench.start
-    task.tell("columns", 0.0)
-    with source_of(start) as source:
-        proposal_of_table = propose_roles(AdviceRequest(table=start.table, key=start.key), source)
+    task.report_progress("columns", 0.0)
+    with open_source(start) as source:
+        table_proposal = propose_roles(AdviceRequest(table=start.table, key=start.key), source)
         free_name = None
-        if start.kinds[0] == VIEW and start.target is None:
-            free_name = free_output_name(source.session, parse_relation(start.table))
-    stored: tuple[str, ...] = ()
+        if start.output_kinds[0] == VIEW and start.target is None:
+            free_name = find_free_output_name(source.session, parse_relation(start.table))
+    stored_names: tuple[str, ...] = ()
     if not is_row_file_url(start.url):
-        stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
-    is_first = bench.proposed is None
+        stored_names = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
+    is_first = bench.role_proposals is None
     with bench.lock:
-        bench.proposed, bench.stored = proposal_of_table, stored
+        bench.role_proposals, bench.stored_hierarchies = table_proposal, stored_names
         bench.free_output_name = free_name
         bench.roles = {
-            column.name: proposal(column.attribute, proposal_of_table.roles[column.name]).role
-            for column in proposal_of_table.profile.columns
+            column.name: propose_column(column.attribute, table_proposal.roles[column.name]).role
+            for column in table_proposal.profile.columns
         }
         bench.record_change("columns", task.request.page)
-    if is_first and start.opened is not None:
-        _decide_as(bench, start.opened, task)
+    if is_first and start.opened_decisions is not None:
+        _take_decisions(bench, start.opened_decisions, task)
 
 
-def _decide_as(bench: Workbench, opened: JobDecisions, task: BackgroundTask) -> None:
-    """Take the decisions of a job file; its trees are built from the table as it is now."""
-    path = bench.start.directory / opened.choice.file
+def _take_decisions(
+    bench: Workbench, decisions_of_file: JobDecisions, task: BackgroundTask
+) -> None:
+    """Take the decisions from a job file; its trees are built from the table's current values."""
+    path = bench.start.directory / decisions_of_file.choice.file
     with bench.lock:
-        roles = {name: role for name, role in opened.roles.items() if name in bench.roles}
+        roles = {
+            name: role for name, role in decisions_of_file.roles.items() if name in bench.roles
+        }
         bench.roles = bench.roles | roles
-        bench.reasons = {name: text for name, text in opened.reasons.items() if name in roles}
-        bench.job, bench.files[path] = opened.choice, _digest(opened.text)
-        bench.saved = SavedJobFile(opened.choice, opened.text, decided=-1)
-    trees = {name: tree for name, tree in opened.trees.items() if name in bench.quasi_identifiers}
-    grow(bench, trees, task)
+        bench.reasons = {
+            name: text for name, text in decisions_of_file.reasons.items() if name in roles
+        }
+        bench.job_choice, bench.file_digests[path] = (
+            decisions_of_file.choice,
+            _digest(decisions_of_file.text),
+        )
+        bench.saved_file = SavedJobFile(
+            decisions_of_file.choice, decisions_of_file.text, decision_revision=-1
+        )
+    trees = {
+        name: tree
+        for name, tree in decisions_of_file.trees.items()
+        if name in bench.quasi_identifiers
+    }
+    build_trees(bench, trees, task)
     with bench.lock:
-        bench.opened, bench.saved.decided = opened, bench.decided
+        bench.opened_decisions, bench.saved_file.decision_revision = (
+            decisions_of_file,
+            bench.decision_revision,
+        )
 
 
-def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: BackgroundTask) -> None:
-    """Build the trees that were chosen, and count the rows below their nodes.
+def build_trees(bench: Workbench, choices: Mapping[str, TreeChoice], task: BackgroundTask) -> None:
+    """Build the chosen trees, and count the rows below their nodes.
 
     Raises
     ------
-    DbanonError : a tree cannot be read or made of the column's values.
+    DbanonError : a tree cannot be read, or not be built from the column's values.
     """
     trees = {}
-    with source_of(bench.start) as source:
+    with open_source(bench.start) as source:
         relation = source.session.find_source(parse_relation(bench.start.table))
         for index, (column, choice) in enumerate(choices.items()):
-            task.tell("trees", index / len(choices))
+            task.report_progress("trees", index / len(choices))
             task.field_name = f"tree-{list(bench.roles).index(column)}"
-            trial, tree, why = _tree(source, relation, column, choice, bench.start.directory)
+            trial_hierarchy, tree, reason = _build_tree(
+                source, relation, column, choice, bench.start.directory
+            )
             counts = tree_counts(source.session, relation, column, tree, bench.k, bench.entity)
-            trees[column] = ColumnTree(choice, trial, tree, counts, why)
+            trees[column] = ColumnTree(choice, trial_hierarchy, tree, counts, reason)
     with bench.lock:
-        bench.trees, bench.chosen = trees, None
-        bench.decide("trees", task.request.page)
+        bench.trees, bench.chosen_point = trees, None
+        bench.record_decision("trees", task.request.page)
 
 
-def count_again(bench: Workbench, task: BackgroundTask) -> None:
-    """Count the rows below the nodes of trees for a k that was chosen since.
+def recount_trees(bench: Workbench, task: BackgroundTask) -> None:
+    """Count the rows below the nodes of trees again, after another k was chosen.
 
     Raises
     ------
     DbanonError : the column cannot be read, or has a value that its tree does not have.
     """
-    with source_of(bench.start) as source:
+    with open_source(bench.start) as source:
         relation = source.session.find_source(parse_relation(bench.start.table))
         names, k = bench.trees_to_recount, bench.k
         for index, name in enumerate(names):
-            task.tell("trees", index / len(names))
+            task.report_progress("trees", index / len(names))
             tree = bench.trees[name].tree
             counts = tree_counts(source.session, relation, name, tree, k, bench.entity)
             with bench.lock:
                 bench.trees[name] = replace(bench.trees[name], counts=counts)
 
 
-def _tree(
+def _build_tree(
     source: SqlSource, relation: Relation, column: str, choice: TreeChoice, directory: Path
 ) -> tuple[Hierarchy | HierarchySpec, Hierarchy, str]:
-    """The tree or builder for trials, the tree itself, and the reason for a suggested one."""
+    """Return the builder or tree for trial releases, the tree, and why it was suggested."""
     attribute = relation.attribute(column)
     if choice.kind == "suggest":
         suggested = suggestion(source.list_distinct_values(relation, attribute))
         return suggested.tree, suggested.tree, suggested.reason
     if choice.kind == "file":
-        spec = parse(directory / choice.more, files=True)
+        spec = parse(directory / choice.argument, files=True)
     else:
-        spec = parse(choice.plain(""), files=False)
+        spec = parse(choice.to_job_file(""), files=False)
     if isinstance(spec, Hierarchy):
         return spec, spec, ""
     if spec.kind in IN_DATABASES:
@@ -170,8 +202,8 @@ def _tree(
     return spec, build(spec, source.list_distinct_values(relation, attribute), column), ""
 
 
-def sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> None:
-    """Try releases. A cancelled sweep keeps those that were tried.
+def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> None:
+    """Make trial releases. A cancelled sweep keeps those that were made.
 
     Raises
     ------
@@ -184,41 +216,51 @@ def sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> None:
         quasi_identifiers=bench.quasi_identifiers,
         sensitive=bench.sensitive,
         hierarchies=bench.hierarchies,
-        memory_limit=start.memory,
+        memory_limit=start.memory_bytes,
         **vars(choice),
     )
     with bench.lock:
-        swept = bench.sweeps[bench.key_of(choice)] = SweepResult(choice)
-        bench.sweep_choice, bench.chosen = choice, None
-        bench.decide("sweep", task.request.page)
-    with source_of(start) as source:
-        swept.advice = advise(request, source, task.tell, tried=swept.add)
+        result = bench.sweeps[bench.sweep_key(choice)] = SweepResult(choice)
+        bench.sweep_choice, bench.chosen_point = choice, None
+        bench.record_decision("sweep", task.request.page)
+    with open_source(start) as source:
+        result.advice = advise(request, source, task.report_progress, tried=result.add)
     with bench.lock:
-        if swept.advice.recommendation is not None:
-            bench.chosen = swept.advice.recommendation.point
-        bench.decide("sweep", task.request.page)
+        if result.advice.recommendation is not None:
+            bench.chosen_point = result.advice.recommendation.point
+        bench.record_decision("sweep", task.request.page)
 
 
 def releases_url(bench: Workbench) -> str | None:
-    """URL of the database that releases go into; None for a file without one yet."""
+    """Return the URL of the database for releases; None if it is a file that does not exist yet."""
     start = bench.start
-    if not start.needs_place:
+    if not start.needs_database_file:
         return start.target or start.url
-    path = None if bench.job is None else bench.start.directory / bench.job.place
+    path = (
+        None if bench.job_choice is None else bench.start.directory / bench.job_choice.database_file
+    )
     return f"duckdb:///{path}" if path is not None and path.exists() else None
 
 
 def list_releases(bench: Workbench, task: BackgroundTask) -> None:
     """List the current releases."""
-    task.tell("releases", 0.0)
+    task.report_progress("releases", 0.0)
     url = releases_url(bench)
-    recorded = [] if url is None else releases(url)
+    all_releases = [] if url is None else releases(url)
     with bench.lock:
-        bench.listed = [r for r in recorded if r.state == "current" and r.k_requested]
+        bench.listed_releases = [
+            release
+            for release in all_releases
+            if release.state == "current" and release.k_requested
+        ]
 
 
-def look_at(bench: Workbench, outputs: list[str], task: BackgroundTask) -> None:
-    """Read the releases that are to be compared.
+def inspect_releases(bench: Workbench, outputs: list[str], task: BackgroundTask) -> None:
+    """Read the releases to compare.
+
+    Parameters
+    ----------
+    outputs : the names of the releases.
 
     Raises
     ------
@@ -226,57 +268,67 @@ def look_at(bench: Workbench, outputs: list[str], task: BackgroundTask) -> None:
     """
     url = releases_url(bench)
     for output in outputs:
-        task.tell("release", 0.0)
+        task.report_progress("release", 0.0)
         if url is not None:
             release = look(open_store(url), parse_relation(output))
             with bench.lock:
                 bench.inspections[output] = release
 
 
-def save(bench: Workbench, choice: JobChoice, task: BackgroundTask, *, replace_file: bool) -> None:
-    """Write the job file, and the trees that it names, then check it.
+def save_job_file(
+    bench: Workbench, choice: JobChoice, task: BackgroundTask, *, replace_file: bool
+) -> None:
+    """Write the job file and the files of its trees, then check it.
+
+    Parameters
+    ----------
+    replace_file : replace the job file even if this workbench did not write it.
 
     Raises
     ------
-    OutputExists : another file has the name, and the form does not say to replace it.
+    OutputExists : another file has the name, and must not be replaced.
     JobFileInvalid : the decisions contradict each other; the file is written, to be corrected.
     DbanonError : as ``dbanon init``.
     """
-    task.tell("job file", 0.0)
+    task.report_progress("job file", 0.0)
     with bench.lock:
         # The form shows these values whether or not the file can be written.
-        bench.job, bench.made = choice, None
+        bench.job_choice, bench.published_release = choice, None
         bench.record_change("job", task.request.page)
-        decided = bench.decided
-        trees = {n: grown for n, grown in bench.trees.items() if n in bench.quasi_identifiers}
+        decision_revision = bench.decision_revision
+        trees = {
+            name: tree for name, tree in bench.trees.items() if name in bench.quasi_identifiers
+        }
     start = bench.start
-    files = tree_files(bench, choice)
+    files = name_tree_files(bench, choice)
     decisions = RoleDecisions(
         roles=bench.roles,
         reasons=bench.reasons,
-        hierarchies={n: grown.choice.plain(files.get(n, "")) for n, grown in trees.items()},
-        options=job_options(bench),
+        hierarchies={
+            name: tree.choice.to_job_file(files.get(name, "")) for name, tree in trees.items()
+        },
+        options=build_job_options(bench),
         name=choice.name,
         output=parse_relation(choice.output).name,
-        kind=choice.kind,
-        target=target_of(bench, choice),
-        more=more_keys(choice),
+        output_kind=choice.kind,
+        target=find_target_url(bench, choice),
+        further_keys=build_further_keys(choice),
     )
     text = job_file_for(
-        start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decided=decisions
+        start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decisions=decisions
     )
     path = start.directory / choice.file
     tree_texts = {start.directory / file: trees[name].tree.to_csv() for name, file in files.items()}
-    # The form allows to replace the job file, never another file with the name of a tree.
+    # The form's box to replace a file applies to the job file, not to files of trees.
     for tree_path in tree_texts:
-        _require_own(tree_path, bench)
+        _require_replaceable(tree_path, bench)
     if not replace_file:
-        _require_own(path, bench)
+        _require_replaceable(path, bench)
     for file, content in (tree_texts | {path: text}).items():
-        write(content, file)
-        bench.files[file] = _digest(content)
+        write_private_file(content, file)
+        bench.file_digests[file] = _digest(content)
     with bench.lock:
-        bench.saved = SavedJobFile(choice, text, decided, tuple(files.values()))
+        bench.saved_file = SavedJobFile(choice, text, decision_revision, tuple(files.values()))
         bench.record_change("saved", task.request.page)
     read_job_file(path)
 
@@ -285,10 +337,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _require_own(path: Path, bench: Workbench) -> None:
-    """Check that a path is free or this workbench wrote it; raises OutputExists."""
+def _require_replaceable(path: Path, bench: Workbench) -> None:
+    """Check that there is no file, or that this workbench wrote it; raises OutputExists."""
     if os.path.lexists(path):
-        digest = bench.files.get(path)
+        digest = bench.file_digests.get(path)
         if path.is_symlink() or digest is None or _digest(path.read_text("utf-8")) != digest:
             raise OutputExists(
                 f"There is already a file {path.name}, which this workbench did not write,"
@@ -299,75 +351,83 @@ def _require_own(path: Path, bench: Workbench) -> None:
             )
 
 
-def plan(bench: Workbench, task: BackgroundTask) -> None:
+def plan_job(bench: Workbench, task: BackgroundTask) -> None:
     """Plan a run of the job.
 
     Raises
     ------
     DbanonError : as ``dbanon plan``.
     """
-    task.tell("plan", 0.0)
-    saved = _saved(bench)
-    [job] = bench.start.commands.opened(_path(bench, saved)).chosen([saved.choice.name])
+    task.report_progress("plan", 0.0)
+    saved_file = _require_saved_file(bench)
+    [job] = bench.start.commands.open_job_file(_job_file_path(bench, saved_file)).select_jobs(
+        [saved_file.choice.name]
+    )
     preview = plan_file_job(job)
     rows = f"{preview.rows:,}"
     if preview.withheld:
-        rows += f", {few(preview.withheld, max(preview.k, bench.k))} with a NULL"
+        rows += f", {mask_small_count(preview.withheld, max(preview.k, bench.k))} with a NULL"
     pairs = [(name, rows if name == "rows" else text) for name, text in preview.pairs()]
     with bench.lock:
-        saved.plan = pairs
+        saved_file.plan = pairs
         bench.record_change("plan", task.request.page)
 
 
-def run(bench: Workbench, task: BackgroundTask) -> None:
-    """Run the job, and read its report.
+def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
+    """Run the job, and render its report.
 
     Raises
     ------
     DbanonError : as ``dbanon run``.
     """
-    saved = _saved(bench)
+    saved_file = _require_saved_file(bench)
     commands = bench.start.commands
-    file = commands.opened(_path(bench, saved))
-    [job] = file.chosen([saved.choice.name])
+    file = commands.open_job_file(_job_file_path(bench, saved_file))
+    [job] = file.select_jobs([saved_file.choice.name])
 
-    def committed(published: CompletedJob) -> None:
-        # The release is out, whatever fails afterwards.
-        report = published.report
+    def record_release(completed_job: CompletedJob) -> None:
+        # The release is published, whatever fails afterwards.
+        report = completed_job.report
         with bench.lock:
-            bench.made = PublishedRelease(
+            bench.published_release = PublishedRelease(
                 report.output, report.release_id, (), "", report.warning_texts
             )
             bench.record_change("run", task.request.page)
 
-    published = run_in_file(file, job, progress=task.tell, committed=committed)
-    assert not isinstance(published, SkippedJob)
-    commands.save(job, published.report)
-    if isinstance(published.report, Report):
-        _read(bench, published.report, job.target or job.source)
+    result = run_in_file(file, job, progress=task.report_progress, on_commit=record_release)
+    assert not isinstance(result, SkippedJob)
+    commands.save_report(job, result.report)
+    if isinstance(result.report, Report):
+        _read_report(bench, result.report, job.target or job.source)
 
 
-def _read(bench: Workbench, report: Report, url: str) -> None:
-    """Read the report of a release, and recount its classes."""
+def _read_report(bench: Workbench, report: Report, url: str) -> None:
+    """Recount a release's classes, and render its report."""
     store, name = open_store(url), parse_relation(report.output)
     release, recount = look(store, name), verify(store, name)
     assert isinstance(recount, Verification)
-    swept, chosen = bench.current_sweep, bench.chosen
-    tradeoff = sweep_map(swept, chosen) if swept is not None and chosen is not None else None
-    text = page(report, look=release, recount=recount, tradeoff=tradeoff)
-    headline = view_of_page(report, (), None, None)["headline"]
+    result, chosen = bench.current_sweep, bench.chosen_point
+    tradeoff = (
+        describe_sweep_map(result, chosen) if result is not None and chosen is not None else None
+    )
+    text = render_page(report, inspection=release, recount=recount, tradeoff=tradeoff)
+    headline = describe_report(report, (), tradeoff=None, inspection=None)["headline"]
     with bench.lock:
-        bench.made = PublishedRelease(
-            report.output, report.release_id, headline, text, report.warning_texts
+        bench.published_release = PublishedRelease(
+            report.output,
+            report.release_id,
+            headline=headline,
+            report_html=text,
+            warnings=report.warning_texts,
         )
-        bench.listed, bench.inspections = None, {report.output: release}
+        bench.listed_releases, bench.inspections = None, {report.output: release}
 
 
-def _saved(bench: Workbench) -> SavedJobFile:
-    if bench.saved is None:
+def _require_saved_file(bench: Workbench) -> SavedJobFile:
+    if bench.saved_file is None:
         raise InvalidParameter("There is no job file yet.", hint='Save it on the page "Job file".')
-    return bench.saved
+    return bench.saved_file
 
 
-def _path(bench: Workbench, saved: SavedJobFile) -> Path:
-    return bench.start.directory / saved.choice.file
+def _job_file_path(bench: Workbench, saved_file: SavedJobFile) -> Path:
+    return bench.start.directory / saved_file.choice.file

@@ -1,4 +1,4 @@
-"""Forms as decisions: a choice among offers, a number within limits, or a plain name.
+"""Reads forms: each value is one of the offered choices, a number within limits, or a simple name.
 
 Fields name columns by their index, so that no column name can be the name of a field.
 """
@@ -17,12 +17,12 @@ from urllib.parse import parse_qsl
 from dbanon.advice.request import CATEGORY_METHODS, NUMBER_METHODS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
-from dbanon.doors.jobfile.field_types import is_name
+from dbanon.doors.jobfile.field_types import is_job_name
 from dbanon.doors.jobfile.schedule import schedule_problem
 from dbanon.doors.workbench.state import (
     KEEP,
     ROLES,
-    TREES,
+    TREE_KINDS,
     JobChoice,
     SweepChoice,
     TreeChoice,
@@ -34,22 +34,22 @@ from dbanon.job.nulls import NULL_POLICIES
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_row_file_url
 
-MOST_FIELDS = 5_000
-# Names of files: none that is hidden, leads elsewhere, or means something to a shell.
-_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}", re.ASCII)
-_MOST_FILES = 50
-EXPORTS = ("", "csv", "parquet")
+MAX_FIELDS = 5_000
+# Allowed file names: not hidden, without a directory, and without special characters of shells.
+_FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}", re.ASCII)
+_MAX_FILES = 50
+EXPORT_FORMATS = ("", "csv", "parquet")
 
 Fields = Mapping[str, Sequence[str]]
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class FormError(Exception):
-    """Values of a form are wrong.
+    """Raised when a form has invalid values.
 
     Parameters
     ----------
-    errors : by field, in the order of the form; an empty name stands for the whole form.
+    errors : from field name to error, in the order of the form; an empty name stands for the form.
     """
 
     def __init__(self, errors: Mapping[str, DbanonError]) -> None:
@@ -59,44 +59,44 @@ class FormError(Exception):
 
 @dataclass
 class FieldChecks:
-    """Reads the fields of a form one by one, and collects the errors of each."""
+    """Collects the errors of a form's fields, each read by a function of its own."""
 
     errors: dict[str, DbanonError] = field(default_factory=dict)
 
-    def read(self, name: str, read: Callable[[], Value]) -> Value | None:
-        """The value that a function makes of a field; None if it is wrong."""
+    def read_field(self, name: str, read_value: Callable[[], _Value]) -> _Value | None:
+        """Return the value that a function reads; if it raises, record the error: None."""
         try:
-            return read()
+            return read_value()
         except DbanonError as error:
             self.errors.setdefault(name, error)
             return None
 
-    def require(self) -> None:
-        """Check that nothing is wrong; raises FormError."""
+    def require_no_errors(self) -> None:
+        """Check that no error was recorded; raises FormError."""
         if self.errors:
             raise FormError(self.errors)
 
 
 @dataclass(frozen=True)
 class FormState:
-    """The values that a form shows in place of the saved ones: those that were sent.
+    """The submitted values of a form, which it shows instead of the saved ones.
 
     Parameters
     ----------
-    request : the form as it was sent; its name is empty if none was.
-    errors : by field.
-    is_conflict : whether the saved values are shown beside those that were sent.
+    request : the submitted form; its name is empty if no form was submitted.
+    errors : from field name to error.
+    is_conflict : show the saved values next to the submitted ones.
     """
 
     request: FormRequest = NO_FORM
     errors: Mapping[str, DbanonError] = field(default_factory=dict)
     is_conflict: bool = False
 
-    def of(self, form: str) -> FormState:
-        """This state if it belongs to this form, else an empty one."""
+    def for_form(self, form: str) -> FormState:
+        """Return this state if it belongs to the named form, else an empty one."""
         return self if self.request.name == form else FormState()
 
-    def value(self, name: str, saved: str) -> str:
+    def shown_value(self, name: str, saved: str) -> str:
         """The value that a field shows."""
         return first_value(self.request.fields, name, saved)
 
@@ -105,18 +105,23 @@ class FormState:
         return name in self.request.fields if self.request.name else saved
 
     def conflicting_values(self, saved: Mapping[str, str]) -> dict[str, str]:
-        """The saved values, as the form has them, that differ from those sent in a conflict."""
+        """Return the saved values that differ from the submitted ones; empty without a conflict.
+
+        Parameters
+        ----------
+        saved : from field name to the saved value, as the form writes it.
+        """
         if not self.is_conflict:
             return {}
-        return {name: text for name, text in saved.items() if self.value(name, text) != text}
+        return {name: text for name, text in saved.items() if self.shown_value(name, text) != text}
 
 
-def fields_of(body: bytes) -> dict[str, list[str]]:
-    """The fields of a form, all values of each.
+def parse_fields(body: bytes) -> dict[str, list[str]]:
+    """Parse the body of a form: from field name to all values.
 
     Raises
     ------
-    InvalidParameter : it is no form, or has too many fields.
+    InvalidParameter : it is not a form, or has too many fields.
     """
     try:
         pairs = parse_qsl(
@@ -124,7 +129,7 @@ def fields_of(body: bytes) -> dict[str, list[str]]:
             keep_blank_values=True,
             strict_parsing=bool(body),
             errors="strict",
-            max_num_fields=MOST_FIELDS,
+            max_num_fields=MAX_FIELDS,
         )
     except ValueError:
         raise InvalidParameter("The form could not be read.") from None
@@ -135,12 +140,12 @@ def fields_of(body: bytes) -> dict[str, list[str]]:
 
 
 def first_value(fields: Fields, name: str, default: str = "") -> str:
-    """The first value of a field."""
+    """Return the first value of a field."""
     return next(iter(fields.get(name, ())), default)
 
 
-def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str, str]]:
-    """The role of each column, and the reasons for columns of role ``keep``.
+def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str, str]]:
+    """Read the role of each column, and the reasons for columns of role ``keep``.
 
     Raises
     ------
@@ -150,7 +155,7 @@ def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str
     errors: dict[str, DbanonError] = {}
     for index, name in enumerate(bench.roles):
         role = roles[name] = first_value(fields, f"role-{index}")
-        if role not in roles_for(bench, name):
+        if role not in list_allowed_roles(bench, name):
             errors[f"role-{index}"] = InvalidParameter(
                 f'Column "{name}" must have one of the listed roles.'
             )
@@ -171,40 +176,40 @@ def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str
     return roles, reasons
 
 
-def roles_for(bench: Workbench, name: str) -> tuple[str, ...]:
-    """The roles that a column may have."""
-    entity = None if bench.proposed is None else bench.proposed.entity
+def list_allowed_roles(bench: Workbench, name: str) -> tuple[str, ...]:
+    """List the roles that a column may have."""
+    entity = None if bench.role_proposals is None else bench.role_proposals.entity
     # The entity column is counted, or it is a column like others.
     return (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE) if name == entity else ROLES
 
 
-def trees_for(bench: Workbench, name: str) -> tuple[str, ...]:
-    """The kinds of tree that a column may have."""
-    if bench.proposed is None:
+def list_tree_kinds(bench: Workbench, name: str) -> tuple[str, ...]:
+    """List the kinds of tree that a column may have."""
+    if bench.role_proposals is None:
         return ()
-    kind = bench.proposed.profile.column(name).attribute.kind
+    kind = bench.role_proposals.profile.column(name).attribute.kind
     if kind is Kind.DATE:
-        return tuple(kind for kind in TREES if kind in ("dates", "name", "file"))
+        return tuple(kind for kind in TREE_KINDS if kind in ("dates", "name", "file"))
     if not kind.is_coded:
         return () if kind is Kind.TIMESTAMP else ("intervals", "name", "file")
     return ("mask", "suggest", "name", "file")
 
 
-def files_for(directory: Path) -> list[str]:
-    """The files of a folder that may contain a tree."""
+def list_tree_files(directory: Path) -> list[str]:
+    """List the files of a folder that may contain a tree."""
     with os.scandir(directory) as entries:
         names = [
             entry.name
             for entry in entries
             if entry.name.endswith((".csv", ".json"))
-            and _FILE.fullmatch(entry.name)
+            and _FILE_NAME_PATTERN.fullmatch(entry.name)
             and entry.is_file(follow_symlinks=False)
         ]
-    return sorted(names)[:_MOST_FILES]
+    return sorted(names)[:_MAX_FILES]
 
 
-def trees_of(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]:
-    """The trees that were chosen, by quasi-identifier.
+def read_tree_choices(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]:
+    """Read the chosen trees, by quasi-identifier.
 
     A quasi-identifier that the form does not have keeps its tree.
 
@@ -219,27 +224,32 @@ def trees_of(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]:
         index = names.index(name)
         choice = bench.trees[name].choice if name in bench.trees else None
         if f"tree-{index}" in fields:
-            choice = checks.read(f"tree-{index}", partial(_tree_of, bench, fields, name, index))
+            choice = checks.read_field(
+                f"tree-{index}", partial(_read_tree_choice, bench, fields, name, index)
+            )
         if choice is not None:
             choices[name] = choice
-    checks.require()
+    checks.require_no_errors()
     return choices
 
 
-def _tree_of(bench: Workbench, fields: Fields, name: str, index: int) -> TreeChoice | None:
-    """The tree of a column; None for none."""
+def _read_tree_choice(bench: Workbench, fields: Fields, name: str, index: int) -> TreeChoice | None:
+    """Read the tree of a column; None for none."""
     kind = first_value(fields, f"tree-{index}")
     if not kind:
         return None
-    if kind not in trees_for(bench, name):
+    if kind not in list_tree_kinds(bench, name):
         raise InvalidParameter(f'Column "{name}" cannot have a hierarchy of this kind.')
-    offered = {"name": bench.stored, "file": files_for(bench.start.directory)}
-    more = first_value(fields, f"{kind}-{index}")
-    choice = TreeChoice(kind, more if kind in ("intervals", *offered) else "")
-    if kind in offered and choice.more not in offered[kind]:
+    existing_names = {
+        "name": bench.stored_hierarchies,
+        "file": list_tree_files(bench.start.directory),
+    }
+    argument = first_value(fields, f"{kind}-{index}")
+    choice = TreeChoice(kind, argument if kind in ("intervals", *existing_names) else "")
+    if kind in existing_names and choice.argument not in existing_names[kind]:
         raise InvalidParameter(f'Column "{name}": choose one of the existing hierarchies.')
     try:
-        choice.plain("")
+        choice.to_job_file("")
     except (ValueError, OverflowError):
         raise InvalidParameter(
             f'Column "{name}": widths must be numbers, such as 5, 10, 50.'
@@ -247,8 +257,8 @@ def _tree_of(bench: Workbench, fields: Fields, name: str, index: int) -> TreeCho
     return choice
 
 
-def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
-    """The releases that are to be tried.
+def read_sweep_choice(bench: Workbench, fields: Fields) -> SweepChoice:
+    """Read which trial releases to make.
 
     Raises
     ------
@@ -256,17 +266,19 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
     """
     checks = FieldChecks()
 
-    def number(name: str, least: int, most: int) -> int:
-        # A wrong number is never used: the checks below raise.
-        return int(checks.read(name, lambda: _number(fields, name, least, most)) or 0)
+    def read_number(name: str, minimum: int, maximum: int) -> int:
+        # The 0 for an invalid number is never used: the checks below raise.
+        return int(
+            checks.read_field(name, lambda: _read_number(fields, name, minimum, maximum)) or 0
+        )
 
-    low, high = number("from", 2, 10_000), number("to", 2, 10_000)
-    if low and high and (low > high or high - low > 40):
+    smallest_k, largest_k = read_number("from", 2, 10_000), read_number("to", 2, 10_000)
+    if smallest_k and largest_k and (smallest_k > largest_k or largest_k - smallest_k > 40):
         checks.errors["to"] = InvalidParameter(
             "The smallest k must not exceed the largest, and at most 41 values of k can be tried."
         )
-    sample, limit = number("sample", 100, 10_000_000), number("limit", 1, 86_400)
-    seed = number("seed", 0, 2**31)
+    sample, limit_seconds = read_number("sample", 100, 10_000_000), read_number("limit", 1, 86_400)
+    seed = read_number("seed", 0, 2**31)
     nulls = first_value(fields, "nulls", "") or None
     if nulls is not None and nulls not in NULL_POLICIES:
         checks.errors["nulls"] = InvalidParameter(
@@ -275,41 +287,41 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
     methods = tuple(dict.fromkeys(fields.get("method", ())))
     if any(name not in (*NUMBER_METHODS, *CATEGORY_METHODS) for name in methods):
         checks.errors["method"] = InvalidParameter("Choose from the listed methods.")
-    checks.require()
+    checks.require_no_errors()
     return SweepChoice(
-        k=tuple(range(low, high + 1)),
+        k=tuple(range(smallest_k, largest_k + 1)),
         methods=methods,
         sample=sample,
         seed=seed,
-        time_limit=float(limit),
+        time_limit=float(limit_seconds),
         nulls=nulls,
     )
 
 
-def _number(fields: Fields, name: str, least: int, most: int) -> int:
+def _read_number(fields: Fields, name: str, minimum: int, maximum: int) -> int:
     text = first_value(fields, name)
-    if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) and least <= int(text) <= most:
+    if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) and minimum <= int(text) <= maximum:
         return int(text)
     label = {"from": "The smallest k", "to": "The largest k", "limit": "The seconds"}.get(
         name, f"The {name}"
     )
-    raise InvalidParameter(f"{label} must be a whole number from {least:,} to {most:,}.")
+    raise InvalidParameter(f"{label} must be a whole number from {minimum:,} to {maximum:,}.")
 
 
-def job_of(bench: Workbench, fields: Fields) -> JobChoice:
-    """The choices for the job file.
+def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
+    """Read the values for the job file.
 
     Raises
     ------
     FormError : a file, job or view cannot have this name.
     """
-    kinds = bench.start.kinds
+    kinds = bench.start.output_kinds
     choice = JobChoice(
         file=first_value(fields, "file"),
         name=first_value(fields, "name"),
         output=first_value(fields, "output"),
         kind=first_value(fields, "kind", kinds[0]),
-        place=first_value(fields, "place", "released.duckdb"),
+        database_file=first_value(fields, "database_file", "released.duckdb"),
         export=first_value(fields, "export"),
         report=first_value(fields, "report") == "yes",
         schedule=first_value(fields, "schedule"),
@@ -322,32 +334,34 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
         "kind": lambda: _require(
             choice.kind in kinds, f"A release is made as a {' or as a '.join(kinds)}."
         ),
-        "place": lambda: _require_file(choice.place, (".duckdb",), "database file"),
+        "database_file": lambda: _require_file(choice.database_file, (".duckdb",), "database file"),
         "export": lambda: _require(
-            choice.export in EXPORTS,
+            choice.export in EXPORT_FORMATS,
             "A release is exported as CSV, as Parquet, or not at all.",
         ),
         "schedule": lambda: _require_schedule(choice.schedule),
     }.items():
-        checks.read(name, check)
-    checks.require()
+        checks.read_field(name, check)
+    checks.require_no_errors()
     return choice
 
 
-def _require(condition: bool, otherwise: str) -> None:
+def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise InvalidParameter(otherwise)
+        raise InvalidParameter(message)
 
 
 def _require_schedule(schedule: str) -> None:
-    """Check a schedule as job files have it, which may be empty here."""
+    """Check the schedule; unlike in job files, it may be empty."""
     problem = schedule_problem(schedule) if schedule else None
     if problem is not None:
         raise InvalidParameter(f"The schedule is wrong: {problem}.")
 
 
 def _require_name(name: str) -> None:
-    _require(is_name(name), "The job's name must be letters, digits, _ and -, at most 63 of them.")
+    _require(
+        is_job_name(name), "The job's name must be letters, digits, _ and -, at most 63 of them."
+    )
 
 
 def _require_output(name: str) -> None:
@@ -358,22 +372,28 @@ def _require_output(name: str) -> None:
         )
 
 
-def _require_file(name: str, endings: tuple[str, ...], kind: str) -> None:
-    if not _FILE.fullmatch(name) or ".." in name or not name.endswith(endings):
+def _require_file(name: str, suffixes: tuple[str, ...], description: str) -> None:
+    if not _FILE_NAME_PATTERN.fullmatch(name) or ".." in name or not name.endswith(suffixes):
         raise InvalidParameter(
-            f"The {kind}'s name must end in {' or '.join(endings)}, and be letters of English,"
-            " digits, _, - and dots, without a directory.",
-            hint=f"Write a name such as people{endings[0]}. The file goes into the directory"
+            f"The {description}'s name must end in {' or '.join(suffixes)}, and be letters of"
+            " English, digits, _, - and dots, without a directory.",
+            hint=f"Write a name such as people{suffixes[0]}. The file goes into the directory"
             " in which the workbench was started.",
         )
 
 
-def job_first(bench: Workbench) -> JobChoice:
-    """The initial values of the form of the job file."""
+def propose_job_choice(bench: Workbench) -> JobChoice:
+    """Propose values for the form of the job file."""
     table = parse_relation(bench.start.table).name
-    stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
+    base_name = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
     export = "csv" if is_row_file_url(bench.start.url) else ""
     output = str(RelationName(None, bench.free_output_name or table))
-    database = f"{stem}-releases.duckdb"
-    kind = bench.start.kinds[0]
-    return JobChoice(f"{stem}.yaml", stem, output, kind, place=database, export=export)
+    kind = bench.start.output_kinds[0]
+    return JobChoice(
+        file=f"{base_name}.yaml",
+        name=base_name,
+        output=output,
+        kind=kind,
+        database_file=f"{base_name}-releases.duckdb",
+        export=export,
+    )

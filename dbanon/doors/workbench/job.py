@@ -18,13 +18,16 @@ from dbanon.sessions.names import RelationName, parse_relation
 if TYPE_CHECKING:
     from dbanon.doors.workbench.state import JobChoice, TreeChoice
 
+# The number of exports that the job file keeps: a year of monthly releases.
+_KEPT_EXPORTS = 12
 
-def job_options(bench: Workbench) -> dict[str, Any]:
-    """The options of the release that was chosen, as a job file has them."""
-    point, swept = bench.chosen, bench.current_sweep
+
+def build_job_options(bench: Workbench) -> dict[str, Any]:
+    """Build the options of the chosen release for a job file."""
+    point, sweep = bench.chosen_point, bench.current_sweep
     if point is None:
-        return {} if bench.opened is None else dict(bench.opened.options)
-    policy = None if swept is None else swept.policies.get(point.k)
+        return {} if bench.opened_decisions is None else dict(bench.opened_decisions.options)
+    policy = None if sweep is None else sweep.policies.get(point.k)
     options: dict[str, Any] = {
         "method": point.method,
         "refine": point.refine,
@@ -36,12 +39,12 @@ def job_options(bench: Workbench) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def more_keys(choice: JobChoice) -> dict[str, Any]:
-    """Further keys of the job in its file."""
+def build_further_keys(choice: JobChoice) -> dict[str, Any]:
+    """Build the job's keys for exports, the report and the schedule."""
     keys: dict[str, Any] = {}
     if choice.export:
         path = f"out/{{job}}/{{release}}.{choice.export}"
-        keys["export"] = [{"format": choice.export, "path": path, "keep_last": 12}]
+        keys["export"] = [{"format": choice.export, "path": path, "keep_last": _KEPT_EXPORTS}]
     if choice.report:
         keys["report"] = "out/{job}/{release}.html"
     if choice.schedule:
@@ -49,8 +52,8 @@ def more_keys(choice: JobChoice) -> dict[str, Any]:
     return keys
 
 
-def tree_files(bench: Workbench, choice: JobChoice) -> dict[str, str]:
-    """Names of the files that suggested trees are kept in beside the job file, by column."""
+def name_tree_files(bench: Workbench, choice: JobChoice) -> dict[str, str]:
+    """Name the files for suggested trees, by column. They are written next to the job file."""
     stem = choice.file.rpartition(".")[0]
     return {
         name: f"{stem}.tree-{list(bench.roles).index(name) + 1}.csv"
@@ -59,35 +62,40 @@ def tree_files(bench: Workbench, choice: JobChoice) -> dict[str, str]:
     }
 
 
-def target_of(bench: Workbench, choice: JobChoice) -> str | None:
-    """URL of the database that the job writes to; None for the source's."""
+def find_target_url(bench: Workbench, choice: JobChoice) -> str | None:
+    """Return the URL of the database that the job writes to; None for the source's."""
     start = bench.start
-    return f"duckdb:///{choice.place}" if start.needs_place else start.target
+    return f"duckdb:///{choice.database_file}" if start.needs_database_file else start.target
 
 
-def chosen_command(bench: Workbench) -> str:
-    """The command that makes the chosen release; empty until one is chosen."""
-    swept = bench.current_sweep
-    policy = None if swept is None or bench.chosen is None else swept.policies.get(bench.chosen.k)
+def render_chosen_command(bench: Workbench) -> str:
+    """Render the command that makes the chosen release; empty until one is chosen."""
+    sweep = bench.current_sweep
+    policy = (
+        None
+        if sweep is None or bench.chosen_point is None
+        else sweep.policies.get(bench.chosen_point.k)
+    )
     if policy is None:
         return ""
-    choice = bench.job or forms.job_first(bench)
-    files = tree_files(bench, choice)
+    choice = bench.job_choice or forms.propose_job_choice(bench)
+    files = name_tree_files(bench, choice)
     hierarchies = {
-        name: _in_text(bench.trees[name].choice, files.get(name, "")) for name in bench.hierarchies
+        name: _spell_hierarchy(bench.trees[name].choice, files.get(name, ""))
+        for name in bench.hierarchies
     }
-    job = _job(bench, choice, policy)
-    return build_job_command(bench.shown_url, job, hierarchies, target_of(bench, choice))
+    job = _build_job(bench, choice, policy)
+    return build_job_command(bench.shown_url, job, hierarchies, find_target_url(bench, choice))
 
 
-def _job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
-    """The job of the current decisions.
+def _build_job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
+    """Build the job of the current decisions.
 
     Parameters
     ----------
-    policy : that of the chosen release, except for its method.
+    policy : the policy of the chosen release, without method, refinement and recoding.
     """
-    options: dict[str, Any] = {"nulls": "error", "max_suppression": 0.0} | job_options(bench)
+    options: dict[str, Any] = {"nulls": "error", "max_suppression": 0.0} | build_job_options(bench)
     policy = replace(policy, k=bench.k, hierarchies={}, **options)
     return Job(
         table=bench.start.table,
@@ -104,11 +112,11 @@ def _job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
     )
 
 
-def _in_text(choice: TreeChoice, file: str) -> str:
-    """A tree as the command line has it."""
-    plain: Mapping[str, Any] = choice.plain(file)
-    if "file" in plain:
-        return str(plain["file"])
-    if "name" in plain:
-        return f"name:{plain['name']}"
-    return json.dumps(plain)
+def _spell_hierarchy(choice: TreeChoice, file: str) -> str:
+    """Spell a hierarchy for the command line."""
+    hierarchy: Mapping[str, Any] = choice.to_job_file(file)
+    if "file" in hierarchy:
+        return str(hierarchy["file"])
+    if "name" in hierarchy:
+        return f"name:{hierarchy['name']}"
+    return json.dumps(hierarchy)

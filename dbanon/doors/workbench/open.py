@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dbanon.data.option import parameters
-from dbanon.doors.jobfile.document import read
+from dbanon.doors.jobfile.document import read_document
 from dbanon.doors.jobfile.file import FileJob, read_job_file
 from dbanon.doors.jobfile.init import SCHEMA
-from dbanon.doors.workbench.job import more_keys
+from dbanon.doors.workbench.job import build_further_keys
 from dbanon.doors.workbench.state import (
     DATE_STEPS,
     KEEP,
@@ -29,14 +29,14 @@ from dbanon.job.job import Job
 from dbanon.job.reading import Reading
 from dbanon.stores.folders import is_row_file_url
 
-ENDINGS = (".yaml", ".yml")
-_OPTIONS = ("method", "refine", "recoding", "nulls", "max_suppression")
-# The keys that the workbench writes, by their parent.
-_KEYS: Mapping[str, frozenset[str]] = {
+JOB_FILE_SUFFIXES = (".yaml", ".yml")
+_RELEASE_OPTIONS = ("method", "refine", "recoding", "nulls", "max_suppression")
+# The keys that the workbench writes, by the section of the file.
+_KNOWN_KEYS: Mapping[str, frozenset[str]] = {
     "": frozenset(("version", "source", "target", "defaults", "jobs")),
     "source": frozenset(("url",)),
     "target": frozenset(("url", "schema")),
-    "defaults": frozenset(("k", "on_new_column", *_OPTIONS)),
+    "defaults": frozenset(("k", "on_new_column", *_RELEASE_OPTIONS)),
     "job": frozenset(
         (
             "name",
@@ -57,21 +57,21 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "output": frozenset(("view", "table", "keep_last")),
     "column": frozenset(("role", "reason", "hierarchy", "kind")),
 }
-_KEPT_VIEWS = 2
+_KEEP_LAST = 2
 _DUCKDB = "duckdb:///"
 
 
-def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
-    """The start of a workbench that continues with a job file.
+def open_job_file(file: Path, commands: JobFileCommands, memory_bytes: int) -> Start:
+    """Read the arguments for a workbench that continues with a job file.
 
     Parameters
     ----------
-    memory : limit of trials, in bytes.
+    memory_bytes : memory limit of trial releases.
 
     Raises
     ------
     JobFileInvalid : the file is malformed, or a variable has no value.
-    InvalidParameter : it is in another folder, or has a key that no form of the workbench has.
+    InvalidParameter : the file is in another folder, or has keys without a form in the workbench.
     """
     if file.resolve().parent != Path.cwd():
         raise InvalidParameter(
@@ -79,38 +79,40 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
             hint=f"Change to its folder first: cd {shlex.quote(str(file.resolve().parent))}",
         )
     jobs = read_job_file(file).with_variables().jobs
-    values: dict[str, Any] = read(file).value
-    strange = [] if len(jobs) == 1 else ["jobs"]
-    strange = strange or list(_unknown_keys(values, jobs[0]))
-    if strange:
+    document: dict[str, Any] = read_document(file).content
+    unknown_keys = [] if len(jobs) == 1 else ["jobs"]
+    unknown_keys = unknown_keys or list(_find_unknown_keys(document, jobs[0]))
+    if unknown_keys:
         raise InvalidParameter(
-            f"The workbench has no form for this in the job file: {', '.join(strange)}.",
+            f"The workbench has no form for this in the job file: {', '.join(unknown_keys)}.",
             hint=f"Run it with dbanon run {shlex.quote(str(file))}, and change it in an editor. The"
             " workbench opens only files that it could have saved.",
         )
-    [job], [written] = map(_relative_to_directory, jobs), values["jobs"]
+    [job], [job_keys] = map(_relative_to_directory, jobs), document["jobs"]
     assert isinstance(job.job, Job)
-    options = {**values.get("defaults", {}), **written}
-    columns: Mapping[str, Mapping[str, Any]] = written["columns"]
+    options = {**document.get("defaults", {}), **job_keys}
+    columns: Mapping[str, Mapping[str, Any]] = job_keys["columns"]
     is_of_file = is_row_file_url(job.source)
     return Start(
-        job.source,
-        job.job.table,
-        commands,
+        url=job.source,
+        table=job.job.table,
+        commands=commands,
         key=job.job.key,
         reading=job.job.reading,
         target=None if is_of_file else job.target,
-        memory=memory,
-        opened=JobDecisions(
-            choice=_choice(file, job, written),
+        memory_bytes=memory_bytes,
+        opened_decisions=JobDecisions(
+            choice=_build_job_choice(file, job, job_keys),
             roles={name: column["role"] for name, column in columns.items()},
-            reasons={n: c["reason"] for n, c in columns.items() if c["role"] == KEEP},
+            reasons={
+                name: column["reason"] for name, column in columns.items() if column["role"] == KEEP
+            },
             trees={
                 name: tree
                 for name, column in columns.items()
-                if (tree := _tree_choice(column.get("hierarchy"))) is not None
+                if (tree := _convert_hierarchy(column.get("hierarchy"))) is not None
             },
-            options={name: options[name] for name in _OPTIONS if name in options},
+            options={name: options[name] for name in _RELEASE_OPTIONS if name in options},
             k=job.job.policy.k,
             text=file.read_text("utf-8"),
         ),
@@ -118,74 +120,79 @@ def open_job_file(file: Path, commands: JobFileCommands, memory: int) -> Start:
 
 
 def _relative_to_directory(job: FileJob) -> FileJob:
-    """The job with paths as the workbench writes them: relative to the current folder."""
+    """Return the job with paths as the workbench writes them: relative to the current folder."""
     folder = f"{Path.cwd()}{os.sep}"
     target = None if job.target is None else job.target.replace(folder, "", 1)
     return replace(job, source=job.source.replace(folder, "", 1), target=target)
 
 
-def _choice(file: Path, job: FileJob, written: Mapping[str, Any]) -> JobChoice:
-    """The choices that the file was written with."""
-    kind = "view" if "view" in written["output"] else "table"
+def _build_job_choice(file: Path, job: FileJob, job_keys: Mapping[str, Any]) -> JobChoice:
+    """Build the values of the job form from the file.
+
+    Parameters
+    ----------
+    job_keys : the job as it is written in the file.
+    """
+    kind = "view" if "view" in job_keys["output"] else "table"
     database = (job.target or "").removeprefix(_DUCKDB)
-    export = written.get("export") or [{"format": ""}]
+    export = job_keys.get("export") or [{"format": ""}]
     return JobChoice(
-        file.name,
-        job.name,
-        str(written["output"][kind]),
-        kind,
-        place=database if is_row_file_url(job.source) else "released.duckdb",
+        file=file.name,
+        name=job.name,
+        output=str(job_keys["output"][kind]),
+        kind=kind,
+        database_file=database if is_row_file_url(job.source) else "released.duckdb",
         export=export[0].get("format", ""),
-        report="report" in written,
-        schedule=written.get("schedule", ""),
+        report="report" in job_keys,
+        schedule=job_keys.get("schedule", ""),
     )
 
 
-def _tree_choice(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
-    """A tree as the form has it; None for no tree, and for one that the form does not offer."""
+def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
+    """Convert a hierarchy to a value of the form; None if there is none, or no form for it."""
     if not hierarchy:
         return None
     kind = next(iter(hierarchy))
-    value = hierarchy[kind]
+    argument = hierarchy[kind]
     if kind == "intervals":
-        choice = TreeChoice(kind, ", ".join(map(str, value)))
+        choice = TreeChoice(kind, ", ".join(map(str, argument)))
     else:
-        choice = TreeChoice(kind, value if isinstance(value, str) else "")
+        choice = TreeChoice(kind, argument if isinstance(argument, str) else "")
     is_offered = kind in ("intervals", "name", "file") or hierarchy in (
         {"dates": list(DATE_STEPS)},
         {"mask": True},
     )
-    return choice if is_offered and choice.plain("") == hierarchy else None
+    return choice if is_offered and choice.to_job_file("") == hierarchy else None
 
 
-def _unknown_keys(values: Mapping[str, Any], job: FileJob) -> Iterator[str]:
-    """Keys that no form has, and values that the workbench never writes."""
-    [written] = values["jobs"]
-    parts = {
-        "": values,
-        "source": values["source"],
-        "target": values["target"],
-        "defaults": values.get("defaults", {}),
-        "job": written,
-        "output": written["output"],
+def _find_unknown_keys(document: Mapping[str, Any], job: FileJob) -> Iterator[str]:
+    """Yield the keys that no form has, and those with values that the workbench never writes."""
+    [job_keys] = document["jobs"]
+    sections = {
+        "": document,
+        "source": document["source"],
+        "target": document["target"],
+        "defaults": document.get("defaults", {}),
+        "job": job_keys,
+        "output": job_keys["output"],
     }
-    for part, keys in parts.items():
-        yield from sorted(set(keys) - _KEYS[part])
-    if not written.get("columns"):
+    for section, keys in sections.items():
+        yield from sorted(set(keys) - _KNOWN_KEYS[section])
+    if not job_keys.get("columns"):
         yield "rules in place of columns"
-    for name, column in written.get("columns", {}).items():
-        yield from (f"{key} of {name}" for key in sorted(set(column) - _KEYS["column"]))
+    for name, column in job_keys.get("columns", {}).items():
+        yield from (f"{key} of {name}" for key in sorted(set(column) - _KNOWN_KEYS["column"]))
         if column["role"] not in ROLES:
             yield f"role {column['role']} of {name}"
-        if column.get("hierarchy") and _tree_choice(column["hierarchy"]) is None:
+        if column.get("hierarchy") and _convert_hierarchy(column["hierarchy"]) is None:
             yield f"hierarchy of {name}"
-    if values["target"].get("schema", SCHEMA) != SCHEMA:
+    if document["target"].get("schema", SCHEMA) != SCHEMA:
         yield "schema"
-    if written["output"].get("keep_last", _KEPT_VIEWS) != _KEPT_VIEWS:
+    if job_keys["output"].get("keep_last", _KEEP_LAST) != _KEEP_LAST:
         yield "keep_last"
     if is_row_file_url(job.source) and not (job.target or "").startswith(_DUCKDB):
         yield "target"
-    expected = more_keys(_choice(job=job, written=written, file=Path()))
+    expected = build_further_keys(_build_job_choice(job=job, job_keys=job_keys, file=Path()))
     for key in ("export", "report", "schedule"):
-        if written.get(key) != expected.get(key):
+        if job_keys.get(key) != expected.get(key):
             yield key

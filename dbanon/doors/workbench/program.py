@@ -1,4 +1,4 @@
-"""The program of a workbench: its server and its tasks, until a signal ends it."""
+"""Runs a workbench: its server and its tasks, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from dbanon.doors.jobfile.field_types import written_password
+from dbanon.doors.jobfile.field_types import has_written_password
 from dbanon.doors.workbench import database
 from dbanon.doors.workbench.access import Access
 from dbanon.doors.workbench.routes import Routes
@@ -15,22 +15,22 @@ from dbanon.doors.workbench.state import Start, Workbench
 from dbanon.errors import InvalidParameter
 
 
-def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> bool:
+def run_workbench(start: Start, *, port: int, on_ready: Callable[[str], None]) -> bool:
     """Answer requests until a signal arrives; return whether a task was running then.
 
     Parameters
     ----------
-    port : to listen on; 0 for any that is free.
-    ready : called with the address that a person opens. It holds the key.
+    port : the port to listen on; 0 for any free one.
+    on_ready : called with the address to open, which contains the key.
 
     Raises
     ------
     InvalidParameter : the port is in use.
-    DbanonError : the table is not there, or cannot be reached.
+    DbanonError : the table does not exist, or cannot be reached.
     """
     for name, url in (("DBANON_URL", start.url), ("DBANON_TARGET", start.target)):
-        if url is not None and written_password(url):
-            # The job file has a variable in its place.
+        if url is not None and has_written_password(url):
+            # The job file contains this variable instead of the URL.
             os.environ[name] = url
     database.require_table(start)
     bench = Workbench(start)
@@ -45,14 +45,14 @@ def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> b
     access = Access(server.port)
     routes = Routes(bench, access)
     server.answer = routes.answer
-    pages = threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True)
-    pages.start()
+    server_thread = threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True)
+    server_thread.start()
     try:
-        ready(access.address)
-        threading.Thread(target=routes.look, daemon=True).start()
+        on_ready(access.address)
+        threading.Thread(target=routes.begin_profiling, daemon=True).start()
         bench.tasks.run()
     except KeyboardInterrupt:
-        return bench.tasks.busy
+        return bench.tasks.is_busy
     finally:
         server.shutdown()
         server.server_close()

@@ -1,4 +1,4 @@
-"""The pages of a workbench and the actions of their forms: a request in, a response out."""
+"""Answers requests for the pages of a workbench, and handles their forms."""
 
 from __future__ import annotations
 
@@ -14,34 +14,40 @@ from urllib.parse import parse_qs, quote
 
 import jinja2
 
-from dbanon.doors.html.page import environment, policy_of_page, style_of_page
+from dbanon.doors.html.page import create_environment, report_policy, report_style
 from dbanon.doors.workbench import database, forms, view
-from dbanon.doors.workbench.access import FORM_KEY, KEY, Access
+from dbanon.doors.workbench.access import FORM_KEY_PARAMETER, KEY_PARAMETER, Access
 from dbanon.doors.workbench.comparison import compare
 from dbanon.doors.workbench.forms import Fields, FormError, FormState, first_value
 from dbanon.doors.workbench.server import HttpRequest, HttpResponse
-from dbanon.doors.workbench.state import Workbench
-from dbanon.doors.workbench.tasks import NO_FORM, BackgroundTask, BusyError, FormRequest, unexpected
+from dbanon.doors.workbench.state import SweepChoice, Workbench
+from dbanon.doors.workbench.tasks import (
+    NO_FORM,
+    BackgroundTask,
+    BusyError,
+    FormRequest,
+    convert_unexpected,
+)
 from dbanon.errors import DbanonError, InvalidParameter
 
-FOLDER = Path(__file__).parent
-_FILES = {
-    "report.css": (style_of_page, "text/css"),
-    "workbench.css": (lambda: (FOLDER / "workbench.css").read_text("utf-8"), "text/css"),
-    "workbench.js": (lambda: (FOLDER / "workbench.js").read_text("utf-8"), "text/javascript"),
+_FOLDER = Path(__file__).parent
+_STATIC_FILES = {
+    "report.css": (report_style, "text/css"),
+    "workbench.css": (lambda: (_FOLDER / "workbench.css").read_text("utf-8"), "text/css"),
+    "workbench.js": (lambda: (_FOLDER / "workbench.js").read_text("utf-8"), "text/javascript"),
 }
-# Most characters of the random identifier that a page sends with its forms.
-_LONGEST_PAGE_ID = 32
+# Maximum length of the random identifier that a page sends with its forms.
+_MAX_PAGE_ID_LENGTH = 32
 _STEP_NAMES = tuple(step for step, _, _ in view.STEPS)
 
 
-# In the query of the page of comparisons, the names of releases in the ledger begin with this.
+# Prefix of published releases' names in the query of the page that compares releases.
 _RELEASE_PREFIX = "r/"
 
 
-# The part of the pages that a form replaces or acts on. If another page changed it since, the form
-# is in conflict. Forms that are not listed replace nothing.
-_REPLACED = {
+# The section of the workbench's state that a form replaces or uses. The form is in conflict if
+# another page has changed the section in the meantime. Other forms cannot be in conflict.
+_REPLACED_SECTIONS = {
     "columns": "columns",
     "look": "columns",
     "trees": "trees",
@@ -49,12 +55,12 @@ _REPLACED = {
     "plan": "saved",
     "run": "saved",
 }
-# Forms whose values stay on the page when they are refused.
+# Forms that keep the submitted values on the page when they are refused.
 _RETAINED_FORMS = ("columns", "trees", "sweep", "job")
 
 
 class _ConflictError(Exception):
-    """Another page changed the part that a form would replace, after its own page was shown."""
+    """Another page changed the section that a form would replace, after its own page was shown."""
 
 
 @dataclass(frozen=True)
@@ -63,46 +69,46 @@ class Routes:
 
     bench: Workbench
     access: Access
-    _posts: dict[str, Callable[[FormRequest], str]] = field(init=False, repr=False)
+    _form_handlers: dict[str, Callable[[FormRequest], str]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        posts = {
-            "columns": self._columns,
-            "trees": self._trees,
-            "sweep": self._sweep,
-            "choose": self._choose,
-            "look": self._look,
-            "job": self._job,
-            "plan": self._plan,
-            "run": self._run,
-            "cancel": self._cancel,
-            "list": self._list,
+        handlers = {
+            "columns": self._submit_columns,
+            "trees": self._submit_trees,
+            "sweep": self._submit_sweep,
+            "choose": self._submit_choice,
+            "look": self._submit_profiling,
+            "job": self._submit_job,
+            "plan": self._submit_plan,
+            "run": self._submit_run,
+            "cancel": self._submit_cancellation,
+            "list": self._submit_listing,
         }
-        object.__setattr__(self, "_posts", posts)
+        object.__setattr__(self, "_form_handlers", handlers)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request, or refuse it before any part of it is used."""
         try:
             return self._answer(request)
         except Exception as error:
-            return HttpResponse(500, f"Unexpected: {unexpected(error).message}")
+            return HttpResponse(500, f"Unexpected: {convert_unexpected(error).message}")
 
     def _answer(self, request: HttpRequest) -> HttpResponse:
         path, _, query_text = request.target.partition("?")
-        refusal = self.access.refused(request.headers, path)
+        refusal = self.access.find_refusal(request.headers, path)
         if refusal is not None:
-            return HttpResponse(refusal.status, refusal.why)
+            return HttpResponse(refusal.status, refusal.reason)
         try:
             query = parse_qs(query_text, max_num_fields=20)
         except ValueError:
             return HttpResponse(400, "The address could not be read.")
         name = path[len(self.access.path) + 1 :]
-        if request.method != "POST" and KEY in query:
-            if name == "" and self.access.opens(query[KEY][0]):
-                return self._redirect("columns", {"Set-Cookie": self.access.set_cookie})
-            return _key_required()
+        if request.method != "POST" and KEY_PARAMETER in query:
+            if name == "" and self.access.is_address_key(query[KEY_PARAMETER][0]):
+                return self._redirect("columns", {"Set-Cookie": self.access.set_cookie_header})
+            return _refuse_without_key()
         if not self.access.has_cookie(request.headers):
-            return _key_required()
+            return _refuse_without_key()
         return (
             self._handle_post(name, request)
             if request.method == "POST"
@@ -112,43 +118,55 @@ class Routes:
     def _handle_get(self, name: str, query: Fields) -> HttpResponse:
         if name == "":
             return self._redirect("columns")
-        if name in _FILES:
-            text_of, kind = _FILES[name]
-            return HttpResponse(200, text_of(), kind)
-        if name == "report" and self.bench.made is not None and self.bench.made.page:
-            policy = f"{policy_of_page()}; frame-ancestors 'none'"
+        if name in _STATIC_FILES:
+            read_text, content_type = _STATIC_FILES[name]
+            return HttpResponse(200, read_text(), content_type)
+        if (
+            name == "report"
+            and self.bench.published_release is not None
+            and self.bench.published_release.report_html
+        ):
+            policy = f"{report_policy()}; frame-ancestors 'none'"
             return HttpResponse(
-                200, self.bench.made.page, "text/html", {"Content-Security-Policy": policy}
+                200,
+                self.bench.published_release.report_html,
+                "text/html",
+                {"Content-Security-Policy": policy},
             )
         if name not in _STEP_NAMES:
             return HttpResponse(404, "There is no such page.")
-        return self._page(name, query)
+        return self._render_page(name, query)
 
-    def _page(
+    def _render_page(
         self,
         step: str,
         query: Fields,
         state: FormState | None = None,
         status: int = 200,
     ) -> HttpResponse:
-        """A page; with ``state`` the one that answers a form which was refused."""
+        """Render the page of a step.
+
+        Parameters
+        ----------
+        state : the refused form that the page answers; None if it answers none.
+        """
         bench = self.bench
-        if bench.proposed is None and step != "columns":
+        if bench.role_proposals is None and step != "columns":
             return self._redirect("columns")
         if step == "compare" and state is None:
-            self._look_at_releases(query)
+            self._begin_inspections(query)
         if step == "trees" and state is None:
-            self._count_trees_again()
-        error = None if state is None else view.form_errors(state.errors)
+            self._begin_tree_recount()
+        error = None if state is None else view.describe_form_errors(state.errors)
         if state is None:
-            state = _task_form(bench.tasks.current)
-        # A form that was sent with errors is still one of the page that it was sent from.
-        sent = state.request.fields if error is not None and not state.is_conflict else {}
+            state = _restore_form(bench.tasks.current)
+        # A refused form keeps the id and revision of the page that it was submitted from.
+        sent_fields = state.request.fields if error is not None and not state.is_conflict else {}
         with bench.lock:
             content = (
                 compare(bench, first_value(query, "a"), first_value(query, "b"))
                 if step == "compare"
-                else view.MAKERS[step](bench, state)
+                else view.PAGE_BUILDERS[step](bench, state)
             )
             text = _template(f"{step}.html.j2").render(
                 content=content,
@@ -156,21 +174,24 @@ class Routes:
                 steps=view.STEPS,
                 index=_STEP_NAMES.index(step),
                 table=bench.start.table,
-                form_key=self.access.form,
-                form_name=FORM_KEY,
-                revision=first_value(sent, "revision", str(bench.revision)),
-                page=first_value(sent, "page", secrets.token_hex(8)),
-                notes=view.field_notes(state),
+                form_key=self.access.form_key,
+                form_name=FORM_KEY_PARAMETER,
+                revision=first_value(sent_fields, "revision", str(bench.revision)),
+                page=first_value(sent_fields, "page", secrets.token_hex(8)),
+                notes=view.describe_field_errors(state),
                 focus=next((name for name in state.errors if name), ""),
                 task=view.describe_task(bench.tasks.current, step),
                 error=error,
-                proposed=bench.proposed is not None,
+                proposed=bench.role_proposals is not None,
             )
         return HttpResponse(status, text, "text/html")
 
     def _handle_post(self, name: str, request: HttpRequest) -> HttpResponse:
-        kinds = request.headers.get("content-type", [""])
-        if kinds[0].partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        content_types = request.headers.get("content-type", [""])
+        if (
+            content_types[0].partition(";")[0].strip().lower()
+            != "application/x-www-form-urlencoded"
+        ):
             return HttpResponse(415, "Only forms are accepted.")
         step = {
             "choose": "sweep",
@@ -180,51 +201,56 @@ class Routes:
             "list": "compare",
         }.get(name, name)
         try:
-            fields = forms.fields_of(request.body)
+            fields = forms.parse_fields(request.body)
         except InvalidParameter as error:
             return HttpResponse(400, error.message)
-        refusal = self.access.refused_form(request.headers, first_value(fields, FORM_KEY))
+        refusal = self.access.find_form_refusal(
+            request.headers, first_value(fields, FORM_KEY_PARAMETER)
+        )
         if refusal is not None:
-            return HttpResponse(refusal.status, refusal.why)
-        if name not in self._posts:
+            return HttpResponse(refusal.status, refusal.reason)
+        if name not in self._form_handlers:
             return HttpResponse(404, "There is no such form.")
-        form = FormRequest(name, first_value(fields, "page")[:_LONGEST_PAGE_ID], fields)
+        form = FormRequest(name, first_value(fields, "page")[:_MAX_PAGE_ID_LENGTH], fields)
         try:
-            return self._redirect(self._posts[name](form))
+            return self._redirect(self._form_handlers[name](form))
         except FormError as error:
-            return self._page(step, {}, FormState(form, error.errors), 422)
+            return self._render_page(step, {}, FormState(form, error.errors), 422)
         except _ConflictError:
-            return self._page(step, {}, _conflict(form), 409)
+            return self._render_page(step, {}, _report_conflict(form), 409)
         except BusyError:
             busy = InvalidParameter(
                 "Another step is running, and nothing was changed.",
                 hint="Wait until it ends, or cancel it. Then send the form again.",
             )
-            return self._page(step, {}, FormState(form, {"": busy}), 409)
+            return self._render_page(step, {}, FormState(form, {"": busy}), 409)
         except DbanonError as error:
-            return self._page(step, {}, FormState(form, {"": error}), 422)
+            return self._render_page(step, {}, FormState(form, {"": error}), 422)
 
     def _require_current(self, request: FormRequest) -> None:
-        """Check that no other page changed what a form would replace.
+        """Check that no other page changed what a form replaces or uses.
 
         Raises
         ------
         BusyError : a task is running.
-        _ConflictError : another page changed it since the form's page was shown.
+        _ConflictError : another page changed the section after the form's page was shown.
         """
-        if self.bench.tasks.busy:
+        if self.bench.tasks.is_busy:
             raise BusyError
         revision = first_value(request.fields, "revision")
-        since = int(revision) if re.fullmatch(r"[0-9]{1,9}", revision, re.ASCII) else 0
-        part = _REPLACED.get(request.name)
-        if part is not None and self.bench.is_changed_elsewhere(part, since, request.page):
+        shown_revision = int(revision) if re.fullmatch(r"[0-9]{1,9}", revision, re.ASCII) else 0
+        section = _REPLACED_SECTIONS.get(request.name)
+        if section is not None and self.bench.is_changed_elsewhere(
+            section, shown_revision, request.page
+        ):
             raise _ConflictError
 
-    def _redirect(self, where: str, headers: dict[str, str] | None = None) -> HttpResponse:
-        location = {"Location": f"{self.access.path}/{where}"}
-        return HttpResponse(303, "", "text/plain", location | (headers or {}))
+    def _redirect(self, page_name: str, headers: dict[str, str] | None = None) -> HttpResponse:
+        """Redirect to a page of the workbench, with further headers."""
+        location = {"Location": f"{self.access.path}/{page_name}"}
+        return HttpResponse(303, headers=location | (headers or {}))
 
-    def _begin(
+    def _begin_task(
         self,
         name: str,
         step: str,
@@ -233,62 +259,68 @@ class Routes:
         request: FormRequest = NO_FORM,
         **options: Any,
     ) -> BackgroundTask:
-        return self.bench.tasks.begin(
+        """Begin a task that calls a function of ``database`` with these arguments."""
+        return self.bench.tasks.begin_task(
             name, step, lambda task: work(self.bench, *arguments, task, **options), request
         )
 
     # --- forms -----------------------------------------------------------------------------------
 
-    def look(self, request: FormRequest = NO_FORM) -> None:
-        """Start the task that examines the columns of the table."""
-        self._begin("Examine the columns", "columns", database.propose, request=request)
+    def begin_profiling(self, request: FormRequest = NO_FORM) -> None:
+        """Begin the task that examines the columns of the table."""
+        self._begin_task(
+            "Examine the columns", "columns", database.profile_columns, request=request
+        )
 
-    def _look(self, request: FormRequest) -> str:
+    def _submit_profiling(self, request: FormRequest) -> str:
         self._require_current(request)
-        self.look(request)
+        self.begin_profiling(request)
         return "columns"
 
-    def _columns(self, request: FormRequest) -> str:
+    def _submit_columns(self, request: FormRequest) -> str:
         bench = self.bench
-        roles, reasons = forms.roles_of(bench, request.fields)
+        roles, reasons = forms.read_roles(bench, request.fields)
         with bench.lock:
             if (roles, reasons) != (bench.roles, bench.reasons):
                 self._require_current(request)
-                bench.roles, bench.reasons, bench.chosen = roles, reasons, None
-                bench.decide("columns", request.page)
+                bench.roles, bench.reasons, bench.chosen_point = roles, reasons, None
+                bench.record_decision("columns", request.page)
         return "trees"
 
-    def _trees(self, request: FormRequest) -> str:
-        choices = forms.trees_of(self.bench, request.fields)
+    def _submit_trees(self, request: FormRequest) -> str:
+        choices = forms.read_tree_choices(self.bench, request.fields)
         if choices != {name: tree.choice for name, tree in self.bench.trees.items()}:
             self._require_current(request)
-        task = self._begin("Make the trees", "trees", database.grow, choices, request=request)
+        task = self._begin_task(
+            "Make the trees", "trees", database.build_trees, choices, request=request
+        )
         return "sweep" if task.state == "done" and first_value(request.fields, "next") else "trees"
 
-    def _sweep(self, request: FormRequest) -> str:
-        choice = forms.sweep_of(self.bench, request.fields)
+    def _submit_sweep(self, request: FormRequest) -> str:
+        choice = forms.read_sweep_choice(self.bench, request.fields)
         self._require_current(request)
-        again = first_value(request.fields, "again") == "yes"
-        earlier = self.bench.sweeps.get(self.bench.key_of(choice))
-        if earlier is not None and earlier.advice is not None and not again:
+        repeats_sweep = first_value(request.fields, "again") == "yes"
+        earlier_sweep = self.bench.sweeps.get(self.bench.sweep_key(choice))
+        if earlier_sweep is not None and earlier_sweep.advice is not None and not repeats_sweep:
             self._choose_recommended(choice, request.page)
             return "sweep"
-        self._begin("Try releases", "sweep", database.sweep, choice, request=request)
+        self._begin_task("Try releases", "sweep", database.run_sweep, choice, request=request)
         return "sweep"
 
-    def _choose_recommended(self, choice: Any, page: str) -> None:
+    def _choose_recommended(self, choice: SweepChoice, page: str) -> None:
+        """Choose the release that an earlier sweep recommends."""
         bench = self.bench
         with bench.lock:
             bench.sweep_choice = choice
             advice = None if bench.current_sweep is None else bench.current_sweep.advice
             recommendation = None if advice is None else advice.recommendation
-            bench.chosen = None if recommendation is None else recommendation.point
-            bench.decide("sweep", page)
+            bench.chosen_point = None if recommendation is None else recommendation.point
+            bench.record_decision("sweep", page)
 
-    def _choose(self, request: FormRequest) -> str:
+    def _submit_choice(self, request: FormRequest) -> str:
         self._require_current(request)
         fields = request.fields
-        if not self.bench.choose(
+        if not self.bench.choose_release(
             first_value(fields, "tried"), first_value(fields, "point"), request.page
         ):
             raise InvalidParameter(
@@ -298,83 +330,86 @@ class Routes:
             )
         return "compare" if first_value(fields, "next") == "compare" else "job"
 
-    def _job(self, request: FormRequest) -> str:
-        choice = forms.job_of(self.bench, request.fields)
-        if choice != self.bench.job:
+    def _submit_job(self, request: FormRequest) -> str:
+        choice = forms.read_job_choice(self.bench, request.fields)
+        if choice != self.bench.job_choice:
             self._require_current(request)
-        replaced = first_value(request.fields, "replace") == "yes"
-        self._begin(
+        replaces_file = first_value(request.fields, "replace") == "yes"
+        self._begin_task(
             "Write the job file",
             "job",
-            database.save,
+            database.save_job_file,
             choice,
-            replace_file=replaced,
+            replace_file=replaces_file,
             request=request,
         )
         return "job"
 
-    def _plan(self, request: FormRequest) -> str:
+    def _submit_plan(self, request: FormRequest) -> str:
         self._require_current(request)
-        self._begin("Preview a run", "job", database.plan, request=request)
+        self._begin_task("Preview a run", "job", database.plan_job, request=request)
         return "job"
 
-    def _run(self, request: FormRequest) -> str:
+    def _submit_run(self, request: FormRequest) -> str:
         self._require_current(request)
-        self._begin("Run the job", "run", database.run, request=request)
+        self._begin_task("Run the job", "run", database.run_saved_job, request=request)
         return "run"
 
-    def _list(self, request: FormRequest) -> str:
+    def _submit_listing(self, request: FormRequest) -> str:
         self._require_current(request)
         self.bench.inspections.clear()
-        self._begin("List the releases", "compare", database.list_releases)
+        self._begin_task("List the releases", "compare", database.list_releases)
         return "compare"
 
-    def _cancel(self, request: FormRequest) -> str:
+    def _submit_cancellation(self, request: FormRequest) -> str:
         task = self.bench.tasks.current
         self.bench.tasks.cancel()
         if task is None:
             return "columns"
-        task.ended.wait(5.0)
+        task.end_event.wait(5.0)
         return task.step
 
-    def _count_trees_again(self) -> None:
-        """Count the trees again for a larger k, unless a task is running or the last one failed."""
+    def _begin_tree_recount(self) -> None:
+        """Begin to recount the trees for a larger k, unless a task is running or has failed."""
         tasks = self.bench.tasks
         has_failed = (
             tasks.current is not None
             and tasks.current.step == "trees"
             and (tasks.current.state != "done")
         )
-        if self.bench.trees_to_recount and not tasks.busy and not has_failed:
+        if self.bench.trees_to_recount and not tasks.is_busy and not has_failed:
             with contextlib.suppress(BusyError):
-                self._begin("Count the trees", "trees", database.count_again)
+                self._begin_task("Count the trees", "trees", database.recount_trees)
 
-    def _look_at_releases(self, query: Fields) -> None:
-        """Start reading the releases to compare, unless they were read or a task is running."""
+    def _begin_inspections(self, query: Fields) -> None:
+        """Begin to read the releases to compare, unless they were read or a task is running."""
         bench = self.bench
-        last = bench.tasks.current
-        has_failed = last is not None and last.step == "compare" and last.state != "done"
-        if bench.tasks.busy or has_failed:
+        last_task = bench.tasks.current
+        has_failed = (
+            last_task is not None and last_task.step == "compare" and last_task.state != "done"
+        )
+        if bench.tasks.is_busy or has_failed:
             return
         try:
-            if bench.listed is None:
-                self._begin("List the releases", "compare", database.list_releases)
-            names = [first_value(query, side) for side in ("a", "b")]
-            listed = [listed.output for listed in bench.listed or ()]
+            if bench.listed_releases is None:
+                self._begin_task("List the releases", "compare", database.list_releases)
+            sides = [first_value(query, side) for side in ("a", "b")]
+            listed_outputs = [release.output for release in bench.listed_releases or ()]
             outputs = [
                 name.removeprefix(_RELEASE_PREFIX)
-                for name in names
-                if name.startswith(_RELEASE_PREFIX) and name.removeprefix(_RELEASE_PREFIX) in listed
+                for name in sides
+                if name.startswith(_RELEASE_PREFIX)
+                and name.removeprefix(_RELEASE_PREFIX) in listed_outputs
             ]
             outputs = [name for name in outputs if name not in bench.inspections]
             if outputs:
-                self._begin("Look at releases", "compare", database.look_at, outputs)
+                self._begin_task("Look at releases", "compare", database.inspect_releases, outputs)
         except BusyError:
             return
 
 
-def _task_form(task: BackgroundTask | None) -> FormState:
-    """The form of a task that is not done, with the error of the task."""
+def _restore_form(task: BackgroundTask | None) -> FormState:
+    """Return the form of a task that is not done, with the task's error."""
     if task is None or task.state == "done" or task.request.name not in _RETAINED_FORMS:
         return FormState()
     if task.state == "failed" and task.error is not None and task.field_name:
@@ -382,26 +417,26 @@ def _task_form(task: BackgroundTask | None) -> FormState:
     return FormState(task.request)
 
 
-def _conflict(request: FormRequest) -> FormState:
-    """The answer to a form that would replace another page's change."""
-    is_shown = request.name in _RETAINED_FORMS
+def _report_conflict(request: FormRequest) -> FormState:
+    """Return the state of a form that would replace another page's change."""
+    shows_values = request.name in _RETAINED_FORMS
     error = InvalidParameter(
         "Your settings have changed since this page was shown, perhaps in another tab.",
         hint="Your values are still below, with the saved ones beside them where they differ."
         " Nothing was changed. Save again to replace the saved values."
-        if is_shown
+        if shows_values
         else "The page shows the current state, and nothing was changed. Send the form again.",
     )
     return FormState(request, {"": error}, is_conflict=True)
 
 
-def _key_required() -> HttpResponse:
-    """The answer to a request without the key."""
+def _refuse_without_key() -> HttpResponse:
+    """Return the response to a request without the key."""
     return HttpResponse(403, "Open the address that dbanon workbench printed in its terminal.")
 
 
 @cache
 def _template(name: str) -> jinja2.Template:
-    templates = environment(FOLDER)
+    templates = create_environment(_FOLDER)
     templates.filters["in_query"] = lambda text: quote(str(text), safe="")
     return templates.get_template(name)

@@ -1,7 +1,7 @@
-"""HTTP on the loopback for one user: few connections, small requests, a timeout for each.
+"""An HTTP server for one user of this machine: few connections, small requests, timeouts.
 
-The standard library's server, with a thread per connection and one request on each. ``answer``
-makes the pages.
+It is the standard library's server, with one thread and one request per connection. ``answer``
+renders the pages.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from socketserver import TCPServer
 from typing import Any
 
 HOST = "127.0.0.1"
-# A browser opens six at most; the rest is for other programs that connect.
-MOST_CONNECTIONS = 32
-MOST_BYTES = 64 * 1024
-# Seconds for a whole request, and for a whole response.
-RECEIVED, SENT = 10.0, 30.0
+# A browser opens at most six; the others allow for further programs that connect.
+MAX_CONNECTIONS = 32
+MAX_BODY_BYTES = 64 * 1024
+# Time limits for a whole request and for a whole response.
+RECEIVE_SECONDS, SEND_SECONDS = 10.0, 30.0
 
-# Of every response. Styles and scripts come from this server only.
-POLICY = (
+# Sent with every response. Styles and scripts may come from this server only.
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -42,12 +42,13 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """A request.
+    """An HTTP request.
 
     Parameters
     ----------
-    headers : by lower-case name, all values of each.
-    body : of a form; empty for others.
+    target : the path and query.
+    headers : from lower-case name to all values.
+    body : the fields of a form; empty without one.
     """
 
     method: str
@@ -58,16 +59,16 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """A response.
+    """An HTTP response.
 
     Parameters
     ----------
-    headers : in addition to, or in place of, those of every response.
+    headers : added to ``HEADERS``, or replacing some of them.
     """
 
     status: int
     body: str = ""
-    kind: str = "text/plain"
+    content_type: str = "text/plain"
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -75,33 +76,33 @@ RequestHandler = Callable[[HttpRequest], HttpResponse]
 
 
 class _DeadlineSocket(io.RawIOBase):
-    """The bytes that a socket receives before a deadline, however slowly they arrive."""
+    """Reads from a socket until a deadline, however slowly the bytes arrive."""
 
-    def __init__(self, sent: socket.socket, seconds: float) -> None:
-        self._socket, self._end = sent, time.monotonic() + seconds
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._socket, self._deadline = connection, time.monotonic() + seconds
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        left = self._end - time.monotonic()
-        if left <= 0:
+        remaining_seconds = self._deadline - time.monotonic()
+        if remaining_seconds <= 0:
             raise TimeoutError
-        self._socket.settimeout(left)
+        self._socket.settimeout(remaining_seconds)
         return self._socket.recv_into(buffer)
 
 
 class Server(ThreadingHTTPServer):
-    """A server of the loopback that gives each request to ``answer``."""
+    """A server on the loopback interface that passes each request to ``answer``."""
 
     daemon_threads = True
     # A long backlog: connections over the limit are closed at once, not left waiting.
-    request_queue_size = 2 * MOST_CONNECTIONS
+    request_queue_size = 2 * MAX_CONNECTIONS
 
     def __init__(self, port: int = 0) -> None:
         super().__init__((HOST, port), _Handler)
         self.answer: RequestHandler = lambda request: HttpResponse(503, "Not ready yet.")
-        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._free_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     @property
     def port(self) -> int:
@@ -115,14 +116,14 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a new thread, or close the connection if there are too many."""
-        if not self._free.acquire(blocking=False):
+        if not self._free_slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:
             # No thread could be started.
-            self._free.release()
+            self._free_slots.release()
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -130,20 +131,20 @@ class Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._free_slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore broken connections: nothing of a request is printed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request of one connection."""
+    """Handles the one request of a connection."""
 
     server: Server
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = io.BufferedReader(_DeadlineSocket(self.connection, RECEIVED))
+        self.rfile = io.BufferedReader(_DeadlineSocket(self.connection, RECEIVE_SECONDS))
 
     def version_string(self) -> str:
         return "dbanon"
@@ -158,47 +159,47 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HttpResponse(int(code), "The request could not be read."))
 
     def do_GET(self) -> None:
-        self._send(self.server.answer(self._request()))
+        self._send(self.server.answer(self._build_request()))
 
     do_HEAD = do_GET  # noqa: N815
 
     def do_POST(self) -> None:
-        size = self._size()
-        if isinstance(size, HttpResponse):
-            self._send(size)
+        n_bytes = self._read_length()
+        if isinstance(n_bytes, HttpResponse):
+            self._send(n_bytes)
             return
-        body = self.rfile.read(size)
-        if len(body) == size:
-            self._send(self.server.answer(self._request(body)))
+        body = self.rfile.read(n_bytes)
+        if len(body) == n_bytes:
+            self._send(self.server.answer(self._build_request(body)))
 
-    def _size(self) -> int | HttpResponse:
-        """The length of the body, or the response that refuses it."""
+    def _read_length(self) -> int | HttpResponse:
+        """Return the length of the body in bytes, or the response that refuses it."""
         lengths = self.headers.get_all("Content-Length", [])
         if self.headers.get_all("Transfer-Encoding") or len(lengths) != 1:
             return HttpResponse(411, "The length is missing.")
         if not (lengths[0].isascii() and lengths[0].isdigit()):
             return HttpResponse(400, "The length is not a number.")
-        if len(lengths[0]) > 9 or int(lengths[0]) > MOST_BYTES:
+        if len(lengths[0]) > 9 or int(lengths[0]) > MAX_BODY_BYTES:
             return HttpResponse(413, "The request is too long.")
         return int(lengths[0])
 
-    def _request(self, body: bytes = b"") -> HttpRequest:
+    def _build_request(self, body: bytes = b"") -> HttpRequest:
         headers: dict[str, list[str]] = {}
         for name, value in self.headers.items():
             headers.setdefault(name.lower(), []).append(value)
         return HttpRequest(self.command, self.path, headers, body)
 
-    def _send(self, answer: HttpResponse) -> None:
-        content = answer.body.encode("utf-8", "backslashreplace")
-        self.connection.settimeout(SENT)
+    def _send(self, response: HttpResponse) -> None:
+        content = response.body.encode("utf-8", "backslashreplace")
+        self.connection.settimeout(SEND_SECONDS)
         self.close_connection = True
-        self.send_response(answer.status)
+        self.send_response(response.status)
         headers = HEADERS | {
-            "Content-Type": f"{answer.kind}; charset=utf-8",
+            "Content-Type": f"{response.content_type}; charset=utf-8",
             "Content-Length": str(len(content)),
             "Connection": "close",
         }
-        for name, value in (headers | dict(answer.headers)).items():
+        for name, value in (headers | dict(response.headers)).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

@@ -34,35 +34,35 @@ if TYPE_CHECKING:
 
 KEEP, DROP = "keep", "drop"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, DROP)
-# Ways to a tree, as job files have them; ``suggest`` becomes a file next to the job file.
-TREES = ("dates", "intervals", "mask", "suggest", "name", "file")
+# Kinds of hierarchy in job files; the tree of ``suggest`` becomes a file next to the job file.
+TREE_KINDS = ("dates", "intervals", "mask", "suggest", "name", "file")
 DATE_STEPS = ("month", "year", "decade")
 
 
 @dataclass(frozen=True)
 class JobFileCommands:
-    """The command line's own functions on a job file, so that the workbench does the same.
+    """The command line's functions for job files, so that the workbench behaves like it.
 
     Parameters
     ----------
-    opened : opens a job file that is ready to run.
-    save : writes the report to the path that its job names.
+    open_job_file : opens a job file that is ready to run.
+    save_report : writes the report to the path that its job names.
     """
 
-    opened: Callable[[Path], JobFile]
-    save: Callable[[FileJob, Report | PrivateReport], None]
+    open_job_file: Callable[[Path], JobFile]
+    save_report: Callable[[FileJob, Report | PrivateReport], None]
 
 
 @dataclass(frozen=True)
 class JobDecisions:
-    """The content of a job file, as the forms have it.
+    """The content of a job file, as values of the forms.
 
     Parameters
     ----------
-    choice : how the file is written.
-    roles, reasons, trees : by column.
-    options : of the release, ``k`` aside.
-    text : of the file.
+    choice : names, formats and schedule.
+    roles, reasons, trees : from column name to value.
+    options : options of the release, except ``k``.
+    text : the content of the file.
     """
 
     choice: JobChoice
@@ -81,10 +81,10 @@ class Start:
     Parameters
     ----------
     url, table, key, reading : as for ``dbanon init``.
-    target : URL of the database that is written to; None for the source's.
-    directory : of the job file.
-    memory : limit of trials, in bytes.
-    opened : the job file that the workbench opens.
+    target : URL of the database for releases; None for the source's.
+    directory : the directory of the job file.
+    memory_bytes : memory limit of trial releases.
+    opened_decisions : the content of the job file that the workbench continues with, if any.
     """
 
     url: str
@@ -94,17 +94,17 @@ class Start:
     reading: Reading = DEFAULT_READING
     target: str | None = None
     directory: Path = field(default_factory=Path.cwd)
-    memory: int | None = None
-    opened: JobDecisions | None = None
+    memory_bytes: int | None = None
+    opened_decisions: JobDecisions | None = None
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of relation that a release may be, the usual one first."""
+    def output_kinds(self) -> tuple[str, ...]:
+        """The kinds of relation that a release may be, the default first."""
         return (VIEW, TABLE) if releases_views(self.target or self.url) else (TABLE,)
 
     @property
-    def needs_place(self) -> bool:
-        """Whether releases need a database of their own, because the source is a file."""
+    def needs_database_file(self) -> bool:
+        """Whether releases need a DuckDB file, because the source is a file of rows."""
         return self.target is None and is_row_file_url(self.url)
 
 
@@ -114,60 +114,61 @@ class TreeChoice:
 
     Parameters
     ----------
-    kind : one of ``TREES``.
-    more : the widths of intervals, or the name of a stored tree or file.
+    kind : one of ``TREE_KINDS``.
+    argument : the widths of intervals, or the name of a stored tree or file.
     """
 
     kind: str
-    more: str = ""
+    argument: str = ""
 
-    def plain(self, suggested: str) -> dict[str, Any]:
-        """As a job file has it.
+    def to_job_file(self, suggested_file: str) -> dict[str, Any]:
+        """Return the hierarchy in the form of job files.
 
         Parameters
         ----------
-        suggested : name of the file that a suggested tree is kept in.
+        suggested_file : the name of the file for a suggested tree.
         """
         values: dict[str, Any] = {
             "dates": list(DATE_STEPS),
             "mask": True,
-            "suggest": suggested,
+            "suggest": suggested_file,
         }
         if self.kind == "intervals":
             return {"intervals": self.widths()}
         name = "file" if self.kind == "suggest" else self.kind
-        return {name: values.get(self.kind, self.more)}
+        return {name: values.get(self.kind, self.argument)}
 
     def widths(self) -> list[int | float]:
         """The widths of intervals; raises ValueError if one is not a number."""
-        widths = [float(part) for part in self.more.split(",")]
+        widths = [float(width) for width in self.argument.split(",")]
         return [int(width) if width == int(width) else width for width in widths]
 
 
 @dataclass(frozen=True)
 class ColumnTree:
-    """A tree of a column.
+    """The hierarchy of a column.
 
     Parameters
     ----------
-    trial : the builder for trials, or the tree itself.
-    why : the reason for a suggested tree.
+    trial_hierarchy : what trial releases use: the builder, or the tree if there is none.
+    counts : rows below each node.
+    reason : why a suggested tree was suggested; empty for others.
     """
 
     choice: TreeChoice
-    trial: Hierarchy | HierarchySpec
+    trial_hierarchy: Hierarchy | HierarchySpec
     tree: Hierarchy
     counts: TreeCounts
-    why: str = ""
+    reason: str = ""
 
     def is_outgrown(self, k: int) -> bool:
-        """Whether it was counted for a smaller k, and so shows labels of too few rows."""
+        """Whether it was counted for a smaller k, so that labels of too few rows would be shown."""
         return self.counts.bound < bound_of(k)
 
 
 @dataclass(frozen=True)
 class SweepChoice:
-    """Which releases are tried."""
+    """Which trial releases to make."""
 
     k: tuple[int, ...] = tuple(k for k in DEFAULT_KS if k <= 10)
     methods: tuple[str, ...] = ()
@@ -180,12 +181,12 @@ class SweepChoice:
 
 @dataclass
 class SweepResult:
-    """A sweep: its releases as they come, and the advice once it is over.
+    """Trial releases of a sweep, as they are made, and the advice at its end.
 
     Parameters
     ----------
-    policies : by k, those of its releases, apart from method, refinement and recoding.
-    advice : None until the end, and if it was cancelled.
+    policies : from k to the policy of its releases, without method, refinement and recoding.
+    advice : None until the end, and if the sweep was cancelled.
     """
 
     choice: SweepChoice
@@ -194,31 +195,31 @@ class SweepResult:
     advice: Advice | None = None
 
     def add(self, point: Point, policy: Policy) -> None:
-        """A release that was tried."""
+        """Add a trial release."""
         self.policies[point.k] = policy
         self.points.append(point)
 
 
 @dataclass(frozen=True)
 class JobChoice:
-    """How a job file is written.
+    """The values of the form of the job file.
 
     Parameters
     ----------
-    file : its name.
-    name, output : of the job, and of what it makes.
-    kind : ``view``, whose earlier releases stay, or ``table``.
-    place : name of the DuckDB file that releases of a file of rows go into.
-    export : ``csv``, ``parquet`` or nothing.
-    report : whether each release has its report beside it, as a page.
-    schedule : five fields as cron has them, or nothing.
+    file : the name of the job file.
+    name, output : the names of the job and of its output.
+    kind : ``view``, which keeps earlier releases, or ``table``.
+    database_file : the DuckDB file for releases, if the source is a file of rows.
+    export : ``csv``, ``parquet`` or empty.
+    report : whether to write an HTML report of each release.
+    schedule : five fields of cron, or empty.
     """
 
     file: str
     name: str
     output: str
     kind: str
-    place: str = "released.duckdb"
+    database_file: str = "released.duckdb"
     export: str = ""
     report: bool = True
     schedule: str = ""
@@ -226,18 +227,19 @@ class JobChoice:
 
 @dataclass
 class SavedJobFile:
-    """A job file that was written.
+    """A job file that the workbench wrote.
 
     Parameters
     ----------
     text : its content.
-    decided : the revision of the decisions that it was made from.
-    plan : the plan of a run, in pairs; None until there is one.
+    decision_revision : the revision of the decisions that it contains.
+    trees : the names of the files with its trees.
+    plan : pairs of label and text that describe a run; None until it was planned.
     """
 
     choice: JobChoice
     text: str
-    decided: int
+    decision_revision: int
     trees: tuple[str, ...] = ()
     plan: Sequence[tuple[str, str]] | None = None
 
@@ -248,15 +250,15 @@ class PublishedRelease:
 
     Parameters
     ----------
-    headline : figures with label, of what, and what each means.
-    page : its report; empty for none.
+    headline : tuples of label, value, unit or detail, and meaning.
+    report_html : its report; empty if there is none.
     """
 
     output: str
     release_id: str
     headline: Sequence[tuple[str, str, str, str]]
-    page: str
-    warned: Sequence[str] = ()
+    report_html: str
+    warnings: Sequence[str] = ()
 
 
 class Workbench:
@@ -264,134 +266,141 @@ class Workbench:
 
     Parameters
     ----------
-    history : each change since the start: the part of the pages that it changed, and the page whose
-        form made it. A form carries the length of the history that its page was made from.
-    decided : counts the decisions that a job file is made from.
+    history : pairs of a changed section and the id of the page whose form changed it. A form
+        contains the length that the history had when its page was rendered.
+    decision_revision : number of decisions so far that affect a job file.
     """
 
     def __init__(self, start: Start) -> None:
         self.start = start
-        # Without a password: the pages show it.
+        # The pages show this URL, which contains no password.
         self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
         self.lock = threading.RLock()
         self.tasks = BackgroundTasks()
-        self.decided = 0
+        self.decision_revision = 0
         self.history: list[tuple[str, str]] = []
-        self.proposed: ProposedRoles | None = None
-        self.stored: tuple[str, ...] = ()
-        # The name to propose for releases; None for that of the table.
+        self.role_proposals: ProposedRoles | None = None
+        self.stored_hierarchies: tuple[str, ...] = ()
+        # The name to propose for releases; None for the table's name.
         self.free_output_name: str | None = None
         self.roles: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.trees: dict[str, ColumnTree] = {}
         self.sweeps: dict[tuple[Any, ...], SweepResult] = {}
         self.sweep_choice = SweepChoice()
-        self.chosen: Point | None = None
-        # Its options apply until the next decision.
-        self.opened: JobDecisions | None = None
-        self.listed: list[Listed] | None = None
+        self.chosen_point: Point | None = None
+        # The options of the opened job file apply until the next decision.
+        self.opened_decisions: JobDecisions | None = None
+        self.listed_releases: list[Listed] | None = None
         self.inspections: dict[str, ReleaseInspection] = {}
-        self.job: JobChoice | None = None
-        self.saved: SavedJobFile | None = None
-        self.made: PublishedRelease | None = None
-        # Digests of the files written here: no other file is replaced unless the form says so.
-        self.files: dict[Path, str] = {}
+        self.job_choice: JobChoice | None = None
+        self.saved_file: SavedJobFile | None = None
+        self.published_release: PublishedRelease | None = None
+        # Digests of the files that this workbench wrote. Other files are replaced only if the form
+        # says so.
+        self.file_digests: dict[Path, str] = {}
 
     @property
     def revision(self) -> int:
         """The number of changes."""
         return len(self.history)
 
-    def record_change(self, part: str, page: str = "") -> None:
-        """Record that the form of a page changed a part."""
+    def record_change(self, section: str, page: str = "") -> None:
+        """Record that the form of a page changed a section."""
         with self.lock:
-            self.history.append((part, page))
+            self.history.append((section, page))
 
-    def decide(self, part: str, page: str = "") -> None:
-        """Record a decision that a job file is made from."""
+    def record_decision(self, section: str, page: str = "") -> None:
+        """Record a decision that affects the job file."""
         with self.lock:
-            self.opened = None
-            self.decided += 1
-            self.record_change(part, page)
+            self.opened_decisions = None
+            self.decision_revision += 1
+            self.record_change(section, page)
 
-    def is_changed_elsewhere(self, part: str, since: int, page: str) -> bool:
-        """Whether a part was changed by another page than this one since a revision.
+    def is_changed_elsewhere(self, section: str, since_revision: int, page: str) -> bool:
+        """Whether another page than this one changed a section since a revision.
 
-        A page's own changes are no conflict for someone who goes back to it.
+        Changes by the same page are no conflict, if the user goes back to it.
         """
         with self.lock:
-            return any(name == part and by != page for name, by in self.history[since:])
+            return any(
+                changed == section and changed_by != page
+                for changed, changed_by in self.history[since_revision:]
+            )
 
     @property
     def k(self) -> int:
         """The k of the chosen release; until then that of the opened job file, or 5."""
-        if self.chosen is None:
-            return 5 if self.opened is None else self.opened.k
-        return self.chosen.k
+        if self.chosen_point is None:
+            return 5 if self.opened_decisions is None else self.opened_decisions.k
+        return self.chosen_point.k
 
     @property
     def quasi_identifiers(self) -> tuple[str, ...]:
-        """In the table's order."""
-        return self._of(QUASI_IDENTIFIER)
+        """The quasi-identifiers in the order of the table."""
+        return self._columns_of_role(QUASI_IDENTIFIER)
 
     @property
     def sensitive(self) -> tuple[str, ...]:
-        """In the table's order."""
-        return self._of(SENSITIVE)
+        """The sensitive columns in the order of the table."""
+        return self._columns_of_role(SENSITIVE)
 
-    def _of(self, role: str) -> tuple[str, ...]:
-        return tuple(name for name, of_column in self.roles.items() if of_column == role)
+    def _columns_of_role(self, role: str) -> tuple[str, ...]:
+        return tuple(name for name, column_role in self.roles.items() if column_role == role)
 
     @property
     def entity(self) -> str | None:
         """The column that identifies the person a row belongs to, if it is not released."""
-        name = None if self.proposed is None else self.proposed.entity
+        name = None if self.role_proposals is None else self.role_proposals.entity
         return name if name is not None and self.roles.get(name) == IDENTIFIER else None
 
     @property
     def hierarchies(self) -> Mapping[str, Hierarchy | HierarchySpec]:
-        """Of quasi-identifiers, for trials."""
+        """The hierarchies of quasi-identifiers, for trial releases."""
         return {
-            name: tree.trial for name, tree in self.trees.items() if name in self.quasi_identifiers
+            name: tree.trial_hierarchy
+            for name, tree in self.trees.items()
+            if name in self.quasi_identifiers
         }
 
     @property
     def current_sweep(self) -> SweepResult | None:
         """The sweep for the current decisions; None if there is none yet."""
-        return self.sweeps.get(self.key_of(self.sweep_choice))
+        return self.sweeps.get(self.sweep_key(self.sweep_choice))
 
     def sweep_digest(self, choice: SweepChoice) -> str:
-        """An identifier of a sweep, for forms that choose one of its releases."""
-        return hashlib.sha256(repr(self.key_of(choice)).encode()).hexdigest()
+        """Identifies a sweep in forms that choose one of its releases."""
+        return hashlib.sha256(repr(self.sweep_key(choice)).encode()).hexdigest()
 
-    def choose(self, digest: str, name: str, page: str) -> bool:
-        """Choose a release of the sweep that a page showed; False if it has none of this name.
+    def choose_release(self, digest: str, name: str, page: str) -> bool:
+        """Choose a release of the sweep that a page showed; False if it has none with this name.
 
         Parameters
         ----------
-        digest : of the sweep; empty for the current one. A sweep of other columns is not found.
-        name : method and k.
+        digest : the sweep's; empty for the current one. Sweeps of other columns cannot be chosen.
+        name : method and k, as in ``mdav/5``.
+        page : the id of the page.
         """
         with self.lock:
             choices = [self.sweep_choice, *(sweep.choice for sweep in self.sweeps.values())]
             for choice in choices if digest else choices[:1]:
-                swept = self.sweeps.get(self.key_of(choice))
-                if swept is None or (digest and self.sweep_digest(choice) != digest):
+                sweep = self.sweeps.get(self.sweep_key(choice))
+                if sweep is None or (digest and self.sweep_digest(choice) != digest):
                     continue
-                for point in swept.points:
+                for point in sweep.points:
                     if f"{point.curve}/{point.k}" == name:
-                        self.sweep_choice, self.chosen = choice, point
-                        self.decide("sweep", page)
+                        self.sweep_choice, self.chosen_point = choice, point
+                        self.record_decision("sweep", page)
                         return True
             return False
 
     @property
     def trees_to_recount(self) -> tuple[str, ...]:
-        """The quasi-identifiers whose trees are to be counted again for the k that was chosen."""
+        """The quasi-identifiers whose trees must be recounted for the chosen k."""
         return tuple(name for name in self.hierarchies if self.trees[name].is_outgrown(self.k))
 
-    def key_of(self, choice: SweepChoice) -> tuple[Any, ...]:
-        """Everything that a sweep depends on, except the rows of the table."""
+    def sweep_key(self, choice: SweepChoice) -> tuple[Any, ...]:
+        """The key of a sweep: everything that it depends on, except the rows of the table."""
         trees = [
             (name, self.trees[name].tree.sha256, self.trees[name].choice)
             for name in self.hierarchies

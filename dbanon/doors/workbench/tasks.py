@@ -1,6 +1,6 @@
-"""Long tasks, one at a time in the main thread, where a signal can end them.
+"""Long tasks, which run one at a time in the main thread, where a signal can end them.
 
-Other threads answer requests: they begin tasks and read their progress.
+The threads that answer requests begin tasks and read their progress.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from dbanon.errors import (
 )
 
 # Seconds that a page waits for a quick task before it shows progress.
-QUICK = 0.4
+QUICK_TASK_SECONDS = 0.4
 # Seconds within which the signal of a cancelled task arrives.
-_LATE = 2.0
+_LATE_SIGNAL_SECONDS = 2.0
 
 
 class BusyError(Exception):
-    """Another task is not over."""
+    """Another task is still waiting or running."""
 
 
 @dataclass(frozen=True)
 class FormRequest:
-    """A form that was sent.
+    """A submitted form.
 
     Parameters
     ----------
-    name : of the form; empty for none.
-    page : which rendering of a page it was sent from.
-    fields : all values of each field.
+    name : the form's name; empty if there is no form.
+    page : a random id of the rendered page that contained it.
+    fields : from a field's name to all its values.
     """
 
     name: str = ""
@@ -61,12 +61,14 @@ class BackgroundTask:
     Parameters
     ----------
     name : its description.
-    step : the page that began it.
+    step : the name of the page that began it.
+    work : the function to run.
     request : the form that began it.
-    field_name : the field of that form whose value is in work; empty for none.
-    part, share : the progress.
+    field_name : the field of that form whose value is being processed; empty for none.
+    phase, fraction : the progress: what is being done, and how much of it is done, 0 to 1.
     state : ``waiting``, ``running``, ``done``, ``failed`` or ``cancelled``.
     error : why it failed.
+    end_event : is set when the task has ended.
     """
 
     name: str
@@ -74,24 +76,24 @@ class BackgroundTask:
     work: Callable[[BackgroundTask], Any]
     request: FormRequest = NO_FORM
     field_name: str = ""
-    part: str = ""
-    share: float = 0.0
+    phase: str = ""
+    fraction: float = 0.0
     state: str = "waiting"
     error: DbanonError | None = None
-    ended: threading.Event = field(default_factory=threading.Event)
+    end_event: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def busy(self) -> bool:
-        """Whether it is not over."""
+    def is_busy(self) -> bool:
+        """Whether it is waiting or running."""
         return self.state in ("waiting", "running")
 
-    def tell(self, part: str, share: float) -> None:
+    def report_progress(self, phase: str, fraction: float) -> None:
         """Report progress."""
-        self.part, self.share = part, share
+        self.phase, self.fraction = phase, fraction
 
 
 class BackgroundTasks:
-    """The tasks of a workbench."""
+    """Runs the tasks of a workbench one after the other."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[BackgroundTask] = queue.Queue()
@@ -102,36 +104,36 @@ class BackgroundTasks:
         self.current: BackgroundTask | None = None
 
     @property
-    def busy(self) -> bool:
-        """Whether a task is not over."""
-        return self.current is not None and self.current.busy
+    def is_busy(self) -> bool:
+        """Whether a task is waiting or running."""
+        return self.current is not None and self.current.is_busy
 
-    def begin(
+    def begin_task(
         self,
         name: str,
         step: str,
         work: Callable[[BackgroundTask], Any],
         request: FormRequest = NO_FORM,
     ) -> BackgroundTask:
-        """Begin a task; wait a moment for it.
+        """Begin a task, and wait a moment in case it is quick.
 
         Raises
         ------
-        BusyError : another one is not over.
+        BusyError : another task is still waiting or running.
         """
         with self._lock:
-            if self.busy:
+            if self.is_busy:
                 raise BusyError
             self._cancelled = None
             task = self.current = BackgroundTask(name, step, work, request)
             self._queue.put(task)
-        task.ended.wait(QUICK)
+        task.end_event.wait(QUICK_TASK_SECONDS)
         return task
 
     def cancel(self) -> None:
         """End the running task as Ctrl-C would: its transaction is rolled back."""
         with self._lock:
-            if self.busy and self._cancelled is None:
+            if self.is_busy and self._cancelled is None:
                 self._cancelled, self._cancelled_at = self.current, time.monotonic()
                 signal.pthread_kill(int(self._main.ident or 0), signal.SIGINT)
 
@@ -144,7 +146,7 @@ class BackgroundTasks:
         """
         while True:
             try:
-                self._do(self._queue.get())
+                self._run_task(self._queue.get())
             except KeyboardInterrupt:
                 if not self._was_cancelled():
                     raise
@@ -155,13 +157,13 @@ class BackgroundTasks:
             task, self._cancelled = self._cancelled, None
         if task is None:
             return False
-        if task.busy:
-            self._end(task, "cancelled")
+        if task.is_busy:
+            self._end_task(task, "cancelled")
             return True
-        # The task ended before the signal arrived. After a while a signal is the user's own Ctrl-C.
-        return time.monotonic() - self._cancelled_at < _LATE
+        # The task ended before the signal arrived. A much later signal is the user's Ctrl-C.
+        return time.monotonic() - self._cancelled_at < _LATE_SIGNAL_SECONDS
 
-    def _do(self, task: BackgroundTask) -> None:
+    def _run_task(self, task: BackgroundTask) -> None:
         task.state = "running"
         try:
             with warnings.catch_warnings():
@@ -172,31 +174,31 @@ class BackgroundTasks:
         except DbanonError as error:
             # A signal inside a database driver may be raised as an error of the database.
             task.error = _without_frames(error)
-            self._end(task, "cancelled" if self._cancelled is task else "failed")
+            self._end_task(task, "cancelled" if self._cancelled is task else "failed")
         except Exception as error:
-            task.error = unexpected(error)
-            self._end(task, "failed")
+            task.error = convert_unexpected(error)
+            self._end_task(task, "failed")
         else:
-            self._end(task, "done")
+            self._end_task(task, "done")
 
-    def _end(self, task: BackgroundTask, state: str) -> None:
+    def _end_task(self, task: BackgroundTask, state: str) -> None:
         with self._lock:
             task.state = state
-        task.ended.set()
+        task.end_event.set()
 
 
 def _without_frames(error: DbanonError) -> DbanonError:
-    """The error without its frames, which keep the table in memory until the next task."""
+    """Return the error without frames, which would keep the table in memory until the next task."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
-def unexpected(error: Exception) -> DbanonError:
-    """An unexpected error: report the location, never the message."""
+def convert_unexpected(error: Exception) -> DbanonError:
+    """Convert an unexpected error to one that reports its location, never its message."""
     if lacks_memory(error):
         return MemoryLimit.of_process()
-    where = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     return DbanonError(
-        f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}.",
+        f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}.",
         hint="Please report this, with what was done and this line.",
     )

@@ -1,4 +1,4 @@
-"""The content of a workbench's pages, as plain values. Counts are those of ``dbanon advise``."""
+"""The content of a workbench's pages, for its templates. Counts are those of ``dbanon advise``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dbanon.advice.recommend import Point
 from dbanon.advice.request import CATEGORY_METHODS, NUMBER_METHODS, are_numbers
 from dbanon.advice.roles import REASONS
 from dbanon.doors.html import svg
-from dbanon.doors.html.card import LOSSES
-from dbanon.doors.html.figures import figure
-from dbanon.doors.html.view import Pictures, map_of
-from dbanon.doors.jobfile.init import proposal
+from dbanon.doors.html.card import LOSS_NAMES
+from dbanon.doors.html.figures import format_figure
+from dbanon.doors.html.view import PictureNumbers, describe_map
+from dbanon.doors.jobfile.init import propose_column
 from dbanon.doors.spelling import spell_cli_option
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.forms import FormState
-from dbanon.doors.workbench.job import chosen_command, tree_files
+from dbanon.doors.workbench.job import name_tree_files, render_chosen_command
 from dbanon.doors.workbench.state import (
     ROLES,
     ColumnTree,
@@ -46,14 +46,14 @@ STEPS = (
     ("job", "Job file", "Saved, checked, planned"),
     ("run", "Run", "The release and its report"),
 )
-ROLE_WORDS = {
+ROLE_TEXTS = {
     "quasi_identifier": "quasi-identifier: protected",
     "sensitive": "sensitive: copied as it is",
     "identifier": "identifier: not released",
     "keep": "keep: copied as it is, for a reason",
     "drop": "drop: not released",
 }
-TREE_WORDS = {
+TREE_TEXTS = {
     "dates": "calendar: month, year, decade",
     "intervals": "intervals of these widths",
     "mask": "codes, masked from the right",
@@ -65,26 +65,27 @@ TREE_WORDS = {
 
 # A table with this many columns or more has a filter.
 _MANY_COLUMNS = 10
-# The number of problems that a page lists of an error.
+# How many problems of an error, and sets of columns that make rows unique, a page lists.
 _LISTED_PROBLEMS = 10
+_LISTED_SETS = 5
 
 
 def describe_error(error: DbanonError) -> Row:
-    """An error as commands print it: the first ten of its problems, and the number of others."""
+    """Describe an error as commands print it: its first problems, and the number of others."""
     problems = _problem_texts(error)
-    n_more = len(problems) - _LISTED_PROBLEMS
+    n_unlisted = len(problems) - _LISTED_PROBLEMS
     return {
         "code": error.code,
         "message": error.message,
         "detail": "" if problems else error.detail or "",
         "problems": problems[:_LISTED_PROBLEMS],
-        "more": f"and {n_more:,} more" if n_more > 0 else "",
+        "more": f"and {n_unlisted:,} more" if n_unlisted > 0 else "",
         "hint": error.hint_by(spell_cli_option) or "",
     }
 
 
 def _problem_texts(error: DbanonError) -> list[str]:
-    """The problems of an error, without labels of a hierarchy."""
+    """List the problems of an error, without labels of a hierarchy."""
     if isinstance(error, JobFileInvalid):
         return list(map(str, error.problems))
     if isinstance(error, HierarchyBroken):
@@ -94,55 +95,55 @@ def _problem_texts(error: DbanonError) -> list[str]:
     return []
 
 
-def form_errors(errors: Mapping[str, DbanonError]) -> Row | None:
-    """The errors of the fields of a form: a single error as it is, several as a list."""
+def describe_form_errors(errors: Mapping[str, DbanonError]) -> Row | None:
+    """Describe the errors of a form's fields: a single error as it is, several as a list."""
     descriptions = list(map(describe_error, errors.values()))
     if len(descriptions) < 2:
         return next(iter(descriptions), None)
-    n_more = len(descriptions) - _LISTED_PROBLEMS
+    n_unlisted = len(descriptions) - _LISTED_PROBLEMS
     return {
         "code": descriptions[0]["code"],
         "message": f"{len(descriptions):,} values need a correction. Nothing was changed.",
         "detail": "",
         "problems": [description["message"] for description in descriptions[:_LISTED_PROBLEMS]],
-        "more": f"and {n_more:,} more" if n_more > 0 else "",
+        "more": f"and {n_unlisted:,} more" if n_unlisted > 0 else "",
         "hint": next(
             (description["hint"] for description in descriptions if description["hint"]), ""
         ),
     }
 
 
-def field_notes(state: FormState) -> dict[str, str]:
-    """The error message of each field."""
+def describe_field_errors(state: FormState) -> dict[str, str]:
+    """Map the names of fields to their error messages."""
     return {name: error.message for name, error in state.errors.items() if name}
 
 
 def describe_task(task: BackgroundTask | None, step: str) -> Row | None:
-    """The progress of a task, or why it failed, at the step that began it."""
-    if task is None or (not task.busy and task.step != step):
+    """Describe the progress of a task; once it has ended, only on the page of its step."""
+    if task is None or (not task.is_busy and task.step != step):
         return None
     return {
         "name": task.name,
         "is_of_step": task.step == step,
         "step": task.step,
-        "part": task.part,
-        "percent": round(100 * min(max(task.share, 0.0), 1.0)),
-        "state": "running" if task.busy else task.state,
+        "part": task.phase,
+        "percent": round(100 * min(max(task.fraction, 0.0), 1.0)),
+        "state": "running" if task.is_busy else task.state,
         "error": describe_error(task.error) if task.state == "failed" and task.error else None,
     }
 
 
-def columns(bench: Workbench, state: FormState) -> Row:
-    """The columns with proposed roles, and the reasons."""
-    proposed, state = bench.proposed, state.of("columns")
+def describe_columns(bench: Workbench, state: FormState) -> Row:
+    """Build the page of the columns: their roles, the proposals and the reasons."""
+    proposed, state = bench.role_proposals, state.for_form("columns")
     if proposed is None:
         return {"rows": []}
     rows = []
     for index, column in enumerate(proposed.profile.columns):
         role = proposed.roles[column.name]
-        nulls, distinct = _counts(bench, column.name)
-        offered = forms.roles_for(bench, column.name)
-        chosen = state.value(f"role-{index}", bench.roles[column.name])
+        nulls, distinct = _describe_counts(bench, column.name)
+        choices = forms.list_allowed_roles(bench, column.name)
+        selected_role = state.shown_value(f"role-{index}", bench.roles[column.name])
         rows.append(
             {
                 "index": index,
@@ -150,136 +151,141 @@ def columns(bench: Workbench, state: FormState) -> Row:
                 "kind": column.attribute.sql_type or column.attribute.kind.value,
                 "nulls": nulls,
                 "distinct": distinct,
-                "proposed": proposal(column.attribute, role).role,
-                "role": chosen if chosen in offered else bench.roles[column.name],
-                "why": REASONS[role.reason],
-                "also": role.alternative or "",
-                "reason": state.value(f"reason-{index}", bench.reasons.get(column.name, "")),
-                "offered": [(role, ROLE_WORDS[role]) for role in offered],
+                "proposed_role": propose_column(column.attribute, role).role,
+                "role": selected_role if selected_role in choices else bench.roles[column.name],
+                "proposal_reason": REASONS[role.reason],
+                "alternative": role.alternative or "",
+                "reason": state.shown_value(f"reason-{index}", bench.reasons.get(column.name, "")),
+                "role_choices": [(role, ROLE_TEXTS[role]) for role in choices],
             }
         )
     names = list(bench.roles)
-    saved = {f"role-{names.index(name)}": role for name, role in bench.roles.items()}
+    saved_values = {f"role-{names.index(name)}": role for name, role in bench.roles.items()}
     reasons = {f"reason-{names.index(name)}": text for name, text in bench.reasons.items()}
-    differing = state.conflicting_values(saved)
+    differing_values = state.conflicting_values(saved_values)
     return {
         "rows": rows,
-        "saved": {field: ROLE_WORDS[role] for field, role in differing.items()}
+        "saved": {field: ROLE_TEXTS[role] for field, role in differing_values.items()}
         | state.conflicting_values(reasons),
-        "count": f"{proposed.profile.rows:,}",
-        "roles": [(role, ROLE_WORDS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
+        "n_rows": f"{proposed.profile.rows:,}",
+        "roles": [(role, ROLE_TEXTS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
         "entity": describe_entity(bench.entity) if bench.entity else "",
     }
 
 
-def _counts(bench: Workbench, name: str) -> tuple[str, str]:
-    """The number of NULLs and of distinct values of a column, as advice gives them."""
-    assert bench.proposed is not None
-    profile = bench.proposed.profile
+def _describe_counts(bench: Workbench, name: str) -> tuple[str, str]:
+    """Return the numbers of NULLs and of distinct values of a column, rounded as in advice."""
+    assert bench.role_proposals is not None
+    profile = bench.role_proposals.profile
     advice = ColumnAdvice(
-        profile.column(name), bench.proposed.roles[name], profile.rows, SMALL_COUNT
+        profile.column(name), bench.role_proposals.roles[name], profile.rows, SMALL_COUNT
     )
     return str(advice.nulls), str(advice.distinct)
 
 
-def trees(bench: Workbench, state: FormState) -> Row:
-    """The quasi-identifiers with their trees, and the kinds of tree that each may have."""
-    names, state = list(bench.roles), state.of("trees")
-    rows, saved = [], {}
+def describe_trees(bench: Workbench, state: FormState) -> Row:
+    """Build the page of the hierarchies: the quasi-identifiers and their trees."""
+    names, state = list(bench.roles), state.for_form("trees")
+    rows, saved_values = [], {}
     for name in bench.quasi_identifiers:
         tree, index = bench.trees.get(name), names.index(name)
         choice = TreeChoice("") if tree is None else tree.choice
-        saved[f"tree-{index}"] = choice.kind
-        if choice.more:
-            saved[f"{choice.kind}-{index}"] = choice.more
-        usual = {"intervals": "5, 10, 20", choice.kind: choice.more}
+        saved_values[f"tree-{index}"] = choice.kind
+        if choice.argument:
+            saved_values[f"{choice.kind}-{index}"] = choice.argument
+        default_arguments = {"intervals": "5, 10, 20", choice.kind: choice.argument}
         rows.append(
             {
                 "index": index,
                 "name": name,
-                "kind": state.value(f"tree-{index}", choice.kind),
-                "more": {
-                    kind: state.value(f"{kind}-{index}", usual.get(kind, ""))
+                "kind": state.shown_value(f"tree-{index}", choice.kind),
+                "arguments": {
+                    kind: state.shown_value(f"{kind}-{index}", default_arguments.get(kind, ""))
                     for kind in ("intervals", "name", "file")
                 },
-                "offered": [(kind, TREE_WORDS[kind]) for kind in forms.trees_for(bench, name)],
-                "tree": None if tree is None else _tree(tree, bench.k),
+                "kind_choices": [
+                    (kind, TREE_TEXTS[kind]) for kind in forms.list_tree_kinds(bench, name)
+                ],
+                "tree": None if tree is None else _describe_tree(tree, bench.k),
             }
         )
     return {
         "rows": rows,
-        "files": forms.files_for(bench.start.directory),
-        "stored": bench.stored,
-        "count": len(bench.trees),
+        "files": forms.list_tree_files(bench.start.directory),
+        "stored": bench.stored_hierarchies,
         "saved": {
-            field: TREE_WORDS.get(text, text) or "none"
-            for field, text in state.conflicting_values(saved).items()
+            field: TREE_TEXTS.get(text, text) or "none"
+            for field, text in state.conflicting_values(saved_values).items()
         },
     }
 
 
-def _tree(tree: ColumnTree, k: int) -> Row:
+def _describe_tree(tree: ColumnTree, k: int) -> Row:
+    """Describe a tree with its labels and counts."""
     counts = tree.counts
-    most, unit = 1, "persons" if counts.persons else "rows"
+    largest_rows, unit = 1, "persons" if counts.persons else "rows"
 
-    def row_of(node: TreeNode) -> Row:
+    def describe_node(node: TreeNode) -> Row:
         return {
             "label": node.bar.label,
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
-            "bar": svg.share_bar(node.bar.rows / most) if node.bar.rows else "",
-            "below": [row_of(child) for child in node.below],
-            "others": node.others.replace("rows", unit),
+            "bar": svg.draw_share_bar(node.bar.rows / largest_rows) if node.bar.rows else "",
+            "children": [describe_node(child) for child in node.below],
+            "others_note": node.others.replace("rows", unit),
         }
 
     if counts.root is not None:
-        most = max((child.bar.rows for child in counts.root.below), default=1) or 1
+        largest_rows = max((child.bar.rows for child in counts.root.below), default=1) or 1
     return {
-        "why": tree.why,
+        "reason": tree.reason,
         "leaves": f"{counts.leaves:,}",
         "height": counts.height,
         "bound": counts.bound,
-        "counted": unit,
-        "outgrown": tree.is_outgrown(k),
-        "root": None if counts.root is None else row_of(counts.root),
+        "unit": unit,
+        "is_outgrown": tree.is_outgrown(k),
+        "root": None if counts.root is None else describe_node(counts.root),
     }
 
 
 def _is_numeric(bench: Workbench) -> bool:
     """Whether the quasi-identifiers are all released as numbers."""
-    assert bench.proposed is not None
-    profile = bench.proposed.profile
+    assert bench.role_proposals is not None
+    profile = bench.role_proposals.profile
     attributes = [profile.column(name).attribute for name in bench.quasi_identifiers]
     return are_numbers(attributes, bench.hierarchies)
 
 
-def sweep_map(swept: SweepResult, chosen: Point | None) -> dict[str, Any]:
-    """The map of a sweep, as the report takes it."""
-    points = sorted(swept.points, key=lambda point: (point.curve, point.k))
+def describe_sweep_map(sweep_result: SweepResult, chosen_point: Point | None) -> dict[str, Any]:
+    """Describe the map of a sweep, for ``describe_map``."""
+    points = sorted(sweep_result.points, key=lambda point: (point.curve, point.k))
     return {
         "risk": "linkage risk",
-        "loss": "loss" if swept.advice is None else LOSSES[swept.advice.sweep.measure],
+        "loss": "loss"
+        if sweep_result.advice is None
+        else LOSS_NAMES[sweep_result.advice.sweep.measure],
         "points": [
             {
                 "curve": point.curve,
                 "label": f"k = {point.k}",
                 "risk": point.risk,
                 "loss": point.loss,
-                "chosen": is_same_point(point, chosen),
+                "chosen": is_same_point(point, chosen_point),
             }
             for point in points
         ],
     }
 
 
-def is_same_point(point: Point, chosen: Point | None) -> bool:
-    return chosen is not None and (point.curve, point.k) == (chosen.curve, chosen.k)
+def is_same_point(point: Point, other: Point | None) -> bool:
+    """Whether two trial releases have the same curve and k."""
+    return other is not None and (point.curve, point.k) == (other.curve, other.k)
 
 
-def sweep(bench: Workbench, state: FormState) -> Row:
-    """The map of a sweep, its table and notes."""
-    swept, choice, state = bench.current_sweep, bench.sweep_choice, state.of("sweep")
-    offered = NUMBER_METHODS if bench.proposed and _is_numeric(bench) else CATEGORY_METHODS
-    saved = {
+def describe_sweep(bench: Workbench, state: FormState) -> Row:
+    """Build the page of a sweep: its form, its map, its table and notes."""
+    sweep_result, choice, state = bench.current_sweep, bench.sweep_choice, state.for_form("sweep")
+    choices = NUMBER_METHODS if bench.role_proposals and _is_numeric(bench) else CATEGORY_METHODS
+    saved_values = {
         "from": choice.k[0],
         "to": choice.k[-1],
         "sample": choice.sample,
@@ -288,45 +294,52 @@ def sweep(bench: Workbench, state: FormState) -> Row:
         "nulls": choice.nulls or "",
     }
     content: Row = {
-        "fields": {name: state.value(name, str(text)) for name, text in saved.items()},
+        "fields": {name: state.shown_value(name, str(text)) for name, text in saved_values.items()},
         "methods": state.request.fields.get("method", ()) if state.request.name else choice.methods,
-        "again": state.is_checked("again", False),
-        "offered": offered,
-        "swept": None,
-        "columns": "",
-        "persons": bench.entity or "",
-        "tried": bench.sweep_digest(choice),
+        "repeats_sweep": state.is_checked("again", False),
+        "method_choices": choices,
+        "sweep": None,
+        "columns": ", ".join(bench.quasi_identifiers),
+        "entity": bench.entity or "",
+        "sweep_digest": bench.sweep_digest(choice),
     }
-    content["columns"] = ", ".join(bench.quasi_identifiers)
-    if swept is None:
+    if sweep_result is None:
         return content
-    advice = swept.advice
-    points = sorted(swept.points, key=lambda point: (point.curve, point.k))
-    best = {} if advice is None else {(p.curve, p.k) for p in advice.sweep.points if p.on_frontier}
-    content["swept"] = {
-        "whole": advice is not None,
-        "map": map_of(sweep_map(swept, bench.chosen), Pictures()) if points else None,
-        "chosen": bench.chosen is not None,
+    advice = sweep_result.advice
+    points = sorted(sweep_result.points, key=lambda point: (point.curve, point.k))
+    frontier_points = (
+        {}
+        if advice is None
+        else {(point.curve, point.k) for point in advice.sweep.points if point.on_frontier}
+    )
+    content["sweep"] = {
+        "is_complete": advice is not None,
+        "map": describe_map(describe_sweep_map(sweep_result, bench.chosen_point), PictureNumbers())
+        if points
+        else None,
+        "has_chosen_point": bench.chosen_point is not None,
         "points": [
             {
                 "id": f"{point.curve}/{point.k}",
                 "curve": point.curve,
                 "k": point.k,
                 "loss": ("at most " if advice and advice.sweep.sampled else "")
-                + figure(point.loss),
-                "risk": figure(point.risk),
-                "class_risk": figure(point.class_risk),
+                + format_figure(point.loss),
+                "risk": format_figure(point.risk),
+                "class_risk": format_figure(point.class_risk),
                 "withheld": str(point.suppressed),
-                "frontier": (point.curve, point.k) in best,
-                "chosen": is_same_point(point, bench.chosen),
+                "is_on_frontier": (point.curve, point.k) in frontier_points,
+                "is_chosen": is_same_point(point, bench.chosen_point),
             }
             for point in points
         ],
         "notes": [] if advice is None else advice.sweep.notes(),
-        "start": [] if advice is None else advice.recommended(),
-        "command": chosen_command(bench),
-        "tree_files": sorted(tree_files(bench, bench.job or forms.job_first(bench)).values()),
-        "singling": []
+        "recommendation": [] if advice is None else advice.recommended(),
+        "command": render_chosen_command(bench),
+        "tree_files": sorted(
+            name_tree_files(bench, bench.job_choice or forms.propose_job_choice(bench)).values()
+        ),
+        "unique_sets": []
         if advice is None
         else [
             ("all of them", describe_set(advice.singling.chosen)),
@@ -334,83 +347,94 @@ def sweep(bench: Workbench, state: FormState) -> Row:
                 (f"without {name}", describe_set(columns))
                 for name, columns in advice.singling.without.items()
             ),
-            *((", ".join(s.columns), describe_set(s)) for s in advice.singling.sets[:5]),
+            *(
+                (", ".join(column_set.columns), describe_set(column_set))
+                for column_set in advice.singling.sets[:_LISTED_SETS]
+            ),
         ],
     }
     return content
 
 
-def job(bench: Workbench, state: FormState) -> Row:
-    """The job file: the form, and the file as it was saved."""
-    choice, saved, state = bench.job or forms.job_first(bench), bench.saved, state.of("job")
-    point = bench.chosen
+def describe_job(bench: Workbench, state: FormState) -> Row:
+    """Build the page of the job file: the form, and the saved file."""
+    state = state.for_form("job")
+    choice = bench.job_choice or forms.propose_job_choice(bench)
+    saved_file = bench.saved_file
+    point = bench.chosen_point
     texts = {name: text for name, text in vars(choice).items() if isinstance(text, str)}
     return {
-        "fields": {name: state.value(name, text) for name, text in texts.items()},
-        "report": state.is_checked("report", choice.report),
-        "replace": state.is_checked("replace", False),
+        "fields": {name: state.shown_value(name, text) for name, text in texts.items()},
+        "writes_report": state.is_checked("report", choice.report),
+        "replaces_file": state.is_checked("replace", False),
         "saved_values": {
             name: text or "none" for name, text in state.conflicting_values(texts).items()
         },
-        "kinds": bench.start.kinds,
-        "needs_place": bench.start.needs_place,
+        "kinds": bench.start.output_kinds,
+        "needs_database_file": bench.start.needs_database_file,
         "directory": str(bench.start.directory),
         "point": None if point is None else str(point),
-        "opened": "" if bench.opened is None else _options_words(bench.opened),
-        "roles": [(name, ROLE_WORDS[role].partition(":")[0]) for name, role in bench.roles.items()],
+        "opened": ""
+        if bench.opened_decisions is None
+        else _describe_options(bench.opened_decisions),
+        "roles": [(name, ROLE_TEXTS[role].partition(":")[0]) for name, role in bench.roles.items()],
         "saved": None
-        if saved is None
+        if saved_file is None
         else {
-            "file": saved.choice.file,
-            "text": saved.text,
-            "trees": saved.trees,
-            "plan": saved.plan,
-            "as_decided": saved.decided == bench.decided,
+            "file": saved_file.choice.file,
+            "text": saved_file.text,
+            "trees": saved_file.trees,
+            "plan": saved_file.plan,
+            "is_current": saved_file.decision_revision == bench.decision_revision,
         },
     }
 
 
-def _options_words(opened: JobDecisions) -> str:
-    """The options of a release in a job file."""
-    options = {"k": opened.k, **opened.options}
+def _describe_options(decisions: JobDecisions) -> str:
+    """Describe the options of a release in a job file."""
+    options = {"k": decisions.k, **decisions.options}
     return ", ".join(f"{name} = {value}" for name, value in options.items())
 
 
-def run(bench: Workbench, state: FormState) -> Row:
-    """The release that the job published."""
-    saved, release = bench.saved, bench.made
+def describe_run(bench: Workbench, state: FormState) -> Row:
+    """Build the page of the release that the job published."""
+    saved_file, release = bench.saved_file, bench.published_release
     return {
-        "saved": None if saved is None else saved.choice.file,
-        "line": "" if saved is None else _line(bench.start.directory, saved.choice.file),
-        "schedule": "" if saved is None else saved.choice.schedule or "0 3 1 * *",
-        "made": None
+        "saved": None if saved_file is None else saved_file.choice.file,
+        "command": ""
+        if saved_file is None
+        else _render_cron_command(bench.start.directory, saved_file.choice.file),
+        "schedule": "" if saved_file is None else saved_file.choice.schedule or "0 3 1 * *",
+        "release": None
         if release is None
         else {
             "output": release.output,
             "release_id": release.release_id,
             "headline": release.headline,
-            "page": bool(release.page),
-            "warned": list(release.warned),
+            "has_report": bool(release.report_html),
+            "warnings": list(release.warnings),
         },
     }
 
 
-def _line(directory: Path, file: str) -> str:
+def _render_cron_command(directory: Path, file: str) -> str:
+    """Render the command that cron runs."""
     # cron has a short PATH of its own, and a % ends its line.
-    line = f"cd {shlex.quote(str(directory))} && {shlex.quote(_program())} run {shlex.quote(file)}"
-    return line.replace("%", r"\%")
+    run_command = f"{shlex.quote(_find_program())} run {shlex.quote(file)}"
+    command = f"cd {shlex.quote(str(directory))} && {run_command}"
+    return command.replace("%", r"\%")
 
 
-def _program() -> str:
-    """The path of the command beside this Python; its name if there is none."""
+def _find_program() -> str:
+    """Return the path of the command next to this Python; its name if there is none."""
     script = Path(sys.executable).with_name("dbanon")
     return str(script) if script.exists() else shutil.which("dbanon") or "dbanon"
 
 
-MAKERS: Mapping[str, Any] = {
-    "columns": columns,
-    "trees": trees,
-    "sweep": sweep,
-    "job": job,
-    "run": run,
+PAGE_BUILDERS: Mapping[str, Any] = {
+    "columns": describe_columns,
+    "trees": describe_trees,
+    "sweep": describe_sweep,
+    "job": describe_job,
+    "run": describe_run,
 }

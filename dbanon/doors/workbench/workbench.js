@@ -1,59 +1,60 @@
 "use strict";
 // Shows the progress of a task, and filters the columns of a wide table.
-// Looks again at this page while its task runs, and shows what is live of it. Without this script
-// the page is loaded again every two seconds.
-const PAUSE = 700;
+// While a task runs, loads this page again and replaces its live part. Without this script, the
+// browser reloads the page every two seconds.
+const PAUSE_MILLISECONDS = 700;
 
-async function look() {
-  const shown = document.querySelector("[data-live]");
-  if (!shown) return;
-  let live;
+async function refreshLivePart() {
+  const livePart = document.querySelector("[data-live]");
+  if (!livePart) return;
+  let newLivePart;
   try {
-    const answer = await fetch(location.href, { cache: "no-store" });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    live = page.querySelector("[data-live]");
+    const response = await fetch(location.href, { cache: "no-store" });
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    newLivePart = page.querySelector("[data-live]");
   } catch {
-    const gone = document.createElement("p");
-    gone.className = "warning";
-    gone.setAttribute("role", "alert");
-    gone.textContent = "The workbench does not answer any more: what was not finished is rolled back.";
-    shown.replaceWith(gone);
+    const message = document.createElement("p");
+    message.className = "warning";
+    message.setAttribute("role", "alert");
+    message.textContent = "The workbench does not answer any more: what was not finished is rolled back.";
+    livePart.replaceWith(message);
     return;
   }
-  if (!live) {
+  if (!newLivePart) {
     location.reload();
     return;
   }
-  shown.replaceWith(document.importNode(live, true));
-  setTimeout(look, PAUSE);
+  livePart.replaceWith(document.importNode(newLivePart, true));
+  setTimeout(refreshLivePart, PAUSE_MILLISECONDS);
 }
 
-setTimeout(look, PAUSE);
+setTimeout(refreshLivePart, PAUSE_MILLISECONDS);
 
-// Shows the columns whose name, type or role contains a text, and gives all of them a role.
+// Lets the user show only the columns whose name, type or role contains a text, and set the role
+// of all columns shown.
 function filterColumns(controls) {
   const filter = controls.querySelector("#filter");
   const role = controls.querySelector("#bulk");
   const status = controls.querySelector("#shown");
   const rows = [...document.querySelectorAll("form[action=columns] .thing")];
-  const roleOf = (row) => row.querySelector("select");
-  const show = () => {
+  const selectOf = (row) => row.querySelector("select");
+  const applyFilter = () => {
     const text = filter.value.trim().toLowerCase();
     for (const row of rows) {
-      const words = row.querySelector(".about").textContent + roleOf(row).selectedOptions[0].text;
-      row.hidden = !words.toLowerCase().includes(text);
+      const rowText = row.querySelector(".about").textContent + selectOf(row).selectedOptions[0].text;
+      row.hidden = !rowText.toLowerCase().includes(text);
     }
     status.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} columns shown.`;
   };
   controls.querySelector("#assign").addEventListener("click", () => {
     for (const row of rows.filter((row) => !row.hidden)) {
-      const options = [...roleOf(row).options].map((option) => option.value);
-      if (options.includes(role.value)) roleOf(row).value = role.value;
+      const options = [...selectOf(row).options].map((option) => option.value);
+      if (options.includes(role.value)) selectOf(row).value = role.value;
     }
   });
-  filter.addEventListener("input", show);
+  filter.addEventListener("input", applyFilter);
   controls.hidden = false;
-  show();
+  applyFilter();
 }
 
 document.querySelectorAll("[data-bulk]").forEach(filterColumns);

@@ -107,9 +107,9 @@ def describe_texts(name: str, reading: Reading, counts: Sequence[object]) -> Col
             best_reading = ColumnReading(
                 name,
                 "VARCHAR",
-                text_format.name,
-                text_format.option,
-                int(str(n_matching)),
-                int(str(n_values)),
+                pattern=text_format.name,
+                parse_option=text_format.option,
+                n_matching=int(str(n_matching)),
+                n_values=int(str(n_values)),
             )
     return best_reading

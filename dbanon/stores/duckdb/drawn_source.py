@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from dbanon.errors import Cancelled, SourceChanged, UnsupportedType
 from dbanon.sessions.base import OnSql
-from dbanon.sessions.ending import ending
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.duckdb.csv_types import TypeInference
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.session import DuckdbSession
@@ -160,7 +160,7 @@ class StreamStore(DuckdbStore):
 
     def _report_progress(self, n_rows: int, stream: RowStream) -> None:
         """Report the share of copied rows; raises Cancelled if the process is to end."""
-        if ending().is_ending:
+        if thread_connections().is_ending:
             # ``ending`` interrupts DuckDB's statements itself, but not the reading of a source.
             raise Cancelled
         if self._progress is not None:

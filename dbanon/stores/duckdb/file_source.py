@@ -183,22 +183,22 @@ class _FileSession(DuckdbSession):
         self.require_typed(columns)
         super().require_rights(source, columns)
 
-    def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
+    def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
         readings = []
         for name, inferred_type in self._types.items():
             column_reading = ColumnReading(
                 name,
                 inferred_type.sql_type,
-                by=inferred_type.selected_by,
+                type_option=inferred_type.selected_by,
                 kind=inferred_type.kind,
-                decided=inferred_type.deciding_option,
+                decision=inferred_type.deciding_option,
             )
             if inferred_type.sql_type == "VARCHAR":
                 query = description_query(quote(name), self._reading)
                 [row] = self.rows(f"SELECT {query} FROM {relation.name.quoted}")
                 column_reading = replace(
                     describe_texts(name, self._reading, row),
-                    by=inferred_type.selected_by,
+                    type_option=inferred_type.selected_by,
                     kind=inferred_type.kind,
                 )
             readings.append(column_reading)

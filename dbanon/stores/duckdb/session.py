@@ -26,16 +26,16 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
-    address_hidden,
-    cannot_travel,
     choose_key,
+    hidden_address_error,
     is_integer_key,
-    key_required,
+    key_required_error,
     locate_by_key,
+    uncopyable_value_error,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
+from dbanon.sessions.pseudonym_session import INNER_BLOCK, OUTER_BLOCK, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.dialect import (
     DIGEST_METHOD,
@@ -84,18 +84,18 @@ class DuckdbSession(FileSession):
         self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors():
             self._connection.execute(sql, list(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors():
             return self._connection.execute(sql, list(parameters)).fetchall()
 
     def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the result of a query in batches of up to ``chunk_rows`` rows."""
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors():
             self._reader = self._connection.sql(sql).to_arrow_reader(chunk_rows)
             yield from self._reader
@@ -164,11 +164,11 @@ class DuckdbSession(FileSession):
         if attributes:
             fits_bigint = is_integer_key(attributes) and attributes[0].bits <= 64
             return locate_by_key(
-                source, attributes, "BIGINT", as_it_is=fits_bigint, unchecked=is_declared
+                source, attributes, "BIGINT", is_used_directly=fits_bigint, is_unchecked=is_declared
             )
         if self._has_rowid and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required(source, hidden="rowid" if self._has_rowid else None)
+        raise key_required_error(source, hidden="rowid" if self._has_rowid else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -178,16 +178,16 @@ class DuckdbSession(FileSession):
     def text_of(self, attribute: Attribute) -> str:
         return dialect.text_expression(attribute)
 
-    def spelled(self, attribute: Attribute, value: str) -> str:
+    def normalized_sql(self, attribute: Attribute, value: str) -> str:
         # replace() does not accept a UUID. Do not cast a VARCHAR, which would lose its collation.
         if attribute.normalize and attribute.sql_type == "UUID":
             value = f"CAST({value} AS VARCHAR)"
-        return super().spelled(attribute, value)
+        return super().normalized_sql(attribute, value)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
-    def distinct_count_sql(self, value: str) -> str:
+    def count_distinct_sql(self, value: str) -> str:
         # count(DISTINCT …) would take 2 ms per column, even for few rows.
         return f"coalesce(list_unique(list({value})), 0)"
 
@@ -202,7 +202,9 @@ class DuckdbSession(FileSession):
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
+        query = (
+            f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where_clause}"
+        )
         for batch in self._batches(query, chunk_rows):
             yield dialect.to_chunk(batch, attributes)
 
@@ -216,7 +218,7 @@ class DuckdbSession(FileSession):
                 try:
                     value_lists.append(column.to_pylist())
                 except (pa.ArrowException, ValueError, OverflowError):
-                    raise cannot_travel(name) from None
+                    raise uncopyable_value_error(name) from None
             rows = list(zip(*value_lists, strict=True)) if value_lists else [()] * batch.num_rows
             yield to_numpy(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
@@ -232,7 +234,7 @@ class DuckdbSession(FileSession):
             *key_expressions,
             *(dialect.portable_expression(source.attribute(name)) for name in columns),
         ]
-        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where_clause}"
         return self._batches(query, chunk_rows)
 
     def _require_microseconds(self, source: Relation, columns: Sequence[str]) -> None:
@@ -247,7 +249,7 @@ class DuckdbSession(FileSession):
             return
         epochs = (f"epoch_ns(s.{quote(name)})" for name in nanosecond_columns)
         conditions = (f"coalesce(bool_or({epoch} % 1000 <> 0), false)" for epoch in epochs)
-        query = f"SELECT {', '.join(conditions)} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {', '.join(conditions)} FROM {source.from_clause}{source.where_clause}"
         [row] = self.rows(query)
         for name, has_nanoseconds in zip(nanosecond_columns, row, strict=True):
             if has_nanoseconds:
@@ -324,7 +326,7 @@ class DuckdbSession(FileSession):
                 try:
                     arrays.append(dialect.to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
-                    raise cannot_travel(attribute.name) from None
+                    raise uncopyable_value_error(attribute.name) from None
             self._append(statements.ROWS, to_table(arrays))
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -343,7 +345,7 @@ class DuckdbSession(FileSession):
         schema = Schema(tuple(dialect.to_attribute(*column) for column in column_rows))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
-            raise address_hidden(relation, "rowid")
+            raise hidden_address_error(relation, "rowid")
         self._has_rowid = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
@@ -356,12 +358,12 @@ class DuckdbSession(FileSession):
                 try:
                     arrays.append(dialect.to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
-                    raise cannot_travel(attribute.name) from None
+                    raise uncopyable_value_error(attribute.name) from None
             self._append(statements.FILE_ROWS, to_table(arrays))
 
     # -- output -----------------------------------------------------------------------------------
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
         comments = self.rows(
             "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
             " AND database_name = current_database() AND schema_name = ? AND table_name = ?",
@@ -393,12 +395,12 @@ class DuckdbSession(FileSession):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        self.run(f"CREATE TABLE {output.written.quoted} ({body})")
+        self.run(f"CREATE TABLE {output.staging_name.quoted} ({body})")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
-            replaces = output.replaces is not None
+            replaces = output.replaced_kind is not None
             with default_schema(self._connection, output.name):
                 self.run(
                     create_view(
@@ -407,9 +409,11 @@ class DuckdbSession(FileSession):
                 )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
         else:
-            if output.replaces:
+            if output.replaced_kind:
                 self.drop_table(output.name)
-            self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+            self.run(
+                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
+            )
         self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
 
     def drop_view(self, relation: RelationName) -> None:
@@ -428,19 +432,19 @@ class DuckdbSession(FileSession):
         return str(self.rows(dialect.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
-        inner_hash = f"sha256({staged_block(INNER)} || encode({text}))"
-        outer_hash = f"sha256({staged_block(OUTER)} || unhex({inner_hash}))"
+        inner_hash = f"sha256({staged_block(INNER_BLOCK)} || encode({text}))"
+        outer_hash = f"sha256({staged_block(OUTER_BLOCK)} || unhex({inner_hash}))"
         return f"unhex(substr({outer_hash if self._hashes_twice else inner_hash}, 1, 32))"
 
     def salted_hash(self, text: str) -> str:
-        return f"unhex(substr(sha256({staged_block(INNER)} || encode({text})), 1, 16))"
+        return f"unhex(substr(sha256({staged_block(INNER_BLOCK)} || encode({text})), 1, 16))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self.find_source(relation)
         columns = [source.attribute(name) for name in names]
         return dialect.row_hash(columns, secrets.randbits(62) + 1)
 
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         # Do not use DuckDB's random functions, which the caller can predict by ``setseed``.
         if not self._has_shuffle_secret:
             self._has_shuffle_secret = True

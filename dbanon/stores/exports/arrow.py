@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.sessions.base import cannot_travel
+from dbanon.sessions.base import uncopyable_value_error
 
 # By date type: the type of its integers, and their limits for the years 1 to 9999.
 _DATE_LIMITS = {
@@ -79,9 +79,9 @@ def _to_batch(schema: pa.Schema, chunk: Any) -> pa.RecordBatch:
         try:
             arrays.append(convert(values, field.type))
         except UnsupportedType:
-            raise cannot_travel(field.name) from None
+            raise uncopyable_value_error(field.name) from None
         except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
-            raise cannot_travel(field.name) from None
+            raise uncopyable_value_error(field.name) from None
     return pa.record_batch(arrays, schema=schema)
 
 
@@ -97,7 +97,7 @@ def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
             return _to_array(column.to_pylist(), target_type)
         # Refuse infinite dates, which other programs cannot represent.
         if extremes["min"].as_py() < first or extremes["max"].as_py() > last:
-            raise cannot_travel()
+            raise uncopyable_value_error()
         return column
     if pa.types.is_decimal(column.type):
         # DuckDB returns a 39-digit HUGEINT as a decimal of 38 digits.

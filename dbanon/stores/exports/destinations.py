@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
 from dbanon.job.export import is_iceberg_table
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.exports.lake import IcebergTable, TableFile
 from dbanon.stores.exports.problems import access_error, write_error
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
@@ -284,7 +284,9 @@ class PendingObject:
         if self.is_uploaded:
             # An interrupted run must not wait for a stalled store.
             with suppress(OSError, DatabaseUnreachable):
-                ending().connected(lambda: self.staged.unlink(missing_ok=True), lambda result: None)
+                thread_connections().connect_in_time(
+                    lambda: self.staged.unlink(missing_ok=True), lambda result: None
+                )
 
 
 def close(file: BinaryIO) -> None:

@@ -21,7 +21,7 @@ from dbanon.errors import (
     OutputBusy,
     warn_caller,
 )
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.objects import import_iceberg, translate_client_errors
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -154,8 +154,8 @@ def check_with_timeout(check: Callable[[], bool]) -> bool | None:
             return check()
 
     try:
-        with ending().at_most(_CHECK_SECONDS):
-            return ending().connected(check_catalog, lambda result: None)
+        with thread_connections().cut_new_connections_after(_CHECK_SECONDS):
+            return thread_connections().connect_in_time(check_catalog, lambda result: None)
     except (OSError, DbanonError, KeyboardInterrupt):
         return None
 

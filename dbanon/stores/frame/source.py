@@ -92,7 +92,7 @@ class FrameSource:
             Schema(tuple(attributes)),
             KIND,
             estimated_rows=len(self.frame),
-            required=required,
+            required_columns=required,
         )
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -231,7 +231,7 @@ class FrameSource:
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):
-            is_candidate = self.frame[list(relation.required)].notna().all(axis=1)
+            is_candidate = self.frame[list(relation.required_columns)].notna().all(axis=1)
             keys = np.flatnonzero(is_candidate.to_numpy()).astype(np.int64).reshape(-1, 1)
         return replace(
             microdata,
@@ -271,7 +271,7 @@ class FrameSource:
             keys = np.arange(start, start + len(batch), dtype=np.int64).reshape(-1, 1)
             yield keys, list(batch.itertuples(index=False, name=None))
 
-    def pads_values(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         """Return False: a frame's values are never padded."""
         return False
 
@@ -306,9 +306,9 @@ class FrameSource:
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """Return the rows that may be released."""
-        if not relation.required:
+        if not relation.required_columns:
             return self.frame
-        return releasable_rows(self.frame, relation.required, "suppress")
+        return releasable_rows(self.frame, relation.required_columns, "suppress")
 
 
 def _attribute_or_other(name: str, series: pd.Series[Any]) -> Attribute:

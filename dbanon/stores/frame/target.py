@@ -28,7 +28,7 @@ from dbanon.release.attribute_disclosure import DisclosiveColumn
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import unique_profiles
 from dbanon.release.report import Report
-from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
+from dbanon.sessions.base import Output, Relation, passthrough_error, random_order
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
@@ -216,7 +216,7 @@ class FrameTarget:
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
         """Refuse: a frame is already in the client; raises InvalidParameter."""
-        raise passthrough_refused()
+        raise passthrough_error()
 
     def write(
         self, draft: PreparedRelease, source: Source, progress: Progress

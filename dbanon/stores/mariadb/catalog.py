@@ -97,7 +97,7 @@ class MariadbCatalog(Session):
         self.rows(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
             cursor.execute(
                 types.to_mariadb(sql, has_parameters=bool(parameters)), tuple(parameters) or None
@@ -106,7 +106,7 @@ class MariadbCatalog(Session):
 
     def _fetch_chunks(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a query in chunks, without buffering all of them."""
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors(), closing(self.connection.cursor(SSCursor)) as cursor:
             cursor.execute(types.to_mariadb(sql, has_parameters=False))
             while rows := cursor.fetchmany(chunk_rows):
@@ -157,7 +157,7 @@ class MariadbCatalog(Session):
             require_own_code(self.rows, resolved, self.current_user())
         return Relation(resolved, Schema(attributes), kind)
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
         rows = self.rows(
             "SELECT column_name, column_comment FROM information_schema.columns"
             " WHERE column_comment <> '' AND table_schema = ? AND table_name = ?"
@@ -196,7 +196,7 @@ class MariadbCatalog(Session):
             )
         return RelationName(schema, name.name)
 
-    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+    def is_same_name(self, name: RelationName, other_name: RelationName) -> bool:
         [(ignores_case,)] = self.rows("SELECT @@lower_case_table_names")
         if ignores_case:
             return str(name).lower() == str(other_name).lower()
@@ -229,13 +229,14 @@ class MariadbCatalog(Session):
         try:
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {source.name.quoted} LIMIT 0")
         except InsufficientRights as error:
+            missing_grants = self.find_missing_read_grants(source.name, columns)
             raise InsufficientRights(
                 f"This account may not read all columns of {source.name} that are needed.",
                 detail=error.detail,
-                hint=f"{sql_for_hint('; '.join(self.missing_to_read(source.name, columns)))}.",
+                hint=f"{sql_for_hint('; '.join(missing_grants))}.",
             ) from None
 
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         try:
             self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
         except InsufficientRights:
@@ -247,7 +248,7 @@ class MariadbCatalog(Session):
         return []
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        grants = self.missing_to_write(name)
+        grants = self.find_missing_write_grants(name)
         if grants:
             raise InsufficientRights(
                 f"This account may not release into {name.schema}.",
@@ -270,7 +271,7 @@ class MariadbCatalog(Session):
         if is_transaction_read_only or (is_server_read_only and not is_exempt):
             raise ReadOnly(hint=READ_ONLY_HINT)
 
-    def missing_to_write(self, output: RelationName) -> list[str]:
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
         grants = []
         [(database,)] = self.rows("SELECT database()")
         schemas = {str(output.schema): _OUTPUT_RIGHTS, LEDGER_SCHEMA: _LEDGER_RIGHTS}
@@ -392,5 +393,5 @@ class MariadbCatalog(Session):
         digest = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
         return f"unhex(left({digest}, 16))"
 
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         raise ChainsNotHere()

@@ -15,7 +15,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import cannot_travel, local_type_error, require_years
+from dbanon.sessions.base import local_type_error, require_years, uncopyable_value_error
 from dbanon.sessions.names import RelationName, quote
 
 # Compares texts by bytes, without padding the shorter one with spaces.
@@ -264,7 +264,7 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
 def to_storable(value: Any) -> Any:
     """Convert a value of another database for MariaDB; raises if MariaDB cannot store it."""
     if isinstance(value, (float, Decimal)) and (value != value or value in (_INF, -_INF)):
-        raise cannot_travel()
+        raise uncopyable_value_error()
     if value is None or isinstance(value, (bool, int, float, str, bytes, Decimal)):
         return value
     if hasattr(value, "hour") and hasattr(value, "year"):

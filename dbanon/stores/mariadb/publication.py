@@ -97,14 +97,14 @@ def publish(session: MariadbCatalog, pending: UnpublishedRelease) -> None:
     session.make_database(output.name)
     existing = session.find_existing(output.name)
     _require_replaceable(session, output, existing)
-    renames = [(output.written, output.name)]
+    renames = [(output.staging_name, output.name)]
     if existing is not None:
         renames.insert(0, (output.name, pending.replaced_name))
     _swap(session, output, renames)
     replaced = None if existing is None else session.find_existing(pending.replaced_name)
     if replaced is not None and replaced.mark != (existing and existing.mark):
         # Another session replaced the table just before the swap: undo it.
-        undo = [(output.name, output.written), (pending.replaced_name, output.name)]
+        undo = [(output.name, output.staging_name), (pending.replaced_name, output.name)]
         _swap(session, output, undo)
         raise SourceChanged(
             f"Another session replaced {output.name} meanwhile; nothing was published.",
@@ -127,7 +127,7 @@ def _require_replaceable(
     """
     if existing is None:
         return
-    if output.replaces is None:
+    if output.replaced_kind is None:
         raise OutputExists(f"Another session made {output.name} meanwhile; nothing was published.")
     if entries.entry_of(session, output.name, existing) is None:
         raise OutputNotOurs(

@@ -35,7 +35,7 @@ from dbanon.sessions.base import (
     Output,
     Relation,
     choose_key,
-    key_required,
+    key_required_error,
 )
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
@@ -92,14 +92,16 @@ class MariadbSession(MariadbStaging):
         attributes = choose_key(source, key or primary_key)
         unchecked = tuple(key) if key and tuple(key) != primary_key else ()
         if not attributes and source.kind != "table":
-            raise key_required(source)
+            raise key_required_error(source)
         names = tuple(attribute.name for attribute in attributes)
         self.require_rights(source, names)
         # The copy numbers the rows by these columns.
         self._keys[source.name] = names
         # An expression instead of a column, since a filter may run where the column does not exist.
         expression = f"s.{_row_column(source)} + 0"
-        return replace(source, locator=Locator((expression,), ("BIGINT",), unchecked=unchecked))
+        return replace(
+            source, locator=Locator((expression,), ("BIGINT",), unchecked_columns=unchecked)
+        )
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Copy these columns in one statement, and number the rows in key order.
@@ -113,7 +115,9 @@ class MariadbSession(MariadbStaging):
             return source
         key_names = self._keys.get(source.name, ())
         names = tuple(
-            dict.fromkeys([*columns, *source.required_locator.unchecked, *source.required])
+            dict.fromkeys(
+                [*columns, *source.required_locator.unchecked_columns, *source.required_columns]
+            )
         )
         attributes = [source.attribute(name) for name in names]
         key_attributes = [source.attribute(name) for name in key_names]
@@ -121,7 +125,7 @@ class MariadbSession(MariadbStaging):
             len(key_attributes) == 1
             and key_attributes[0].kind is Kind.INTEGER
             and key_attributes[0].bits <= 64
-            and not source.required_locator.unchecked
+            and not source.required_locator.unchecked_columns
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY_PREFIX}_{self._n_copies}")
@@ -134,7 +138,7 @@ class MariadbSession(MariadbStaging):
         elif key_attributes:
             sort_keys = ", ".join(self._sortable(a, quote(a.name)) for a in key_attributes)
             order = f" ORDER BY {sort_keys}"
-        condition = source.filtered and source.filtered.condition
+        condition = source.selected_rows and source.selected_rows.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
         values = ", ".join(
             f"{types.retained_column(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
@@ -151,7 +155,7 @@ class MariadbSession(MariadbStaging):
         pinned = replace(
             source,
             copy=copy,
-            filtered=None,
+            selected_rows=None,
             locator=replace(source.required_locator, expressions=(f"s.{row_column}",)),
         )
         self._require_values(pinned, attributes)
@@ -196,7 +200,7 @@ class MariadbSession(MariadbStaging):
         return f"{text} REGEXP '{pattern}'"
 
     def value_of(self, attribute: Attribute) -> str:
-        return self.spelled(attribute, self.text_of(attribute))
+        return self.normalized_sql(attribute, self.text_of(attribute))
 
     def compared(self, attribute: Attribute) -> str:
         if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
@@ -238,7 +242,9 @@ class MariadbSession(MariadbStaging):
             sums = ", ".join(
                 f"coalesce(sum({is_invalid}), 0)" for is_invalid, _, _ in checks.values()
             )
-            [counts] = self.rows(f"SELECT {sums} FROM {source.relation.quoted} AS s{source.where}")
+            [counts] = self.rows(
+                f"SELECT {sums} FROM {source.relation.quoted} AS s{source.where_clause}"
+            )
             for (name, check), count in zip(checks.items(), counts, strict=True):
                 if count:
                     _, type_description, problem = check
@@ -256,7 +262,7 @@ class MariadbSession(MariadbStaging):
         # Output tables have no key, and are read in storage order.
         keys = source.required_locator.expressions if source.copy is not None else ("0",)
         selected = ", ".join([*keys, *(f"s.{quote(name)}" for name in columns)])
-        query = f"SELECT {selected} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {selected} FROM {source.from_clause}{source.where_clause}"
         for rows in self._fetch_chunks(query, chunk_rows):
             row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield row_keys, [row[1:] for row in rows]
@@ -281,20 +287,22 @@ class MariadbSession(MariadbStaging):
     ) -> None:
         self.ensure_ledger()
         self.pending = publication.plan(self, output)
-        body = ", ".join(f"{quote(name)} {self.declared(sql_type)}" for name, sql_type in columns)
+        body = ", ".join(
+            f"{quote(name)} {self.declared_type(sql_type)}" for name, sql_type in columns
+        )
         self.run(
-            f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT_OPTIONS}"
+            f"CREATE TABLE {output.staging_name.quoted} ({body}) ENGINE=InnoDB {types.TEXT_OPTIONS}"
             f" COMMENT='{MARK}{release_id}'"
         )
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         """Check that the release can be published, which happens at the end of the session."""
         assert self.pending is not None
-        if output.replaces is None and self.find_existing(output.name) is not None:
+        if output.replaced_kind is None and self.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
         self.require_trusted_ledger()
 
-    def have_release_recorded(
+    def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         """Store the entry in the pending release; it is written once the release is published."""
@@ -307,7 +315,7 @@ class MariadbSession(MariadbStaging):
         self.pending.entry = {"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)}
         return str(row["created_at"])
 
-    def declared(self, sql_type: str) -> str:
+    def declared_type(self, sql_type: str) -> str:
         return types.declare_type(sql_type)
 
     def make_schema(self, name: RelationName) -> None:

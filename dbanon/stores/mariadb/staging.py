@@ -19,7 +19,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Relation, labelled_rows
+from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.mariadb import dialect as types
@@ -73,7 +73,7 @@ class MariadbStaging(MariadbCatalog):
             f" SELECT group_concat({types.pack_row(key, attributes)} SEPARATOR '')"
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
-        self.note(f"{query}TRUE{source.and_where}")
+        self.report_sql(f"{query}TRUE{source.and_condition}")
         # Bounds are server variables, since logs of statements must not show keys of persons.
         self._n_reads += 1
         last, previous = (f"@dbanon_{word}_{self._n_reads}" for word in ("last", "previous"))
@@ -85,7 +85,7 @@ class MariadbStaging(MariadbCatalog):
                 self._execute(cursor, f"SET {last} = ({select_last} {chunk}) AS chunk)")
                 if self._single_value(cursor, f"SELECT {last} IS NULL"):
                     return
-                where = f"{condition} AND {key} <= {last}{source.and_where}"
+                where = f"{condition} AND {key} <= {last}{source.and_condition}"
                 packet = self._single_value(cursor, query + where)
                 self._execute(cursor, f"SET {previous} = {last}")
                 condition = f"{key} > {previous}"
@@ -116,7 +116,7 @@ class MariadbStaging(MariadbCatalog):
         """
         self.run(statements.create_staging(table, columns, SUFFIX))
         insert = f"INSERT INTO {quote(table)} VALUES "
-        self.note(f"{insert}…")
+        self.report_sql(f"{insert}…")
         with translate_errors(), closing(self.connection.cursor()) as cursor:
             for batch in batches:
                 literals = [types.literals(column, self.connection.escape) for column in batch]
@@ -155,7 +155,7 @@ class MariadbStaging(MariadbCatalog):
             types.unpack_value(i, array.dtype, len(arrays)) for i, array in enumerate(arrays)
         )
         insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_ROW_INDEXES}, (SELECT x'"
-        self.note(f"{insert}…")
+        self.report_sql(f"{insert}…")
         packed = types.pack_arrays(arrays)
         packet_rows = max(min(self._n_row_indexes, 2 * _STATEMENT_CHARACTERS // packed.shape[1]), 1)
         with translate_errors(), closing(self.connection.cursor()) as cursor:
@@ -198,7 +198,7 @@ class MariadbStaging(MariadbCatalog):
             f"INSERT INTO {quote(statements.LABELS)}"
             f" SELECT {_UNPACKED_LABELS} FROM {_ROW_INDEXES}, (SELECT"
         )
-        self.note(f"{insert} …")
+        self.report_sql(f"{insert} …")
         order = np.argsort(keys[:, 0])
         labels = np.empty(
             len(order), np.dtype([("key", ">i8"), ("class", ">i4"), ("position", ">i4")])
@@ -219,7 +219,7 @@ class MariadbStaging(MariadbCatalog):
         """Insert a key and a text that must not appear in any log."""
         self.run(_CREATE_LABEL_KEY)
         insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
-        self.note(f"{insert}…")
+        self.report_sql(f"{insert}…")
         with closing(self.connection.cursor()) as cursor:
             secret = self._single_value(cursor, f"SELECT secret FROM {_LABEL_KEY}")
             packet = _encrypt(text.encode(), secret)
@@ -241,8 +241,10 @@ class MariadbStaging(MariadbCatalog):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INT"), ("position", "INT")]
         for index, attribute in enumerate(attributes):
-            columns.append((statements.kept_column(index), self.declared(self.type_of(attribute))))
-        rows = storable_rows(attributes, labelled_rows(pieces), types.to_storable)
+            columns.append(
+                (statements.kept_column(index), self.declared_type(self.type_of(attribute)))
+            )
+        rows = storable_rows(attributes, prepend_class_and_position(pieces), types.to_storable)
         # Sorted by class and position, as in the release, so that the order of statements in the
         # general log does not reveal which row of the source became which.
         by_position = itemgetter(0, 1)

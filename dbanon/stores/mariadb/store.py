@@ -19,9 +19,9 @@ from dbanon.errors import (
     sql_for_hint,
     warn_caller,
 )
-from dbanon.sessions.base import LockHolder, OnSql, job_running
-from dbanon.sessions.connecting import connected
-from dbanon.sessions.ending import ending
+from dbanon.sessions.base import LockHolder, OnSql, job_running_error
+from dbanon.sessions.pooled_connections import open_pooled_connection
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.interrupts import interruptible_until_commit
 from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.connecting import account_arguments
@@ -50,7 +50,7 @@ _SETTINGS = (
 
 
 class _CancellableConnection:
-    """A connection whose statement ``ending`` can cancel.
+    """A connection whose statement ``thread_connections`` can cancel.
 
     Parameters
     ----------
@@ -96,16 +96,18 @@ class MariadbStore:
         """Open a separate connection; settings and staging tables end with it."""
 
         def connect() -> Any:
-            pooled = connected(self._engine.raw_connection)
+            pooled = open_pooled_connection(self._engine.raw_connection)
             driver: Any = pooled.driver_connection
             # It must never return to the caller's pool.
             pooled.detach()
             return driver
 
         with translate_errors("The server cannot be reached."):
-            connection = ending().connected(connect, lambda driver: driver.close())
+            connection = thread_connections().connect_in_time(
+                connect, lambda driver: driver.close()
+            )
         cancellable = _CancellableConnection(connection, connect)
-        ending().register(cancellable)
+        thread_connections().register(cancellable)
         try:
             with translate_errors(), connection.cursor() as cursor:
                 cursor.execute("SELECT version(), database()")
@@ -126,7 +128,7 @@ class MariadbStore:
                     cursor.execute(setting)
             yield connection
         finally:
-            ending().forget(cancellable)
+            thread_connections().unregister(cancellable)
             with suppress(Exception):
                 connection.close()
 
@@ -220,7 +222,9 @@ class MariadbStore:
                 name = session.lock_name("job", job)
                 if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
                     [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))
-                    raise job_running(job, LockHolder(None if holder is None else int(holder)))
+                    raise job_running_error(
+                        job, LockHolder(None if holder is None else int(holder))
+                    )
             yield
 
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:

@@ -155,7 +155,7 @@ def assign_slots(
     keys : int64 (n, m), the keys of the records.
     """
     locator = source.required_locator
-    if not len(keys) or locator.mapped:
+    if not len(keys) or locator.mapped_columns:
         return None
     record_keys, expression = keys[:, 0], locator.expressions[0]
     limit = min(MAX_ELEMENTS, max(_MAX_ELEMENTS_PER_RECORD * len(keys), _MAX_SPARSE_ELEMENTS))
@@ -287,7 +287,7 @@ def insert_statement(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
         f" FROM (SELECT {with_position} FROM (SELECT {with_key} FROM {source.from_clause}"
-        f" WHERE {slots.condition}{source.and_where} OFFSET 0) AS s"
+        f" WHERE {slots.condition}{source.and_condition} OFFSET 0) AS s"
         f" ORDER BY {class_position} OFFSET 0) AS s"
         f" CROSS JOIN LATERAL (SELECT {class_values}) AS c{joins}"
         f" WHERE s.{class_position} >= 0"
@@ -353,7 +353,7 @@ class PostgresqlArraySession(Session):
         columns: Sequence[ReleasedColumn],
     ) -> None:
         self._arrays = None
-        if self._staged is not partition:
+        if self._staged_partition is not partition:
             self._arrays = self._build_arrays(source, microdata, partition, columns)
         if self._arrays is None:
             super().stage(source, microdata, partition, columns)

@@ -73,7 +73,7 @@ class PlpySession(PostgresqlSession):
         self._plpy, self._source_oid = plpy, oid
         self._source: RelationName | None = None
         self._search_path = []
-        self._and_where = ""
+        self._and_condition = ""
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class PlpySession(PostgresqlSession):
         values : the texts that ``provided_text_sql`` refers to by index.
         cache_plan : whether to keep the plan for later calls in this backend.
         """
-        self.note(sql)
+        self.report_sql(sql)
         with translate_spi_errors(), provide_texts(values):
             return self._plpy.execute(
                 _prepare_cached(self._plpy.prepare, sql) if cache_plan else sql
@@ -173,17 +173,20 @@ class PlpySession(PostgresqlSession):
         self._n_pages, self._n_rows = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
-        key_columns = source.required_locator.mapped or source.required_locator.unchecked
+        key_columns = (
+            source.required_locator.mapped_columns or source.required_locator.unchecked_columns
+        )
         source = replace(source, copy=SOURCE_COPY)
         if key_columns:
-            self._check_keys(source, key_columns)
-        self._and_where = source.and_where
+            self._require_unique_keys(source, key_columns)
+        self._and_condition = source.and_condition
         return replace(source, estimated_rows=self._n_rows, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Relation) -> None:
         """Check that the key of a located source is unique and never NULL."""
-        self._check_keys(
-            source, source.required_locator.mapped or source.required_locator.unchecked
+        self._require_unique_keys(
+            source,
+            source.required_locator.mapped_columns or source.required_locator.unchecked_columns,
         )
 
     def require_no_staging(self) -> None:
@@ -224,7 +227,7 @@ class PlpySession(PostgresqlSession):
         )
         joins = self.value_joins(attributes)
         query = packed_rows.select_address_range(
-            source.relation, record, ("$1", "$2"), joins, source.and_where
+            source.relation, record, ("$1", "$2"), joins, source.and_condition
         )
         with translate_spi_errors():
             return self._plpy.prepare(query, ["text", "text"])
@@ -250,10 +253,10 @@ class PlpySession(PostgresqlSession):
         Addresses are not sent: the copy is scanned in order, and its i-th row gets the i-th class
         of an array, or -1 if the record is withheld.
         """
-        if self._staged is partition:
+        if self._staged_partition is partition:
             return
         self.unstage_labels()
-        self._staged = partition
+        self._staged_partition = partition
         n = microdata.n_records
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
         positions = random_order(n).astype(np.int32)
@@ -273,7 +276,7 @@ class PlpySession(PostgresqlSession):
             f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {SOURCE_COPY.quoted} AS s"
             f" WHERE s.ctid >= {provided_text_sql(0, 'tid')}"
             f" AND s.ctid <= {provided_text_sql(1, 'tid')}"
-            f"{self._and_where}) AS s) AS l"
+            f"{self._and_condition}) AS s) AS l"
             " WHERE l.class >= 0"
         )
         keys = microdata.keys[:, 0]
@@ -325,7 +328,7 @@ class PlpySession(PostgresqlSession):
         """
         names = [name for name in self._existing_staging() if name != statements.RELEASE_PERSONS]
         self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")
-        self._staged = self._class_numbers = self._arrays = None
+        self._staged_partition = self._class_numbers = self._arrays = None
 
     def _existing_staging(self) -> list[str]:
         names = ", ".join(map(literal, (SOURCE_COPY.name, *self.staging_tables)))
@@ -410,13 +413,13 @@ def copy_source(
     run : executes a statement and returns the number of affected rows.
     """
     locator = source.required_locator
-    if locator.mapped:
-        sort_keys = [session.sort_key(source.attribute(key)) for key in locator.mapped]
+    if locator.mapped_columns:
+        sort_keys = [session.sort_key(source.attribute(key)) for key in locator.mapped_columns]
     else:
         sort_keys = list(locator.expressions)
     by_address = locator.expressions == ("s.ctid",)
     order = "" if by_address else f" ORDER BY {', '.join(sort_keys)}"
-    key_columns = locator.mapped or locator.unchecked
+    key_columns = locator.mapped_columns or locator.unchecked_columns
     copied_columns = quote_list(dict.fromkeys([*columns, *key_columns]), "s.")
     former_settings = _change_settings(session, _ADDRESS_ORDER if by_address else _SERIAL)
     n_rows = run(

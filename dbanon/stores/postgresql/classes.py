@@ -34,7 +34,7 @@ class StableSource(SqlSource):
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """Check the key, and return the relation unchanged; raises DuplicateKeys."""
-        if relation.required_locator.mapped or relation.required_locator.unchecked:
+        if relation.required_locator.mapped_columns or relation.required_locator.unchecked_columns:
             self.session.check_keys(relation)
         return relation
 
@@ -69,7 +69,7 @@ class StableSource(SqlSource):
         """SQL of the record order, over the alias s."""
         keys = [
             self.session.sort_key(relation.attribute(name))
-            for name in relation.required_locator.mapped
+            for name in relation.required_locator.mapped_columns
         ]
         return ", ".join(keys or relation.required_locator.expressions)
 
@@ -85,7 +85,7 @@ class StableSource(SqlSource):
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed_rows.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
         query = packed_rows.select_all_records(
-            f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS
+            f"{numbered}{source.where_clause}", record, DEFAULT_CHUNK_ROWS
         )
         for row in self.session.fetch_records(query, rows=1):
             yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
@@ -100,7 +100,7 @@ class StableSource(SqlSource):
                 text = self.session.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
                 query = statements.numbered_values(
-                    f"{source.name.quoted} AS s", text, column, source.and_where
+                    f"{source.name.quoted} AS s", text, column, source.and_condition
                 )
                 dictionaries.append((position, text, query))
         return dictionaries
@@ -108,10 +108,10 @@ class StableSource(SqlSource):
     def _keys(self, source: Relation) -> list[str]:
         """Return the key of each row as JSON text, in record order."""
         locator = source.required_locator
-        if locator.mapped or locator.types == ("bigint",):
+        if locator.mapped_columns or locator.types == ("bigint",):
             columns = [
                 (name, self.session.value_of_key(source.attribute(name)))
-                for name in locator.mapped or self._key_columns(source)
+                for name in locator.mapped_columns or self._key_columns(source)
             ]
         else:
             columns = [

@@ -26,9 +26,9 @@ from dbanon.ledger.postgresql import CLOSE_INTERNAL, CLOSE_PERSONS
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, Output, Relation, labelled_rows
+from dbanon.sessions.base import OnSql, Output, Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.pseudonym_session import Fetched
+from dbanon.sessions.pseudonym_session import ColumnArray
 from dbanon.stores.postgresql import arrays, foreign, packed_rows
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.client_passthrough import PassthroughSession
@@ -101,7 +101,7 @@ class PsycopgSession(PassthroughSession):
         self, sql: str, parameters: Sequence[Any] = (), **cursor_options: Any
     ) -> Iterator[Any]:
         """Open a cursor that has executed a statement."""
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors(), self._driver.cursor(**cursor_options) as cursor:
             if parameters:
                 cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
@@ -124,7 +124,7 @@ class PsycopgSession(PassthroughSession):
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.required_locator
-        from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
         query = packed_rows.passthrough_copy(
             locator.expressions, locator.types, attributes, [], from_clause
         )
@@ -144,7 +144,7 @@ class PsycopgSession(PassthroughSession):
         locator = source.required_locator
         values = ", ".join(types.as_portable(source.attribute(name)) for name in columns)
         keys = ", ".join(self.keys_as_read(source))
-        query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {keys}, {values} FROM {source.from_clause}{source.where_clause}"
         n_keys = len(locator.types)
         self._recheck_foreign_code()
         with self._cursor(query, name="dbanon_rows") as cursor:
@@ -160,7 +160,7 @@ class PsycopgSession(PassthroughSession):
     ) -> NDArray[np.int64]:
         # Bytes take a third of the time of texts.
         key_types = (*source.required_locator.types, "bigint")
-        from_clause = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
+        from_clause = f"{source.from_clause} {joined}{source.where_clause} ORDER BY {order}"
         keys = (*source.required_locator.expressions, number)
         query = packed_rows.passthrough_copy(keys, key_types, [], [], from_clause)
         chunks = [np.empty((0, len(key_types)), np.int64)]
@@ -235,7 +235,7 @@ class PsycopgSession(PassthroughSession):
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         self._copy_rows(
             f"COPY {quote(statements.ROWS)} FROM STDIN",
-            labelled_rows(pieces),
+            prepend_class_and_position(pieces),
         )
         self.analyze_staging(statements.ROWS)
 
@@ -283,7 +283,7 @@ class PsycopgSession(PassthroughSession):
     @contextmanager
     def _open_copy(self, copy: str) -> Iterator[Any]:
         """Open the stream of a COPY."""
-        self.note(copy)
+        self.report_sql(copy)
         with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
 
@@ -332,13 +332,13 @@ class PsycopgSession(PassthroughSession):
     # Chains exchange arrays with the server: joining all persons there takes several times as long
     # as transferring their tags both ways, and COPY takes less than half the time of INSERT.
 
-    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
+    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
         sql_types = [sql_type for _, sql_type in columns]
         # The casts guarantee the declared widths.
         values = ", ".join(f"({sql})::{sql_type}" for sql, sql_type in columns)
         # Empty arrays give the results their types, even if there are no rows.
         no_rows = packed_rows.decode_copy(np.empty(0, np.uint8), sql_types)
-        column_chunks: list[list[Fetched]] = [[empty] for empty in no_rows]
+        column_chunks: list[list[ColumnArray]] = [[empty] for empty in no_rows]
         query = f"COPY (SELECT {values} FROM {rows}) TO STDOUT (FORMAT binary)"
         for buffer in self.copy_chunks(query, _ROWS_PER_READ):
             decoded = packed_rows.decode_copy(buffer, sql_types)
@@ -346,20 +346,20 @@ class PsycopgSession(PassthroughSession):
                 chunks.append(values_of_chunk)
         return [np.concatenate(chunks) for chunks in column_chunks]
 
-    def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         column_types = [(name, sql_type) for name, sql_type, _ in columns]
         self.run(statements.create_staging(table, column_types, self.staging_suffix))
         self.append(RelationName(None, table), columns)
         self.run(f"ANALYZE {quote(table)}")
 
-    def append(self, table: RelationName, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+    def append(self, table: RelationName, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         names = quote_list(name for name, _, _ in columns)
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary)"
         self.copy_bytes(copy, packed_rows.encode_copy(columns))
 
     def load_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None
-        if self._staged is not partition:
+        if self._staged_partition is not partition:
             self._arrays = self._build_arrays(source, microdata, partition, [])
         if self._arrays is None:
             return False

@@ -157,7 +157,7 @@ class PassthroughSession(PostgresqlSession):
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
         locator = source.required_locator
-        from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        from_clause = f"{source.from_clause}{self.value_joins(attributes)}{source.where_clause}"
         values = [types.retained_column(a) for a in passthrough]
         query = packed_rows.passthrough_copy(
             locator.expressions, locator.types, attributes, values, from_clause

@@ -26,7 +26,7 @@ from dbanon.errors import (
     TlsFailed,
     redact,
 )
-from dbanon.sessions.ending import ending
+from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.postgresql.settings import CALLER_PATH, PIN_STATEMENTS
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def query_backend(driver: Any) -> Backend:
 
 def watch(driver: Any) -> None:
     """Register a connection to be cut when its run must end, and limit the time of cancels."""
-    ending().register(driver)
+    thread_connections().register(driver)
     if "cancel_safe" not in vars(driver) and hasattr(driver, "cancel_safe"):
         driver.cancel_safe = _limit_cancel_time(driver.cancel_safe)
 
@@ -126,7 +126,7 @@ def watch(driver: Any) -> None:
 def unwatch(driver: Any) -> bool:
     """Unregister a connection before it is closed or returned; True if it had been cut."""
     vars(driver).pop("cancel_safe", None)
-    return ending().forget(driver)
+    return thread_connections().unregister(driver)
 
 
 def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
@@ -139,7 +139,7 @@ def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
     def cancel_safe(*, timeout: float = _CANCEL_SECONDS) -> None:
         # The driver calls this when a signal interrupts a wait.
         if isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit)):
-            ending().request_end()
+            thread_connections().request_end()
         timeout = min(timeout, _CANCEL_SECONDS)
         thread = threading.Thread(target=try_cancel, args=(timeout,), daemon=True)
         thread.start()

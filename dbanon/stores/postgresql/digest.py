@@ -26,12 +26,12 @@ from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
     ABSENT_MEMBERS,
-    INNER,
-    OUTER,
+    INNER_BLOCK,
+    OUTER_BLOCK,
     PRESENT_PERSONS,
     SHUFFLE,
     TAGGED_PERSONS,
-    KeyedSession,
+    PseudonymSession,
     staged_block,
 )
 
@@ -210,31 +210,31 @@ WHERE n.nspname = ? AND r.relname = ? AND a.attname <> 'cell' AND a.attnum > 0
 AND NOT a.attisdropped"""
 
 
-class PostgresqlKeyedSession(KeyedSession):
+class PostgresqlKeyedSession(PseudonymSession):
     """Session methods for chains: keyed tags of persons, and shuffled rows."""
 
     bytes_type = "bytea"
     compute_once_clause = " OFFSET 0"
 
     def keyed_tag(self, text: str) -> str:
-        digest = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"
+        digest = f"sha256({staged_block(INNER_BLOCK)} || convert_to({text}, 'UTF8'))"
         if self._hashes_twice:
-            digest = f"sha256({staged_block(OUTER)} || {digest})"
+            digest = f"sha256({staged_block(OUTER_BLOCK)} || {digest})"
         return f"substring({digest} FROM 1 FOR 16)"
 
     def pseudonym_of(self, text: str) -> str:
         return f"encode({self.keyed_tag(text)}, 'hex')"
 
-    def pads(self, attribute: Attribute) -> bool:
+    def has_padding(self, attribute: Attribute) -> bool:
         # True for character(n), which is read in full length but loses spaces when cast to text.
         return bool(_FIXED_LENGTH_TYPE.match(attribute.sql_type))
 
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         # The server's strong random source does not depend on setseed.
         return "gen_random_uuid()"
 
     @contextmanager
-    def tagging(self) -> Iterator[None]:
+    def prepare_tagging(self) -> Iterator[None]:
         # The planner ignores the cost of hashing, and overestimates the cost of passing rows
         # between processes, so it would not use parallel workers.
         self.run("SET LOCAL parallel_tuple_cost = 0.005")
@@ -242,7 +242,7 @@ class PostgresqlKeyedSession(KeyedSession):
         self.run("SET LOCAL parallel_tuple_cost TO DEFAULT")
 
     @contextmanager
-    def sorting(self) -> Iterator[None]:
+    def prepare_sorting(self) -> Iterator[None]:
         # Hash tables access memory at random; with a million rows merging takes half the time.
         settings = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
         for option, value in settings.items():
@@ -262,7 +262,7 @@ class PostgresqlKeyedSession(KeyedSession):
         yield
         self.run("SET LOCAL random_page_cost TO DEFAULT")
 
-    def tagged(
+    def person_staging_queries(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
         # One join serves both results, since it takes most of the time.
@@ -281,7 +281,7 @@ class PostgresqlKeyedSession(KeyedSession):
             ("TABLE", ABSENT_MEMBERS, f"SELECT tag {from_tagged} IS FALSE AND left_at IS NULL"),
         ]
 
-    def sizes_of_pairs(self, first: str, second: str, second_name: str, rows: str) -> str:
+    def count_pairs_sql(self, first: str, second: str, second_name: str, rows: str) -> str:
         # Sorting one number takes half the time of two. The low half is 0 for NULL, and otherwise
         # the second number plus 1.
         pair = f"{first}::bigint << 32 | coalesce({second} + 1::bigint, 0)"
@@ -295,9 +295,8 @@ class PostgresqlKeyedSession(KeyedSession):
     def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
         # Cells share secrets of 122 bits, which are hashed with each row: a secret per row would
         # cost as much as the join.
-        secrets = (
-            f"SELECT array_agg({self.shuffled('s')}) FROM generate_series(1, {_N_SECRETS}) AS s"
-        )
+        random_key = self.random_order_key("s")
+        secrets = f"SELECT array_agg({random_key}) FROM generate_series(1, {_N_SECRETS}) AS s"
         secret = f"(({secrets}))[1 + r.cell % {_N_SECRETS}]"
         row_part = f"uuid_hash_extended({secret}, hashtidextended(r.ctid, 0))"
         # The leading bits are a hash of the values, so rows with equal values are adjacent, which
@@ -320,7 +319,7 @@ class PostgresqlKeyedSession(KeyedSession):
         # Only the server process sees the secret.
         self.run(
             f"CREATE TEMPORARY TABLE {quote(SHUFFLE)} ON COMMIT DROP"
-            f" AS SELECT {self.shuffled('s')} AS secret"
+            f" AS SELECT {self.random_order_key('s')} AS secret"
         )
         return f"uuid_hash_extended((SELECT secret FROM {quote(SHUFFLE)}), {hashed})"
 
@@ -345,7 +344,7 @@ class PostgresqlPrivateSession(SessionInterface):
     def texts(self, values: Sequence[str]) -> tuple[str, Any]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
-    def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
+    def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         if not self.rows(ledger.SPENDER):
             return None
         call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"

@@ -28,7 +28,7 @@ from dbanon.errors import (
     SourceChanged,
     UnsupportedType,
 )
-from dbanon.sessions.base import cannot_travel
+from dbanon.sessions.base import uncopyable_value_error
 
 # Errors by a phrase in the message of a pooler, which is always in English.
 _POOLER_ERRORS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
@@ -223,7 +223,7 @@ def translate_driver_error(error: Any) -> DbanonError:
     # Compare class names, since a backend has no psycopg.
     class_names = {base.__name__ for base in type(error).__mro__}
     if sqlstate is None and "DataError" in class_names:
-        return cannot_travel()
+        return uncopyable_value_error()
     detail = f"SQLSTATE {sqlstate}" + _describe_objects(error) if sqlstate else None
     if sqlstate is None and "ProgrammingError" in class_names:
         return DatabaseFailure("The driver refused a statement.")

@@ -15,7 +15,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.sessions.base import LockHolder, job_running
+from dbanon.sessions.base import LockHolder, job_running_error
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_lock_timeout
 
@@ -277,7 +277,7 @@ def hold_job(session: LedgerSession, job: str) -> None:
             return
         if holders:
             raise _job_running_error(job, holders)
-    raise job_running(job)
+    raise job_running_error(job)
 
 
 def _hold_runner_lock(session: LedgerSession, job: str) -> bool:
@@ -330,7 +330,7 @@ def _write_lock_row(session: SavepointSession, job: str) -> bool:
 
 def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunning:
     if not holders:
-        return job_running(job)
+        return job_running_error(job)
     pid, role, since, _ = holders[0]
     how_to_end = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and releases the lock."
-    return job_running(job, LockHolder(pid, role, since), how_to_end)
+    return job_running_error(job, LockHolder(pid, role, since), how_to_end)

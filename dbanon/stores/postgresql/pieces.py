@@ -96,7 +96,7 @@ def gather(
     column_list = quote_list(columns)
     rows = " UNION ALL ".join(f"SELECT {column_list} FROM {piece.quoted}" for piece in pieces)
     session.run(
-        f"INSERT INTO {output.written.quoted} ({column_list})"
+        f"INSERT INTO {output.staging_name.quoted} ({column_list})"
         f" SELECT {column_list} FROM ({rows}) AS r ORDER BY gen_random_uuid()"
     )
 
@@ -110,7 +110,7 @@ def drop(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
 class PostgresqlPieces(SessionInterface):
     """Session methods that find abandoned pieces."""
 
-    def dead_pieces(self) -> list[RelationName]:
+    def find_orphaned_tables(self) -> list[RelationName]:
         abandoned = []
         has_no_driver: dict[str, Any] = {}
         for schema, name, oid, comment, now in self.rows(_PIECES):
@@ -146,7 +146,7 @@ def primary_key_columns(relation: Relation) -> tuple[str, ...]:
         for expression in expressions
         if expression.startswith('"')
     ]
-    return locator.mapped or tuple(key_columns)
+    return locator.mapped_columns or tuple(key_columns)
 
 
 def range_queries(
@@ -166,9 +166,9 @@ def range_queries(
     is_address_unreadable = session.rows(catalog.UNREADABLE, (["ctid"], oid, oid))
     if relkind not in catalog.KINDS_WITH_ADDRESSES or has_children or is_address_unreadable:
         return [f"SELECT {columns} FROM {relation.relation.quoted} AS s"]
-    if relation.filtered is not None:
-        system_columns = tuple(dict.fromkeys([*relation.filtered.system_columns, "ctid"]))
-        rows = replace(relation.filtered, system_columns=system_columns).quoted
+    if relation.selected_rows is not None:
+        system_columns = tuple(dict.fromkeys([*relation.selected_rows.system_columns, "ctid"]))
+        rows = replace(relation.selected_rows, system_columns=system_columns).quoted
     else:
         rows = f"ONLY {relation.name.quoted}"
     [(pages,)] = session.rows(

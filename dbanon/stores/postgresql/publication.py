@@ -26,7 +26,7 @@ class PostgresqlPublication(Session):
     _statements_with_output: list[str]
     _search_path: list[str]
 
-    def role_number(self) -> int:
+    def role_id(self) -> int:
         rows = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
         return int(rows[0][0])
 
@@ -51,12 +51,12 @@ class PostgresqlPublication(Session):
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query on the catalog."""
 
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+    def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         schemas = [str(name.schema)] if name.schema is not None else self._search_path
-        return rights.missing_to_read(self, schemas, name.name, columns)
+        return rights.find_missing_read_grants(self, schemas, name.name, columns)
 
-    def missing_to_write(self, output: RelationName) -> list[str]:
-        return rights.missing_to_write(self, str(self.resolve_output(output).schema))
+    def find_missing_write_grants(self, output: RelationName) -> list[str]:
+        return rights.find_missing_write_grants(self, str(self.resolve_output(output).schema))
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         return rights.require_schema(self, str(name.schema), strict)
@@ -73,7 +73,7 @@ class PostgresqlPublication(Session):
     ) -> None:
         self.release_id = release_id
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        written = output.written.quoted
+        written = output.staging_name.quoted
         self.run(f"CREATE TABLE {written} ({body})")
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
@@ -81,12 +81,12 @@ class PostgresqlPublication(Session):
         statements, self._statements_with_output = self._statements_with_output, []
         if output.kind == "view":
             # Never replace a view that another session just created: the ledger would list both.
-            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
+            create = "CREATE OR REPLACE" if output.replaced_kind else "CREATE"
             create_view = (
                 f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
-            if output.replaces and (resized := self._resized_columns(output)):
+            if output.replaced_kind and (resized := self._resized_columns(output)):
                 self._replace_view(output, columns, [*statements, create_view], resized)
             else:
                 run_with_retries(self, [*statements, create_view], output.name)
@@ -101,11 +101,11 @@ class PostgresqlPublication(Session):
                     hint="Try again.",
                 )
             return
-        if output.replaces:
+        if output.replaced_kind:
             statements.append(f"DROP TABLE {output.name.quoted}")
         if statements:
             run_with_retries(self, statements, output.name)
-        self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        self.run(f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}")
 
     def _resized_columns(self, output: Output) -> list[str]:
         """Return the columns of a view whose types differ from the release only in width.

@@ -36,7 +36,7 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         for expression in locator.expressions
         if expression in ("s.ctid", "s.tableoid")
     ]
-    needed_columns = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
+    needed_columns = dict.fromkeys([*columns, *locator.mapped_columns, *locator.unchecked_columns])
     for name in needed_columns:
         attribute = source.attribute(name)
         if attribute.foreign_type:
@@ -168,7 +168,7 @@ def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> N
         )
 
 
-def missing_to_read(
+def find_missing_read_grants(
     session: Session, schemas: Sequence[str], table: str, columns: Sequence[str]
 ) -> list[str]:
     """Return the statements that grant missing rights to read columns of a table.
@@ -198,7 +198,7 @@ def missing_to_read(
     return grants
 
 
-def missing_to_write(session: Session, schema: str) -> list[str]:
+def find_missing_write_grants(session: Session, schema: str) -> list[str]:
     """Return the statements that grant missing rights to publish in a schema."""
     role = _own_role(session)
     statements = []

@@ -12,7 +12,7 @@ from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
 from dbanon.ledger.postgresql_rules import rules_with_state, tie_rules
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.rules_session import RuledSession
+from dbanon.sessions.rules_session import RulesSession
 
 # Parameters: schema and name of a relation. Returns its oid, its owner, and whether the caller has
 # the owner's rights.
@@ -87,7 +87,7 @@ _STATE_OF = STATE.format(
 )
 
 
-class PostgresqlRules(RuledSession):
+class PostgresqlRules(RulesSession):
     """Session methods for the rules of tables."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class PostgresqlRules(RuledSession):
             query = _SELECT_RULES.format(rules=rules, condition="j.table_oid IS NOT NULL")
         return self.rows(query)
 
-    def rule_author(self, source: RelationName) -> dict[str, Any]:
+    def describe_rule_author(self, source: RelationName) -> dict[str, Any]:
         [author] = self.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 
@@ -152,12 +152,12 @@ class PostgresqlRules(RuledSession):
         rows = self.rows(_OWNER, (name.schema, name.name))
         return int(rows[0][0]) if rows else None
 
-    def state_of(self, source: RelationName) -> dict[str, Any]:
+    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
         rows = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
         [(state_json,)] = rows
         state: dict[str, Any] = json.loads(state_json) if state_json else {}
         return state
 
-    def comments_on(self, source: RelationName) -> dict[str, str]:
+    def read_column_comments(self, source: RelationName) -> dict[str, str]:
         return dict(self.rows(_COMMENTS, (source.schema, source.name)))

@@ -36,11 +36,11 @@ from dbanon.sessions.base import (
     Relation,
     choose_key,
     is_integer_key,
-    key_required,
+    key_required_error,
     locate_by_key,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, check_length, quote
+from dbanon.sessions.names import RelationName, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
@@ -238,8 +238,8 @@ class PostgresqlSession(
         """Return the row of ``catalog.RELATION`` for a name; None if there is no such relation."""
         schemas = [name.schema] if name.schema is not None else self._search_path
         for schema in schemas:
-            check_length(schema, self.name_limit, "name of the schema")
-            check_length(name.name, self.name_limit, "name of the table")
+            require_length(schema, self.name_limit, "name of the schema")
+            require_length(name.name, self.name_limit, "name of the table")
             oids = self.rows(
                 "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
                 " WHERE n.nspname = ? AND c.relname = ?",
@@ -267,17 +267,17 @@ class PostgresqlSession(
                 source,
                 attributes,
                 "bigint",
-                as_it_is=is_integer_key(attributes),
-                unchecked=is_explicit,
-                compared=compared,
+                is_used_directly=is_integer_key(attributes),
+                is_unchecked=is_explicit,
+                comparison_sql=compared,
             )
         if relation.kind == "p" or relation.has_children:
             if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
-                raise key_required(replace(source, kind=f"{source.kind} with a foreign part"))
+                raise key_required_error(replace(source, kind=f"{source.kind} with a foreign part"))
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in catalog.KINDS_WITH_ADDRESSES:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
-        raise key_required(source)
+        raise key_required_error(source)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -292,7 +292,7 @@ class PostgresqlSession(
         if attribute.normalize:
             # btrim keeps the column's collation; not all collations support replace().
             trimmed = f"btrim({types.as_text(attribute)}, '{WHITE_SPACE}')"
-            return self.folded(trimmed) if attribute.normalize == CASEFOLD else trimmed
+            return self.lowercase_sql(trimmed) if attribute.normalize == CASEFOLD else trimmed
         return (
             self.text_of(attribute)
             if attribute.uses_output_function
@@ -314,7 +314,7 @@ class PostgresqlSession(
         if source.name.staged is None:
             rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
-    def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
+    def find_readable_columns(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         names = [name for name in columns if not source.attribute(name).foreign_type]
         oid = self._relations[source.name].oid
         unreadable = {name for (name,) in self.rows(catalog.UNREADABLE, (names, oid, oid))}
@@ -363,7 +363,7 @@ class PostgresqlSession(
         if not unscaled:
             return tuple(attributes)
         maxima = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in unscaled)
-        from_clause = f"{source.relation.quoted} AS s{source.where}"
+        from_clause = f"{source.relation.quoted} AS s{source.where_clause}"
         [scales] = self.rows(f"SELECT {maxima} FROM {from_clause}")
         scale_by_name = {a.name: scale or 0 for a, scale in zip(unscaled, scales, strict=True)}
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
@@ -430,7 +430,7 @@ class PostgresqlSession(
             rights.require_trusted_ledger(self.look_up)
             self._ledger_trusted = True
 
-    def have_release_recorded(
+    def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
         if not self.look_up(postgresql_ledger.WRITER):
@@ -440,7 +440,7 @@ class PostgresqlSession(
         entry = self.call("dbanon._record_release", list(map(json_text, arguments)))
         return str(json.loads(entry)["created_at"])
 
-    def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
+    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
         if not self.look_up(postgresql_ledger.WRITER):
             return False
         self.call("dbanon._record_run", [json_text(run)])

@@ -21,8 +21,13 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.base import OnSql
-from dbanon.sessions.connecting import connected
-from dbanon.sessions.ending import CUT_SECONDS, END_SECONDS, MIN_SECONDS, ending
+from dbanon.sessions.pooled_connections import open_pooled_connection
+from dbanon.sessions.thread_connections import (
+    CUT_SECONDS,
+    END_SECONDS,
+    MIN_SECONDS,
+    thread_connections,
+)
 from dbanon.stores.interrupts import (
     find_shared_connection,
     interruptible_until_commit,
@@ -125,8 +130,8 @@ def _query_until_known(
     Returns True if the transaction was committed, False if it never will be, None if unknown.
     """
     started = time.monotonic()
-    run_ending = ending()
-    with run_ending.at_most(OUTCOME_SECONDS + MIN_SECONDS):
+    run_ending = thread_connections()
+    with run_ending.cut_new_connections_after(OUTCOME_SECONDS + MIN_SECONDS):
         while True:
             elapsed = time.monotonic() - started
             terminate_after, give_up_after = TERMINATE_AFTER_SECONDS, OUTCOME_SECONDS
@@ -281,7 +286,7 @@ class PostgresqlStore:
     @contextmanager
     def _open_connection(self, isolation_level: str) -> Iterator[Connection]:
         """Open a connection with a transaction; both end with the block, even on a dead network."""
-        with ending().scope():
+        with thread_connections().scope():
             connection = self._connect()
             driver = _driver(connection)
             try:
@@ -302,7 +307,7 @@ class PostgresqlStore:
                 # Staging tables end with the transaction; never reuse a doubtful connection.
                 unwatch(driver)
                 connection.invalidate()
-                if ending().silent:
+                if thread_connections().is_server_silent:
                     self._terminate_stalled(backend)
                 raise
             finally:
@@ -332,7 +337,7 @@ class PostgresqlStore:
                 watch(driver := _driver(connection))
                 try:
                     terminate_session(driver, backend)
-                    ending().silent = False
+                    thread_connections().is_server_silent = False
                 finally:
                     unwatch(driver)
 
@@ -348,8 +353,8 @@ class PostgresqlStore:
             with translate_errors(
                 on_connection_error=lambda error: unreachable_error(error, self._url)
             ):
-                return ending().connected(
-                    partial(connected, self._engine.connect), Connection.close
+                return thread_connections().connect_in_time(
+                    partial(open_pooled_connection, self._engine.connect), Connection.close
                 )
         except ConnectionLost as error:
             raise DatabaseUnreachable(

@@ -18,7 +18,7 @@ from dbanon.ledger import entries
 from dbanon.release.joint import arguments_for_readers
 from dbanon.release.report import Report
 from dbanon.sessions.base import MARK
-from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
+from dbanon.sessions.names import RelationName, parse_relation, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import rights
 from dbanon.stores.postgresql.session import PostgresqlSession
@@ -130,7 +130,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
     name = entries.summary_name(output)
-    check_length(name.name, session.name_limit, "name of the summary")
+    require_length(name.name, session.name_limit, "name of the summary")
     existing = session.find_existing(name)
     if existing is None:
         return PlannedSummary(name)

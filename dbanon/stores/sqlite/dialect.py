@@ -21,7 +21,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, cannot_travel, local_type_error, require_years
+from dbanon.sessions.base import OnSql, local_type_error, require_years, uncopyable_value_error
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.file_session import FileSession
 
@@ -238,14 +238,14 @@ def to_storable(value: Any) -> Any:
     """Convert a value of another database to one that SQLite can store."""
     if isinstance(value, (float, Decimal)) and value != value:
         # SQLite would silently store NaN as NULL.
-        raise cannot_travel()
+        raise uncopyable_value_error()
     if isinstance(value, int):
         return _to_storable_integer(value)
     if value is None or isinstance(value, (float, str, bytes)):
         return value
     if isinstance(value, Decimal):
         if value.is_infinite():
-            raise cannot_travel()
+            raise uncopyable_value_error()
         return float(value) if int(value) != value else _to_storable_integer(int(value))
     if hasattr(value, "hour"):
         return value.isoformat(sep=" ")
@@ -391,7 +391,7 @@ class SqliteStagingSession(FileSession):
         self._driver.create_function(_LOGARITHM_FUNCTION, 1, math.log, deterministic=True)
         return f"{_LOGARITHM_FUNCTION}({number})"
 
-    def folded(self, text: str) -> str:
+    def lowercase_sql(self, text: str) -> str:
         # SQLite's own lower() handles only ASCII.
         self._driver.create_function(
             _CASEFOLD_FUNCTION, 1, lambda t: t and t.casefold(), deterministic=True
@@ -420,5 +420,5 @@ class SqliteStagingSession(FileSession):
         self._driver.create_function(_DIGEST_FUNCTION, -1, digest, deterministic=True)
         return f"{_DIGEST_FUNCTION}({', '.join(f's.{quote(name)}' for name in names)})"
 
-    def shuffled(self, alias: str) -> str:
+    def random_order_key(self, alias: str) -> str:
         return "randomblob(16)"

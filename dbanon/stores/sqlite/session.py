@@ -47,12 +47,12 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
-    address_hidden,
     choose_key,
+    hidden_address_error,
     is_integer_key,
-    key_required,
-    labelled_rows,
+    key_required_error,
     locate_by_key,
+    prepend_class_and_position,
 )
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -131,18 +131,18 @@ class SqliteSession(SqliteStagingSession):
         self._connection = connection
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors():
             self._driver.execute(sql, tuple(parameters)).close()
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors():
             return self._driver.execute(sql, tuple(parameters)).fetchall()
 
     def _batches(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the result of a query in batches of up to ``chunk_rows`` rows."""
-        self.note(sql)
+        self.report_sql(sql)
         with translate_errors():
             cursor = self._driver.execute(sql)
             while rows := cursor.fetchmany(chunk_rows):
@@ -194,13 +194,13 @@ class SqliteSession(SqliteStagingSession):
                 source, attributes[0]
             )
             return locate_by_key(
-                source, attributes, "INTEGER", as_it_is=holds_integers, unchecked=True
+                source, attributes, "INTEGER", is_used_directly=holds_integers, is_unchecked=True
             )
         names = {name.lower() for name, *_ in columns}
         free_names = [name for name in _ROWID_NAMES if name not in names]
         if source.kind == "table" and free_names:
             return replace(source, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
-        raise key_required(source)
+        raise key_required_error(source)
 
     def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
         """Whether all values of a column are stored as integers."""
@@ -245,7 +245,7 @@ class SqliteSession(SqliteStagingSession):
             for a in typed_attributes
         ]
         results = self.rows(
-            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where}"
+            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where_clause}"
         )[0]
         inspected_by_name = {}
         for attribute, n_invalid, extent in zip(
@@ -272,7 +272,9 @@ class SqliteSession(SqliteStagingSession):
             ),
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where}"
+        query = (
+            f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where_clause}"
+        )
         for rows in self._batches(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield dialect.to_chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
@@ -284,12 +286,12 @@ class SqliteSession(SqliteStagingSession):
             *source.required_locator.expressions,
             *(f"s.{quote(name)}" for name in columns),
         ]
-        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where}"
+        query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where_clause}"
         for rows in self._batches(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
 
-    def bound_of(self, sql_type: str) -> str:
+    def cast_parameter(self, sql_type: str) -> str:
         # The affinity of the column converts the value. CAST to DATE would yield a number.
         return "?"
 
@@ -308,7 +310,7 @@ class SqliteSession(SqliteStagingSession):
         self.run(statements.create_staging(table, columns))
         placeholders = ", ".join("?" for _ in columns)
         insert_statement = f"INSERT INTO {quote(table)} VALUES ({placeholders})"
-        self.note(insert_statement)
+        self.report_sql(insert_statement)
         with translate_errors():
             self._driver.executemany(insert_statement, rows).close()
 
@@ -336,7 +338,7 @@ class SqliteSession(SqliteStagingSession):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = storable_rows(attributes, labelled_rows(pieces), dialect.to_storable)
+        rows = storable_rows(attributes, prepend_class_and_position(pieces), dialect.to_storable)
         self._stage(statements.ROWS, columns, rows)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -346,7 +348,7 @@ class SqliteSession(SqliteStagingSession):
         column_names = {column.lower() for column, _ in columns}
         free_names = [address for address in _ROWID_NAMES if address not in column_names]
         if not free_names:
-            raise address_hidden(relation, _ROWID_NAMES[0])
+            raise hidden_address_error(relation, _ROWID_NAMES[0])
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
@@ -354,10 +356,10 @@ class SqliteSession(SqliteStagingSession):
     ) -> None:
         placeholders = ", ".join("?" for _ in attributes)
         insert_statement = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
-        self.note(insert_statement)
+        self.report_sql(insert_statement)
         rows = (row for batch in pieces for row in batch)
         with translate_errors():
-            storable = storable_rows(attributes, rows, dialect.to_storable, first=0)
+            storable = storable_rows(attributes, rows, dialect.to_storable, first_value_index=0)
             self._driver.executemany(insert_statement, storable).close()
 
     def exact_totals(
@@ -413,15 +415,15 @@ class SqliteSession(SqliteStagingSession):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         # SQLite stores the text of CREATE statements, so a comment in it can mark the release.
-        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
-        self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
+        body = ", ".join(f"{quote(name)} {self.declared_type(kind)}" for name, kind in columns)
+        self.run(f"CREATE TABLE {output.staging_name.quoted} (/* {MARK}{release_id} */ {body})")
 
-    def declared(self, sql_type: str) -> str:
+    def declared_type(self, sql_type: str) -> str:
         return dialect.quote_type(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         if output.kind == "view":
-            if output.replaces:
+            if output.replaced_kind:
                 self.run(f"DROP VIEW {output.name.quoted}")
             # Put the mark before the column names, as a name could contain such a mark.
             self.run(
@@ -430,12 +432,14 @@ class SqliteSession(SqliteStagingSession):
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             return
-        if output.replaces:
+        if output.replaced_kind:
             self.drop_table(output.name)
         # Without this setting, RENAME fails if views still refer to the dropped table.
         self.run("PRAGMA legacy_alter_table = ON")
         try:
-            self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+            self.run(
+                f"ALTER TABLE {output.staging_name.quoted} RENAME TO {quote(output.name.name)}"
+            )
         finally:
             self.run("PRAGMA legacy_alter_table = OFF")
 
@@ -444,7 +448,7 @@ class SqliteSession(SqliteStagingSession):
     ) -> tuple[int, int]:
         names = quote_list((column.name for column in columns), "s.")
         query = f"SELECT {names} FROM {relation.quoted} AS s"
-        self.note(query)
+        self.report_sql(query)
         with translate_errors():
             return dialect.digest_of_query(self._driver, query, salt)
 

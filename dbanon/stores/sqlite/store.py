@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_eng
 
 from dbanon.errors import redact
 from dbanon.sessions.base import OnSql
-from dbanon.sessions.connecting import connected
+from dbanon.sessions.pooled_connections import open_pooled_connection
 from dbanon.sessions.session import Session
 from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import SQLITE
@@ -72,7 +72,7 @@ class SqliteStore(FileDatabase):
         _require_idle(self._caller_connection or find_shared_connection(self._engine))
         with _default_factories(self._caller_connection):
             with translate_errors():
-                connection = connected(self._engine.connect)
+                connection = open_pooled_connection(self._engine.connect)
             driver: Any = connection.connection.driver_connection
             _require_no_transaction(connection)
             isolation_level = driver.isolation_level
@@ -114,7 +114,7 @@ class SqliteStore(FileDatabase):
         """Whether a connection, or a URL with options, refuses write transactions."""
         _require_idle(self._caller_connection or find_shared_connection(self._engine))
         with translate_errors():
-            pooled_connection = connected(self._engine.connect)
+            pooled_connection = open_pooled_connection(self._engine.connect)
         _require_no_transaction(pooled_connection)
         with closing(pooled_connection) as connection:
             driver: Any = connection.connection.driver_connection

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from dbanon.doors.html.page import page, write
+from dbanon.doors.html.page import render_page, write_private_file
 from tests.doors.html.pages import HOSTILE, Release, make_release
 
 pytestmark = pytest.mark.slow
 
 
 def written(folder: Path, release: Release) -> Path:
-    text = page(release.report, look=release.look, tradeoff=release.tradeoff)
-    write(text, folder / "report.html")
+    text = render_page(release.report, inspection=release.look, tradeoff=release.tradeoff)
+    write_private_file(text, folder / "report.html")
     return folder / "report.html"
 
 

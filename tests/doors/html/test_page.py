@@ -17,7 +17,7 @@ import pytest
 
 import dbanon
 from dbanon.doors.html import svg
-from dbanon.doors.html.page import page
+from dbanon.doors.html.page import render_page
 from dbanon.errors import RowsNotAnonymous
 from dbanon.release.distribution import Bar
 from dbanon.release.homogeneity import ClassHomogeneity
@@ -74,7 +74,9 @@ def full_release() -> Release:
 
 @pytest.fixture(scope="module")
 def text(full_release: Release) -> str:
-    return page(full_release.report, look=full_release.look, tradeoff=full_release.tradeoff)
+    return render_page(
+        full_release.report, inspection=full_release.look, tradeoff=full_release.tradeoff
+    )
 
 
 @pytest.mark.slow
@@ -195,19 +197,19 @@ def test_a_picture_that_would_reveal_more_is_refused(full_release: Release, rows
             distribution, bars=(*distribution.bars[:-1], replace(distribution.bars[-1], rows=rows))
         )
         with pytest.raises(AssertionError, match="fewer rows"):
-            page(full_release.report, distributions=[fake])
+            render_page(full_release.report, distributions=[fake])
         if distribution.unit != "label":
             with pytest.raises(AssertionError, match="fewer rows"):
-                svg.histogram(fake, 1)
+                svg.draw_histogram(fake, 1)
     fake = replace(full_release.look.distributions[0], bound=2, bars=(Bar("all", 2),))
     with pytest.raises(AssertionError, match="fewer rows"):
-        svg.histogram(fake, 1)
+        svg.draw_histogram(fake, 1)
 
 
 @pytest.mark.slow
 def test_hostile_names() -> None:
     hostile = make_release(HOSTILE)
-    text = page(hostile.report, look=hostile.look, tradeoff=hostile.tradeoff)
+    text = render_page(hostile.report, inspection=hostile.look, tradeoff=hostile.tradeoff)
     outline = Outline(text)
     tags = {tag for tag, _ in outline.elements}
     assert tags.isdisjoint({"script", "img"})
@@ -222,21 +224,25 @@ def test_hostile_names() -> None:
 
 
 def test_a_release_without_evaluation(full_release: Release) -> None:
-    text = page(replace(full_release.report, evaluated=Evaluated()), look=full_release.look)
+    text = render_page(
+        replace(full_release.report, evaluated=Evaluated()), inspection=full_release.look
+    )
     headings = Outline(text).texts_of("h2")
     assert "Loss against risk" not in headings
     assert "No further evaluation" in text
     assert "All measures of" not in text
     why = Evaluated(failed="there was too little memory for it")
-    failed = page(replace(full_release.report, evaluated=why), look=full_release.look)
+    failed = render_page(replace(full_release.report, evaluated=why), inspection=full_release.look)
     assert "No further evaluation: there was too little memory for it." in failed
 
 
 def test_missing_ledger_fields_are_listed(full_release: Release) -> None:
-    later = page(full_release.look.recorded.report, look=full_release.look)
+    later = render_page(full_release.look.recorded.report, inspection=full_release.look)
     assert "Not recorded in the ledger: the seconds of the commit; which columns" in later
     assert "; an evaluation." in later
-    assert "Not recorded in the ledger" not in page(full_release.report, look=full_release.look)
+    assert "Not recorded in the ledger" not in render_page(
+        full_release.report, inspection=full_release.look
+    )
 
 
 def test_an_evaluation_in_the_ledger_is_shown(full_release: Release) -> None:
@@ -244,7 +250,7 @@ def test_an_evaluation_in_the_ledger_is_shown(full_release: Release) -> None:
     assert evaluated.report.evaluation is not None
     recorded = evaluated.look.recorded.report.evaluation
     assert recorded == json.loads(json.dumps(evaluated.report.evaluation))
-    text = page(evaluated.look.recorded.report, look=evaluated.look)
+    text = render_page(evaluated.look.recorded.report, inspection=evaluated.look)
     assert "All measures of risk" in text
     assert "; an evaluation." not in text
 
@@ -252,7 +258,7 @@ def test_an_evaluation_in_the_ledger_is_shown(full_release: Release) -> None:
 def test_a_data_frame_has_no_ledger() -> None:
     frame = pd.DataFrame({"age": np.arange(40), "note": "x"})
     _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], k=5)
-    text = page(report)
+    text = render_page(report)
     assert "Released values" not in Outline(text).texts_of("h2")
     assert "Count it yourself" not in text
     assert "row-wise k-anonymity" in text
@@ -263,7 +269,7 @@ def test_a_release_whose_rows_are_not_k_anonymous() -> None:
         release = make_release(
             evaluated=False, method="individual_ranking", guarantee="per_attribute"
         )
-    text = page(release.report, look=release.look)
+    text = render_page(release.report, inspection=release.look)
     cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
     assert cards[0].startswith("<dt>Rows</dt><dd><strong>k = 1</strong><span><bdi>not k-anonymous")
     assert cards[1].startswith("<dt>k of each column</dt>")
@@ -276,14 +282,14 @@ def test_a_release_whose_rows_are_not_k_anonymous() -> None:
 
 def test_classes_that_reveal_a_sensitive_value_are_on_the_first_screen() -> None:
     report = replace_homogeneity(make_release(evaluated=False).report, 7)
-    text = page(report)
+    text = render_page(report)
     cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
     [card] = [card for card in cards if "homogeneous classes" in card]
     assert "<strong>7</strong><span><bdi>of 40, by &#34;illness&#34;</bdi>" in card
     assert "Classes reveal a sensitive value." in text
     # With a model the figure stays, without a warning.
     models = [dbanon.Model("distinct_l", "illness", 2)]
-    calm = page(replace_homogeneity(make_release(evaluated=False, models=models).report, 7))
+    calm = render_page(replace_homogeneity(make_release(evaluated=False, models=models).report, 7))
     assert "7 of 40 classes, 35 of 400 rows" in calm
     assert "Classes reveal a sensitive value." not in calm
 
@@ -296,7 +302,7 @@ def replace_homogeneity(report: Report, classes: int) -> Report:
 def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
     """No bin shows a value that few persons share, whether or not k counts persons."""
     release = make_release(evaluated=False, entity="site", keep=[], k=2)
-    text = page(release.report, look=release.look)
+    text = render_page(release.report, inspection=release.look)
     assert [distribution.unit for distribution in release.look.distributions] == ["", "", "", ""]
     assert text.count("Persons in a bin or value cannot be counted here.") == 4
     assert "k counts persons" in text
@@ -305,14 +311,14 @@ def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
 def test_small_counts_are_shown_as_a_range() -> None:
     release = make_release(evaluated=False)
     few = replace(release.report, counts=replace(release.report.counts, rows_in=403, suppressed=3))
-    text = page(few, look=release.look)
+    text = render_page(few, inspection=release.look)
     assert "1 to 4 withheld" in text
     assert "400 and the withheld" in text
 
 
 def correlations(evaluation: Any, rows: int) -> str:
     few = Evaluated({**evaluation, "rows": rows})
-    return page(replace(make_release(evaluated=False).report, evaluated=few))
+    return render_page(replace(make_release(evaluated=False).report, evaluated=few))
 
 
 @pytest.mark.slow
@@ -352,7 +358,7 @@ def test_measures_fixed_by_labels_are_omitted(labels: Release) -> None:
     assert measured["risks"]["nearest_linkage_risk"] == measured["risks"]["disclosure_risk"] == 1
     old = {**measured, "notes": {}}  # The format of earlier ledger entries.
     for evaluation in (measured, json.loads(json.dumps(measured)), old):
-        rows = rows_of(page(replace(labels.report, evaluated=Evaluated(evaluation))))
+        rows = rows_of(render_page(replace(labels.report, evaluated=Evaluated(evaluation))))
         for name, fixed in (
             ("direct_loss", 0),
             ("nearest_linkage_risk", 1),
@@ -367,14 +373,14 @@ def test_measures_fixed_by_labels_are_omitted(labels: Release) -> None:
 
 
 def test_numbers_are_no_labels(full_release: Release) -> None:
-    rows = rows_of(page(full_release.report, look=full_release.look))
+    rows = rows_of(render_page(full_release.report, inspection=full_release.look))
     for name in ("direct_loss", "nearest_linkage_risk", "disclosure_risk"):
         assert "not meant" not in rows[name]
         assert "<svg" in rows[name]
 
 
 def test_measures_that_say_nothing_are_left_out(labels: Release) -> None:
-    text = page(labels.report, look=labels.look)
+    text = render_page(labels.report, inspection=labels.look)
     assert labels.report.evaluation is not None
     assert labels.report.evaluation["losses"]["sse_loss"] is None
     assert "sse_loss" not in rows_of(text)
@@ -384,7 +390,7 @@ def test_measures_that_say_nothing_are_left_out(labels: Release) -> None:
 
 def test_the_page_dates_its_counts(full_release: Release) -> None:
     then = full_release.report.created_at
-    text = page(full_release.report, look=full_release.look)
+    text = render_page(full_release.report, inspection=full_release.look)
     assert f"Counted on {then[:10]} {then[11:16]} UTC on the written rows" in text
     assert "It was not recounted for this page." in text
 
@@ -392,24 +398,26 @@ def test_the_page_dates_its_counts(full_release: Release) -> None:
 @pytest.mark.slow
 def test_queries_recount_the_reported_figures() -> None:
     visible = unescape(
-        page((rows_release := make_release(evaluated=False)).report, look=rows_release.look)
+        render_page(
+            (rows_release := make_release(evaluated=False)).report, inspection=rows_release.look
+        )
     )
     assert "Rows that share all quasi-identifiers: k counts these." in visible
     assert f"it gave: smallest class {rows_release.report.smallest_class}," in visible
     strata = make_release(evaluated=False, by=["site"], keep=[])
-    visible = unescape(page(strata.report, look=strata.look))
+    visible = unescape(render_page(strata.report, inspection=strata.look))
     assert "within each stratum of site: k counts these." in visible
     [(_, query)] = strata.look.counting
     assert '"site"' in query
     persons = make_release(evaluated=False, entity="site", keep=[], k=2)
-    visible = unescape(page(persons.report, look=persons.look))
+    visible = unescape(render_page(persons.report, inspection=persons.look))
     assert 'k counts persons, by "site"' in visible
     assert "only the run could count them" in visible
     with pytest.warns(RowsNotAnonymous):
         per_attribute = make_release(
             evaluated=False, method="individual_ranking", guarantee="per_attribute"
         )
-    visible = unescape(page(per_attribute.report, look=per_attribute.look))
+    visible = unescape(render_page(per_attribute.report, inspection=per_attribute.look))
     assert [query.count("GROUP BY") for _, query in per_attribute.look.counting] == [1] * 4
     assert "height by itself: k counts these." in visible
     assert f"of whole rows the smallest class {per_attribute.report.k_rows}." in visible
@@ -419,7 +427,7 @@ def test_withheld_nulls_are_reported(full_release: Release) -> None:
     def nulls_text(**changes: Any) -> str:
         report = full_release.report.with_arguments(nulls=changes.pop("nulls"))
         counts = replace(report.counts, **changes)
-        text = page(replace(report, counts=counts), look=full_release.look)
+        text = render_page(replace(report, counts=counts), inspection=full_release.look)
         [description] = re.findall(r"NULL in a quasi-identifier</dt><dd>(.*?)</dd>", text)
         return description
 
@@ -431,16 +439,20 @@ def test_withheld_nulls_are_reported(full_release: Release) -> None:
 
 def test_server_paths_are_not_revealed(full_release: Release) -> None:
     exports = [{"path": "/srv/secret/out/people.csv", "format": "csv", "bytes": 12, "sha256": "ab"}]
-    text = page(full_release.report.with_arguments(exports=exports), look=full_release.look)
+    text = render_page(
+        full_release.report.with_arguments(exports=exports), inspection=full_release.look
+    )
     assert "/srv" not in text
     assert "secret" not in text
     assert "people.csv, 12 bytes, SHA-256 ab" in text
 
 
 def test_recipient_and_purpose(full_release: Release) -> None:
-    assert "signature" not in page(full_release.report, look=full_release.look)
+    assert "signature" not in render_page(full_release.report, inspection=full_release.look)
     handed = {"recipient": HOSTILE[0], "purpose": "\u202ea study"}
-    outline = Outline(page(full_release.report, look=full_release.look, handed=handed))
+    outline = Outline(
+        render_page(full_release.report, inspection=full_release.look, handover=handed)
+    )
     assert {tag for tag, _ in outline.elements}.isdisjoint({"script", "img"})
     assert {HOSTILE[0], "\u202ea study"} <= set(outline.texts_of("bdi"))
     assert outline.texts_of("dt")[-3:] == ["place and date", "name", "signature"]

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from dbanon.data.option import all_parameters
 from dbanon.doors.cli.main import main
-from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
-from dbanon.doors.jobfile.field_types import OF_COLUMNS, OF_FILES, OF_JOBS
+from dbanon.doors.jobfile.columns import COLUMN_MODELS, ROLES, ModelSpec
+from dbanon.doors.jobfile.field_types import COLUMN_KEYS, JOB_LEVEL_OPTIONS, RENAMED_KEYS
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.models import (
     FILE,
@@ -53,7 +53,7 @@ def test_documented_keys_are_those_of_the_models() -> None:
     assert rows("key") | rows("key of a job") | keys(Defaults) == keys(JobSpec)
     assert rows("key") == {"on_new_column", "retries", "engine"}
     assert rows("`role`") == set(ROLES)
-    for kind in COLUMN_KINDS:
+    for kind in COLUMN_MODELS:
         for key in keys(kind) - {"role"}:
             assert f"`{key}`" in PAGE
     for model in (Source, Target, Output, ModelSpec, ExportSpec, NoticeSpec):
@@ -68,12 +68,12 @@ def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
         parameter.name for parameter in (*all_parameters(Job), *private_method_options())
     }
     assert option_names == keys(Defaults) - {"on_new_column", "retries", "engine"} | {
-        *OF_COLUMNS,
-        *OF_JOBS,
-        *OF_FILES,
+        *COLUMN_KEYS,
+        *JOB_LEVEL_OPTIONS,
+        *RENAMED_KEYS,
     }
-    of_columns = {key for kind in COLUMN_KINDS for key in keys(kind)}
-    assert set(OF_COLUMNS.values()) <= of_columns | set(ROLES)
+    of_columns = {key for kind in COLUMN_MODELS for key in keys(kind)}
+    assert set(COLUMN_KEYS.values()) <= of_columns | set(ROLES)
 
 
 def test_the_schema_is_that_of_the_models() -> None:
@@ -89,7 +89,7 @@ def test_the_schema_is_that_of_the_models() -> None:
         Defaults,
         JobSpec,
         ModelSpec,
-        *COLUMN_KINDS,
+        *COLUMN_MODELS,
     )
     for model in models:
         part = parts[model.__name__]

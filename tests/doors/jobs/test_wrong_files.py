@@ -180,7 +180,7 @@ def test_two_jobs_with_the_same_name(tmp_path: Path) -> None:
         (b"# nothing\n", "is empty"),
         (b"7\n", "must be keys with values"),
         (b"- a\n", "must be keys with values"),
-        (b"version: \xff\n", "no UTF-8"),
+        (b"version: \xff\n", "not UTF-8"),
         (b"a: " + b"x" * MAX_BYTES, "larger than 1 MiB"),
         (b"[" * 50_000, "is not YAML"),
         (b"a: " + b"9" * 5000, "unknown key"),

@@ -61,13 +61,13 @@ class Client:
 
     def wait(self, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
-        while self.routes.bench.tasks.busy:
+        while self.routes.bench.tasks.is_busy:
             assert time.monotonic() < end
             time.sleep(0.02)
 
     def keys(self) -> dict[str, str]:
         revision = str(self.routes.bench.revision)
-        return {"form": self.access.form, "revision": revision, "page": "tests"}
+        return {"form": self.access.form_key, "revision": revision, "page": "tests"}
 
     def post(self, name: str, fields: Mapping[str, Any], **more: list[str]) -> HttpResponse:
         headers = self.headers | {
@@ -122,7 +122,7 @@ def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Cl
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()
     client = Client(routes)
-    routes.look()
+    routes.begin_profiling()
     client.wait()
     yield client
     client.wait()

@@ -11,7 +11,7 @@ import pytest
 
 from dbanon.doors.workbench import access as module
 from dbanon.doors.workbench.access import Access
-from dbanon.doors.workbench.server import HEADERS, POLICY, HttpRequest
+from dbanon.doors.workbench.server import CONTENT_SECURITY_POLICY, HEADERS, HttpRequest
 from tests.doors.workbench.client import PORT, STEPS, Client, idle, key_of
 
 HOST = f"127.0.0.1:{PORT}"
@@ -112,12 +112,12 @@ def test_keys_are_compared_in_constant_time(
     access = client.access
     assert (b"k", access.key.encode()) in compared
     assert (b"c", access.cookie.encode()) in compared
-    assert (b"f", access.form.encode()) in compared
+    assert (b"f", access.form_key.encode()) in compared
 
 
 def test_all_keys_are_long_and_differ() -> None:
     first, other = Access(1), Access(1)
-    keys = [k for a in (first, other) for k in (a.path, a.key, a.cookie, a.form)]
+    keys = [k for a in (first, other) for k in (a.path, a.key, a.cookie, a.form_key)]
     assert len(set(keys)) == 8
     # Characters of 6 bits each.
     assert all(len(key) >= 22 for key in keys)
@@ -167,7 +167,7 @@ def test_forms_need_their_key_and_pages_change_nothing(client: Client) -> None:
 
 def test_a_form_of_another_tab_changes_nothing(client: Client) -> None:
     old = client.keys()
-    client.routes.bench.decide("columns", "another page")
+    client.routes.bench.record_decision("columns", "another page")
     answer = client.post("look", old)
     assert answer.status == 409
     assert "another tab" in answer.body
@@ -195,8 +195,8 @@ def test_long_and_odd_addresses(client: Client) -> None:
 
 
 def test_the_policy_has_no_hole() -> None:
-    assert "unsafe" not in POLICY
-    directives = dict(part.strip().split(" ", 1) for part in POLICY.split(";"))
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    directives = dict(part.strip().split(" ", 1) for part in CONTENT_SECURITY_POLICY.split(";"))
     assert directives["default-src"] == "'none'"
     assert directives["frame-ancestors"] == directives["base-uri"] == "'none'"
     assert set(directives.values()) <= {"'none'", "'self'"}

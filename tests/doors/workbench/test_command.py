@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dbanon.data.option import all_parameters, parameters
 from dbanon.doors.cli.anonymize import anonymize, python_options
 from dbanon.doors.cli.main import main
-from dbanon.doors.html.figures import figure
+from dbanon.doors.html.figures import format_figure
 from dbanon.doors.spelling import build_job_command
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -103,14 +103,14 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     ):
         assert option in line
     report = run(line)
-    point = client.routes.bench.chosen
+    point = client.routes.bench.chosen_point
     assert point is not None
-    assert figure(report["information_loss"]) == figure(point.loss)
-    assert f'<td class="number">{figure(point.loss)}</td>' in page
+    assert format_figure(report["information_loss"]) == format_figure(point.loss)
+    assert f'<td class="number">{format_figure(point.loss)}</td>' in page
     # The job file makes the same release.
     release_page = client.done("run", {})
     assert "Released" in release_page
-    assert client.routes.bench.made is not None
+    assert client.routes.bench.published_release is not None
 
 
 def test_advice_prints_how_its_file_is_read(client: Client) -> None:

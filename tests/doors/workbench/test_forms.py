@@ -134,12 +134,12 @@ def test_back_and_save_again(client: Client) -> None:
     [digest] = re.findall(r'name="tried" value="(\w+)"', sweep_page)
     swept(client, to=4, **tried)
     client.sent("choose", keys_of(sweep_page) | {"tried": digest, "point": "gaa_cp/5"})
-    assert client.routes.bench.chosen.k == 5
+    assert client.routes.bench.chosen_point.k == 5
     page = client.page("job")
     written = client.form(page, "job") | keys_of(page)
     for name in ("one", "two", "one"):
         client.sent("job", written | {"name": name, "replace": "yes"})
-        assert client.routes.bench.saved.choice.name == name
+        assert client.routes.bench.saved_file.choice.name == name
     client.sent("columns", first | {"role-4": "drop"})
 
 
@@ -202,7 +202,7 @@ def test_a_form_beside_a_task_keeps_its_values(
     decide_roles(client, **ROLES)
 
     class Busy:
-        busy, current = True, None
+        is_busy, current = True, None
 
     monkeypatch.setattr(client.routes.bench, "tasks", Busy())
     sent: dict[str, Any] = TYPED["columns"]

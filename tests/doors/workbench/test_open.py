@@ -31,7 +31,7 @@ def workbench_of(start: Start, folder: Path) -> AbstractContextManager[Client]:
         key=start.key,
         reading=start.reading,
         target=start.target,
-        opened=start.opened,
+        opened_decisions=start.opened_decisions,
     )
 
 
@@ -64,7 +64,7 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
             "area": "file",
             "pay": "intervals",
         }
-        assert bench.trees["pay"].choice.more == "100, 500"
+        assert bench.trees["pay"].choice.argument == "100, 500"
         page = again.page("job")
         assert "k = 4, method = gaa_cp" in text_of(page)
         assert "Your settings changed after this file was saved" not in page
@@ -78,7 +78,7 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
         assert "Released" in text_of(again.done("run", {}))
         # The new decisions count, and the file's options no longer do.
         decide_roles(again, pay="drop")
-        assert (bench.opened, bench.k) == (None, 5)
+        assert (bench.opened_decisions, bench.k) == (None, 5)
 
 
 def test_a_file_of_rows_is_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,13 +87,13 @@ def test_a_file_of_rows_is_read_as_before(tmp_path: Path, monkeypatch: pytest.Mo
     with workbench("file:people.csv", "people", tmp_path, reading=READING) as client:
         decide_roles(client, id="identifier", illness="sensitive", note="keep")
         swept(client, method=[])
-        form = client.form(client.page("job"), "job") | {"place": "mine.duckdb"}
+        form = client.form(client.page("job"), "job") | {"database_file": "mine.duckdb"}
         client.done("job", form)
         start = opened(client)
         written = job_of(tmp_path / "people.yaml")
         with workbench_of(start, tmp_path) as again:
             assert again.routes.bench.reasons == {"note": "of no person"}
-            assert again.form(again.page("job"), "job")["place"] == "mine.duckdb"
+            assert again.form(again.page("job"), "job")["database_file"] == "mine.duckdb"
             again.done("job", again.form(again.page("job"), "job"))
             assert job_of(tmp_path / "people.yaml") == written
 

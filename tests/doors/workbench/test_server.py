@@ -14,7 +14,7 @@ from dbanon.doors.workbench import server as module
 from dbanon.doors.workbench.server import (
     HEADERS,
     HOST,
-    MOST_BYTES,
+    MAX_BODY_BYTES,
     HttpRequest,
     HttpResponse,
     Server,
@@ -30,8 +30,8 @@ def requests() -> list[HttpRequest]:
 
 @pytest.fixture
 def server(requests: list[HttpRequest], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(module, "RECEIVED", 0.4)
-    monkeypatch.setattr(module, "SENT", 0.4)
+    monkeypatch.setattr(module, "RECEIVE_SECONDS", 0.4)
+    monkeypatch.setattr(module, "SEND_SECONDS", 0.4)
     running = Server()
 
     def answer(request: HttpRequest) -> HttpResponse:
@@ -94,7 +94,7 @@ def test_every_response_has_all_headers(server: Server, requests: list[HttpReque
 @pytest.mark.parametrize(
     ("more", "status"),
     [
-        (b"Content-Length: %d\r\n" % (MOST_BYTES + 1), 413),
+        (b"Content-Length: %d\r\n" % (MAX_BODY_BYTES + 1), 413),
         (b"Content-Length: 99999999999999999999\r\n", 413),
         (b"Content-Length: -1\r\n", 400),
         (b"Content-Length: 1e3\r\n", 400),
@@ -142,8 +142,8 @@ def test_a_reader_that_stops_blocks_nothing(server: Server, requests: list[HttpR
 def test_too_many_connections_are_hung_up_on(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RECEIVED", 3.0)
-    lines = [connect(server) for _ in range(module.MOST_CONNECTIONS)]
+    monkeypatch.setattr(module, "RECEIVE_SECONDS", 3.0)
+    lines = [connect(server) for _ in range(module.MAX_CONNECTIONS)]
     try:
         until(lambda: response_to(server, b"GET / HTTP/1.1\r\n\r\n") == b"")
         # Silent connections are closed soon, which makes room again.

@@ -37,7 +37,7 @@ def test_known_points_are_not_tried_again(client: Client) -> None:
     # Other roles make another sweep.
     decide_roles(client, pay="drop")
     assert bench.current_sweep is None
-    assert bench.chosen is None
+    assert bench.chosen_point is None
 
 
 ELSEWHERE = (
@@ -66,7 +66,7 @@ def test_a_job_file_goes_nowhere_else(client: Client, tmp_path: Path) -> None:
     for name in ELSEWHERE:
         assert client.post("job", form | {"file": name}).status == 422, name
         database_path = name.replace(".yaml", ".duckdb")
-        assert client.post("job", form | {"place": database_path}).status == 422, name
+        assert client.post("job", form | {"database_file": database_path}).status == 422, name
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
 
 
@@ -238,12 +238,12 @@ def test_only_offered_values_are_accepted(client: Client, tmp_path: Path) -> Non
         "columns": client.form(client.page("columns"), "columns"),
         "sweep": {"from": 3, "to": 4, "sample": 2000, "seed": 0, "limit": 9},
     }
-    before = client.routes.bench.decided
+    before = client.routes.bench.decision_revision
     for name, fields, why in WRONG:
         answer = client.post(name, complete_forms.get(name, {}) | fields)
         assert (answer.status, why) == (422, why if why in text_of(answer.body) else answer.body)
         assert 'role="alert"' in answer.body
-    assert client.routes.bench.decided == before
+    assert client.routes.bench.decision_revision == before
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
 
 
@@ -298,7 +298,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         client.done("job", form | {"report": "yes"})
         client.done("plan", {})
         assert "Released" in text_of(client.done("run", {}))
-        output = client.routes.bench.made.output
+        output = client.routes.bench.published_release.output
         client.page(f"compare?b=r%2F{output}")
         for step in (*STEPS, "report"):
             client.page(step)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dbanon.doors.jobfile.field_types import written_password
+from dbanon.doors.jobfile.field_types import has_written_password
 from dbanon.errors import DatabaseFailure, has_credentials, redact
 
 SECRET = "hunter2"
@@ -125,7 +125,7 @@ def test_no_error_shows_a_credential(text: str) -> None:
 
 @pytest.mark.parametrize("text", [text for text, _ in SPELLINGS if "://" in text])
 def test_a_job_file_knows_a_url_with_a_credential(text: str) -> None:
-    assert written_password(text)
+    assert has_written_password(text)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_a_job_file_knows_a_url_with_a_credential(text: str) -> None:
     ],
 )
 def test_a_variable_is_no_credential(text: str, written: bool) -> None:
-    assert written_password(text) is written
+    assert has_written_password(text) is written

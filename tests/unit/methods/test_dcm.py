@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dbanon
 from dbanon import kernels
 from dbanon.data.partition import Partition
-from dbanon.doors.html.page import page
+from dbanon.doors.html.page import render_page
 from dbanon.methods.registry import drive
 from dbanon.spaces.numeric import Space
 from tests.prerequisites import require_reference
@@ -119,11 +119,11 @@ def test_a_report_says_what_dbscan_found_and_that_it_was_repaired():
             frame, **arguments, **options, options={"radius": 0.1000001}, standardize="none"
         )
         assert dict(report.rows())["counted by the method"] == finding
-        assert f"<p>Found by the method: <bdi>{finding}</bdi>.</p>" in page(report)
+        assert f"<p>Found by the method: <bdi>{finding}</bdi>.</p>" in render_page(report)
         assert "as published, DCM does not ensure it; classes were repaired" in report.guarantee
     _, plain = dbanon.anonymize_frame(frame, **arguments | {"method": "mdav"})
     assert "counted by the method" not in dict(plain.rows())
-    assert "Found by the method" not in page(plain)
+    assert "Found by the method" not in render_page(plain)
 
 
 def test_much_noise_forms_a_class_and_no_dense_records_form_one_class():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.errors import InvalidName, NameTooLong
-from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
+from dbanon.sessions.names import RelationName, parse_relation, quote, require_length
 
 parts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_quoted(identifier: str) -> None:
 
 
 def test_length_counts_bytes() -> None:
-    check_length("x" * 63, 63, "name")
-    check_length("x" * 1000, None, "name")
+    require_length("x" * 63, 63, "name")
+    require_length("x" * 1000, None, "name")
     with pytest.raises(NameTooLong, match="64 bytes long; at most 63 bytes are allowed"):
-        check_length("é" * 32, 63, "name")
+        require_length("é" * 32, 63, "name")

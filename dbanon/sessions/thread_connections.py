@@ -1,4 +1,4 @@
-"""End a run's connections in time, even if the network does not answer.
+"""The connections of a thread's runs, which end in time even if the network does not answer.
 
 A thread blocked on a stalled connection never returns, and a request to cancel its statement blocks
 too. So a run registers its connections here. When a signal or the time limit asks the run to end,
@@ -17,12 +17,12 @@ from typing import Protocol, TypeVar
 
 from dbanon.errors import DatabaseUnreachable
 
-# Seconds from the request to end: until waiting connections are cut, and until all work stops.
+# Seconds after the request to end until waiting connections are cut, and until all work stops.
 CUT_SECONDS, END_SECONDS = 1.2, 3.0
-# Seconds that opening a connection may take then, and the minimum time for an answer.
+# Time limit for opening a connection after that request, and the minimum time for an answer.
 CONNECT_SECONDS, MIN_SECONDS = 1.0, 0.2
 
-T = TypeVar("T")
+Connection = TypeVar("Connection")
 
 
 class Wire(Protocol):
@@ -79,8 +79,8 @@ class ThreadConnections:
 
     Parameters
     ----------
-    silent : a server did not answer in time and has not been reached since.
-    is_over : the release is committed, so the time limit no longer applies.
+    is_server_silent : a server did not answer in time and has not been reached since.
+    is_committed : the release is committed, so that the time limit no longer applies.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class ThreadConnections:
         self._requested_at: float | None = None
         self._deadline: float | None = None
         self._limit_timer: threading.Timer | None = None
-        self.silent = self.is_over = False
+        self.is_server_silent = self.is_committed = False
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -105,7 +105,7 @@ class ThreadConnections:
             if not self._depth:
                 while self._sockets:
                     self._sockets.popitem()[1].close()
-                self._requested_at, self.silent, self.is_over = None, False, False
+                self._requested_at, self.is_server_silent, self.is_committed = None, False, False
 
     @property
     def is_ending(self) -> bool:
@@ -120,10 +120,10 @@ class ThreadConnections:
                 socket.cut_after(CUT_SECONDS)
 
     @contextlib.contextmanager
-    def limited(self, seconds: float) -> Iterator[None]:
-        """Ask the run to end after so many seconds, from another thread."""
+    def limit_time(self, seconds: float) -> Iterator[None]:
+        """Ask the run in the block to end after so many seconds, from another thread."""
         outer_timer = self._limit_timer
-        self._limit_timer = threading.Timer(seconds, self._end_statements)
+        self._limit_timer = threading.Timer(seconds, self._cancel_statements)
         self._limit_timer.daemon = True
         with self.scope():
             self._limit_timer.start()
@@ -137,11 +137,11 @@ class ThreadConnections:
         """Lift the time limit once the release is committed."""
         if not self._depth:
             return
-        self.is_over = True
+        self.is_committed = True
         if self._limit_timer is not None:
             self._limit_timer.cancel()
 
-    def _end_statements(self) -> None:
+    def _cancel_statements(self) -> None:
         self.request_end()
         for socket in list(self._sockets.values()):
             # Best effort: if canceling fails, the connection is cut.
@@ -149,7 +149,7 @@ class ThreadConnections:
                 socket.wire.cancel_safe(timeout=CUT_SECONDS)
 
     @contextlib.contextmanager
-    def at_most(self, seconds: float) -> Iterator[None]:
+    def cut_new_connections_after(self, seconds: float) -> Iterator[None]:
         """Cut connections that are opened in the block, so many seconds from now."""
         outer_deadline, self._deadline = self._deadline, time.monotonic() + seconds
         try:
@@ -171,16 +171,18 @@ class ThreadConnections:
             if (seconds_left := self._seconds_left()) is not None:
                 socket.cut_after(seconds_left)
 
-    def forget(self, wire: Wire) -> bool:
+    def unregister(self, wire: Wire) -> bool:
         """Unregister a connection before it is closed or returned; True if it had to be cut."""
         socket = self._sockets.pop(id(wire), None)
         if socket is None:
             return False
         socket.close()
-        self.silent = self.silent or socket.was_cut
+        self.is_server_silent = self.is_server_silent or socket.was_cut
         return socket.was_cut
 
-    def connected(self, connect: Callable[[], T], close: Callable[[T], None]) -> T:
+    def connect_in_time(
+        self, connect: Callable[[], Connection], close: Callable[[Connection], None]
+    ) -> Connection:
         """Call ``connect`` within the time that is left.
 
         Raises
@@ -195,14 +197,16 @@ class ThreadConnections:
         return _connect_in_thread(max(seconds_left, MIN_SECONDS), connect, close)
 
 
-def _connect_in_thread(seconds: float, connect: Callable[[], T], close: Callable[[T], None]) -> T:
+def _connect_in_thread(
+    seconds: float, connect: Callable[[], Connection], close: Callable[[Connection], None]
+) -> Connection:
     """Connect in a thread, because name lookup and handshakes can block where nothing cuts them."""
-    connections: list[T] = []
+    connections: list[Connection] = []
     errors: list[BaseException] = []
     lock = threading.Lock()
     timed_out = False
 
-    def work() -> None:
+    def connect_or_close() -> None:
         try:
             connection = connect()
         except BaseException as error:
@@ -214,7 +218,7 @@ def _connect_in_thread(seconds: float, connect: Callable[[], T], close: Callable
                 return
         close(connection)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=connect_or_close, daemon=True)
     thread.start()
     thread.join(seconds)
     with lock:
@@ -229,9 +233,9 @@ def _connect_in_thread(seconds: float, connect: Callable[[], T], close: Callable
 _thread_state = threading.local()
 
 
-def ending() -> ThreadConnections:
+def thread_connections() -> ThreadConnections:
     """Return this thread's ``ThreadConnections``."""
-    thread_ending: ThreadConnections | None = getattr(_thread_state, "ending", None)
-    if thread_ending is None:
-        thread_ending = _thread_state.ending = ThreadConnections()
-    return thread_ending
+    connections: ThreadConnections | None = getattr(_thread_state, "connections", None)
+    if connections is None:
+        connections = _thread_state.connections = ThreadConnections()
+    return connections

@@ -1,4 +1,4 @@
-"""Connections from a caller's pool."""
+"""Connections from the pool of a caller's SQLAlchemy engine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from dbanon.errors import DatabaseUnreachable
 
-C = TypeVar("C")
+Connection = TypeVar("Connection")
 
 
-def connected(connect: Callable[[], C]) -> C:
-    """Open a connection of a SQLAlchemy engine.
+def open_pooled_connection(connect: Callable[[], Connection]) -> Connection:
+    """Open a connection from the pool of a SQLAlchemy engine.
 
     Raises
     ------
