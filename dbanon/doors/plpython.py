@@ -204,11 +204,11 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
     """Repeat a release in the caller's transaction. Returns the same as ``anonymize``."""
 
     def work() -> dict[str, Any]:
-        from dbanon.run.refresh import job_again
+        from dbanon.run.refresh import build_refresh_job
 
         call = _call(arguments)
         session = PlpySession(plpy)
-        job = job_again(
+        job = build_refresh_job(
             session,
             str(RelationName(call["schema"], call["name"])),
             accept=call["accept"],
@@ -217,7 +217,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
         )
         options.require_of_sql(job)
         source = session.find_existing(parse_relation(job.table))
-        # job_again has read it.
+        # build_refresh_job has read it.
         assert source is not None
         store = PlpyStore(plpy, int(source.oid or 0))
         return _release(plpy, job, store, _Progress(plpy, False))
@@ -229,7 +229,7 @@ def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
     """Return whether the source's rows have changed since a release, or the error."""
 
     def work() -> dict[str, Any]:
-        from dbanon.run.fingerprint import has_other_rows as compare_rows
+        from dbanon.run.fingerprint import has_changed_rows as compare_rows
 
         return {"differs": compare_rows(PlpySession(plpy), release_id)}
 

@@ -38,7 +38,7 @@ from dbanon.run.history import create_command
 from dbanon.run.nulls import choose_nulls, release_of, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
 from dbanon.run.sweep import OnTried, parted_loss, sweep
-from dbanon.run.totals import totals_of
+from dbanon.run.totals import exact_totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
@@ -363,7 +363,7 @@ def null_choice(
         method = default_methods(are_numbers(records.attributes, trees))[0]
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
         clustering = partition_for(records, policy, trees=planned.trees)
-        return recode(records, clustering, policy, totals_of(records), planned.trees)
+        return recode(records, clustering, policy, exact_totals_of(records), planned.trees)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)

@@ -20,7 +20,7 @@ from dbanon.partitioning.strata import count_of, groups, stratum_numbers
 from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
-from dbanon.run.totals import totals_of
+from dbanon.run.totals import exact_totals_of
 
 
 def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
@@ -50,7 +50,7 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         raise TooFewRecords(
             f"Half of the records cannot be released by the same options: {reason}."
         ) from None
-    release = recode(mine, clustering, policy, totals_of(mine))
+    release = recode(mine, clustering, policy, exact_totals_of(mine))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be suppressed.")
     return attacks_of(

@@ -14,7 +14,7 @@ from dbanon.ledger import entries, job_history, release_tables, releases
 from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.run.comparison import Comparison
 from dbanon.run.export import Exporter
-from dbanon.run.fingerprint import fingerprint, has_other_rows, salt_of
+from dbanon.run.fingerprint import fingerprint, has_changed_rows, salt_of
 from dbanon.run.plan import plan
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import parse_relation
@@ -40,7 +40,7 @@ def with_exact_staleness(store: Store, listed: Sequence[releases.Listed]) -> lis
         if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
             # Use one transaction per release, so that one failing source does not affect others.
             with suppress(DbanonError), store.session(write=False) as session:
-                stale = has_other_rows(session, listed_release.release_id)
+                stale = has_changed_rows(session, listed_release.release_id)
         if stale is not None:
             listed_release = replace(listed_release, stale=stale, stale_by=releases.DIGEST)
         result.append(listed_release)

@@ -40,7 +40,7 @@ def read_key(where: str, wrong: type[DbanonError], how_made: str, instead: str) 
     raise wrong("The text at the place of the key is not a key.", hint=form)
 
 
-def key_of_pseudonyms(where: str) -> PseudonymKey:
+def read_pseudonym_key(where: str) -> PseudonymKey:
     """The key of pseudonyms that ``file:PATH`` or ``env:NAME`` names.
 
     Raises

@@ -36,8 +36,8 @@ from dbanon.release.recode import Release
 from dbanon.release.report import Request
 from dbanon.run.expectations import require_expected
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
-from dbanon.run.history import require_first
-from dbanon.run.key import key_of_pseudonyms
+from dbanon.run.history import require_first_release
+from dbanon.run.key import read_pseudonym_key
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.stores.ports import PreparedRelease, Source, Target
@@ -321,7 +321,7 @@ def _state_of(
         return {}, NO_HISTORY
     state = source.state(relation)
     history = target.earlier(source, relation, state)
-    require_first(job, relation.name, history)
+    require_first_release(job, relation.name, history)
     return state, history
 
 
@@ -340,7 +340,7 @@ def _key_of(
     for name in job.pseudonyms:
         require_pseudonymous(relation.attribute(name))
     target.require_pseudonyms(source)
-    return key_of_pseudonyms(str(job.pseudonymized.pseudonym_key))
+    return read_pseudonym_key(str(job.pseudonymized.pseudonym_key))
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:

@@ -15,7 +15,7 @@ from dbanon.job.synthesis import Private
 from dbanon.ledger import budgets
 from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
-from dbanon.run.budgets import require_of_rows
+from dbanon.run.budgets import require_table_rows
 from dbanon.run.hierarchies import read_named
 from dbanon.run.plan import require_roles
 from dbanon.run.source_types import require_types
@@ -70,7 +70,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     """
     source = SqlSource(session)
     relation = source.describe(job)
-    require_of_rows(relation)
+    require_table_rows(relation)
     require_roles(job, relation)
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
     session.require_rights(relation, job.read)

@@ -45,7 +45,7 @@ from dbanon.run.disclosure import (
 )
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
-from dbanon.run.history import caution_of, joint_histories, warn_of_history
+from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
@@ -92,7 +92,7 @@ def run(
     )
     identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)
-    caution = caution_of(job, str(planned.relation.name), planned.history)
+    caution = caution_about_history(job, str(planned.relation.name), planned.history)
     warn_of_history(caution)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
@@ -115,7 +115,7 @@ def run(
         columns = RetainedColumns(planned, draft.originals, stored, draft.release.names)
         if job.persons == PARTED:
             joint[JOINT_ROWS] = describe_joint_rows(draft)
-        joint.update(joint_histories(job, planned.history, target, written))
+        joint.update(measure_joint_histories(job, planned.history, target, written))
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.withheld + release.partition.n_suppressed,

@@ -31,7 +31,7 @@ from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import Release, recode
 from dbanon.run.nulls import release_of, sample_records, share_withheld
 from dbanon.run.plan import Plan
-from dbanon.run.totals import totals_of
+from dbanon.run.totals import exact_totals_of
 
 # Linkage risk is measured on at most this many random records, unless all columns are numbers.
 MAX_LINKED = 2_500
@@ -343,7 +343,7 @@ class _Trial:
     ) -> tuple[ClusteringResult, Release]:
         """The classes of records and their released values."""
         clustering = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
-        totals = totals_of(microdata)
+        totals = exact_totals_of(microdata)
         return clustering, recode(microdata, clustering, policy, totals, self.planned.trees)
 
     def default_methods(self) -> tuple[str, ...]:
