@@ -109,7 +109,7 @@ class DisplayedColumns:
             keys += self.state.session.display_keys(relation, [column])
         return keys
 
-    def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """The strength of dependence between each column and each released quasi-identifier."""
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
@@ -183,7 +183,7 @@ class DisplayedColumns:
         )
         return _strength(int(n or 0), int(groups), float(between or 0.0), float(total or 0.0))
 
-    def coding(self, name: str, strengths: Mapping[str, float]) -> LinkingColumn | None:
+    def find_coding(self, name: str, strengths: Mapping[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
         strongest = max(
             strengths, key=lambda quasi_identifier: strengths[quasi_identifier], default=None
@@ -209,7 +209,7 @@ class DisplayedColumns:
             return None
         return LinkingColumn(name, strongest, share)
 
-    def group_number(self, name: str) -> LinkingColumn | None:
+    def find_group_number(self, name: str) -> LinkingColumn | None:
         """The finding on a column that numbers groups of rows, such as households."""
         if not may_be_group_number(self.job, self.draft.relation, name):
             return None

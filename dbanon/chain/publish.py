@@ -20,8 +20,8 @@ from dbanon.errors import SourceChanged
 from dbanon.job.verdict import ExpectedRelease
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.report import RecountResult, Report
-from dbanon.run.disclosure import homogeneity_of, kept_identifiers
-from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, linking_columns
+from dbanon.run.disclosure import find_retained_identifiers, measure_homogeneity
+from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -169,9 +169,9 @@ def _publish_table(
             verdict=update.guarantee.check(counts, expected),
             disclosive_columns=update.disclosive_columns,
             few_persons=update.spellings,
-            identifiers=kept_identifiers(update.planned),
+            identifiers=find_retained_identifiers(update.planned),
             linking=_linking(update, reads, target, written, part),
-            homogeneity=homogeneity_of(
+            homogeneity=measure_homogeneity(
                 planned, update.release.names, partial(target.homogeneity, written)
             ),
         )
@@ -199,4 +199,4 @@ def _linking(
     draft = written.draft
     stored = WrittenReleaseCounts(draft, SqlSource(reads), target, written)
     columns = RetainedColumns(update.planned, draft.originals, stored, draft.release.names)
-    return linking_columns(columns, update.disclosive_columns)
+    return find_linking_columns(columns, update.disclosive_columns)

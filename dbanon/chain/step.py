@@ -46,7 +46,7 @@ from dbanon.release.attribute_disclosure import DisclosiveColumn, PersonSpelling
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.recode import Release
 from dbanon.run.disclosure import find_disclosive_columns
-from dbanon.run.linkage import linking_columns
+from dbanon.run.linkage import find_linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, recode_release
 from dbanon.sessions.base import Relation
@@ -284,7 +284,7 @@ def _find_linking_columns(
         draft = plan_table(planned, part).draft(microdata, release)
         own_columns = columns_of(part, columns)
         displayed = DisplayedColumns(pending.state, draft, own_columns, part.number, bounds)
-        linking[part.number] = linking_columns(displayed, tells.get(part.number, ()))
+        linking[part.number] = find_linking_columns(displayed, tells.get(part.number, ()))
     return linking
 
 

@@ -36,9 +36,9 @@ from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job import rules
 from dbanon.job.job import Job
-from dbanon.run.hierarchies import column_values, require_leaves
+from dbanon.run.hierarchies import read_column_values, require_leaves
 from dbanon.run.plan import plan
-from dbanon.run.rules import with_rules
+from dbanon.run.rules import apply_rules_in_session
 from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import hierarchies
@@ -192,7 +192,7 @@ def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     def work() -> dict[str, Any]:
         call = _call(arguments)
         store = PlpyStore(plpy, int(call["source"]))
-        values = column_values(store, store.source_name, call["column_name"])
+        values = read_column_values(store, store.source_name, call["column_name"])
         proposed = hierarchy_builders.suggestion(values)
         plpy.notice(f"dbanon: {proposed.reason}")
         return {"levels": proposed.tree.to_levels()}
@@ -250,7 +250,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
     with store.session(write=True) as session:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", RulesOfAnotherTable)
-            job = with_rules(session, job)
+            job = apply_rules_in_session(session, job)
         for message in messages_of(caught, RulesOfAnotherTable):
             plpy.notice(message)
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)

@@ -14,7 +14,7 @@ from dbanon.ledger import entries, job_history, release_tables, releases
 from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.run.comparison import Comparison
 from dbanon.run.export import Exporter
-from dbanon.run.fingerprint import fingerprint, has_changed_rows, salt_of
+from dbanon.run.fingerprint import compute_fingerprint, has_changed_rows, parse_salt
 from dbanon.run.plan import plan
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import parse_relation
@@ -98,7 +98,7 @@ class Changes:
 
 
 @open_catalogs()
-def changes(
+def plan_changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
 ) -> Changes:
     """What a run would change, after the checks that it would make of places of files.
@@ -120,7 +120,7 @@ def changes(
     if output.relation != output.name:
         created.append(f"a table for {output.kind} {output.name}")
     if job.exports:
-        Exporter(job, target).require_places(session, make=False)
+        Exporter(job, target).require_destinations(session, create_directories=False)
     return Changes(tuple(created), _drops(session, output, keep_last), tuple(_files(job)))
 
 
@@ -168,7 +168,7 @@ def unchanged_since(job: Job, source: Store, target: Store | None = None) -> str
         if last is None or last.fingerprint is None:
             return None
         planned = plan(replacing_job, reads, writes)
-        current_fingerprint = fingerprint(planned, reads, salt_of(last.fingerprint))
+        current_fingerprint = compute_fingerprint(planned, reads, parse_salt(last.fingerprint))
         if current_fingerprint != last.fingerprint or not _is_as_released(
             session, job, last.release_id
         ):

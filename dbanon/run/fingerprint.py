@@ -46,7 +46,7 @@ _RUN_FIELDS = {
 }
 
 
-def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:
+def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:
     """Compute the fingerprint of a planned job; None without a key or a digest of the source.
 
     Parameters
@@ -64,12 +64,14 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     import hashlib
 
     types = {name: planned.relation.attribute(name).sql_type for name in names}
-    content = json.dumps([version(), definition(planned), types, rows_digest], sort_keys=True)
+    content = json.dumps(
+        [version(), describe_definition(planned), types, rows_digest], sort_keys=True
+    )
     key = str(salt).encode() + b":" + job.fingerprint_key
     return f"{salt}:{hashlib.pbkdf2_hmac('sha256', content.encode(), key, _HASH_ROUNDS).hex()}"
 
 
-def source_digest(
+def digest_source(
     source: Source, relation: Relation, names: Sequence[str], salt: int | None = None
 ) -> dict[str, Any]:
     """A slow hash of the rows that a release reads, for its ledger entry; empty without a digest.
@@ -118,7 +120,7 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
     if not set(names) <= {a.name for a in relation.schema.attributes}:
         return True
     relation = source.locate(relation, job, names)
-    current_digest = source_digest(source, relation, names, recorded_digest["salt"])
+    current_digest = digest_source(source, relation, names, recorded_digest["salt"])
     if current_digest.get("way") != recorded_digest["way"]:
         return None
     return bool(current_digest["hash"] != recorded_digest["hash"])
@@ -148,12 +150,12 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     return job, {"way": algorithm, "salt": salt, "hash": hashed}
 
 
-def salt_of(recorded: str) -> int:
+def parse_salt(recorded: str) -> int:
     """The salt at the start of a recorded fingerprint."""
     return int(recorded.partition(":")[0])
 
 
-def definition(planned: Plan) -> Any:
+def describe_definition(planned: Plan) -> Any:
     """Everything but the rows that determines a release, as JSON values; hierarchies by SHA-256."""
     job = planned.job
     job_fields = {

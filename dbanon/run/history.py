@@ -108,12 +108,14 @@ def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str
     database = "" if history.file_url is None else " in the database that takes the releases"
     return (
         f"Make a chain{database}, and name it for each release (`chain`): its releases stay private"
-        f" together.\n  {create_command(source, entity, file_url=history.file_url)}\n"
+        f" together.\n  {build_create_chain_command(source, entity, file_url=history.file_url)}\n"
         f"{independent_hint}"
     )
 
 
-def create_command(source: str, entity: str, url: str = "URL", file_url: str | None = None) -> str:
+def build_create_chain_command(
+    source: str, entity: str, url: str = "URL", file_url: str | None = None
+) -> str:
     """The shell command that creates a chain for releases of a source.
 
     Parameters
@@ -121,12 +123,12 @@ def create_command(source: str, entity: str, url: str = "URL", file_url: str | N
     url : the URL of the database that stores the chain, quoted for a shell if necessary.
     file_url : the URL of the source's files; None for a table of that database.
     """
-    name = chain_name(parse_relation(source).name)
+    name = derive_chain_name(parse_relation(source).name)
     words = [name, "--table", source, "--entity", entity, "--changes", "freeze"]
     words += [] if file_url is None else ["--source", file_url]
     return f"dbanon chain create {url} {shlex.join([*words, '--key-out', f'{name}.key'])}"
 
 
-def chain_name(name: str) -> str:
+def derive_chain_name(name: str) -> str:
     """Derive a chain's name from the name of its table or job."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:48] or "chain"

@@ -107,7 +107,7 @@ class Plan:
         ------
         InvalidParameter : a builder does not take the values.
         """
-        return {**self.policy.hierarchies, **self.hierarchies.of(microdata, pulse)}
+        return {**self.policy.hierarchies, **self.hierarchies.build_for(microdata, pulse)}
 
     @property
     def guarantee(self) -> Guarantee:
@@ -136,7 +136,7 @@ class Plan:
         arguments = {
             **policy.arguments(),
             "by": list(job.by),
-            "hierarchies": self.hierarchies.described(policy.hierarchies),
+            "hierarchies": self.hierarchies.describe(policy.hierarchies),
             "models": [
                 {"model": level.model, "counted": level.achieved}
                 | dict(holds.of_models)

@@ -26,7 +26,7 @@ from dbanon.ledger.recorded_report import recorded_request
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
-from dbanon.run.rules import with_rules
+from dbanon.run.rules import apply_rules_in_session
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -104,7 +104,7 @@ def _build_job(
         run_options["pseudonym_key"] = pseudonym_key
     job = job_of_request(request, door=door, output=str(name), **chain_option, **run_options)
     relation = session.find_source(parse_relation(job.table))
-    job = with_rules(session, job)
+    job = apply_rules_in_session(session, job)
     if INDEPENDENT in accept and job.chain is None:
         job = replace(job, releases=INDEPENDENT)
     refused: dict[str, list[str]] = {}

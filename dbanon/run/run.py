@@ -31,10 +31,10 @@ from dbanon.release.words import now
 from dbanon.run.codes import averaged_codes
 from dbanon.run.disclosure import (
     describe_joint_rows,
-    few_persons,
     find_disclosive_columns,
-    findings_of,
-    homogeneity_of,
+    find_few_persons,
+    findings_by_key,
+    measure_homogeneity,
     require_pseudonyms,
     visible_classes,
     warn_of_days,
@@ -44,9 +44,9 @@ from dbanon.run.disclosure import (
     warn_of_spellings,
 )
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
-from dbanon.run.fingerprint import fingerprint, source_digest
+from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
-from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, linking_columns
+from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
@@ -83,9 +83,9 @@ def run(
     clock = Clock(progress)
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
-        job_fingerprint = fingerprint(planned, source)
+        job_fingerprint = compute_fingerprint(planned, source)
         if job.source_digest:
-            read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
+            read = digest_source(source, planned.relation, list(dict.fromkeys(job.read)))
             planned = replace(planned, state={**planned.state, "read": read})
     planned = replace(
         planned, identifiers=source.identifiers(planned.relation, job.retained_columns)
@@ -122,10 +122,10 @@ def run(
             rows=counts.rows,
             verdict=verdict,
             disclosive_columns=telling,
-            linking=linking_columns(columns, telling),
-            few_persons=spellings or few_persons(planned, classes_below),
+            linking=find_linking_columns(columns, telling),
+            few_persons=spellings or find_few_persons(planned, classes_below),
             identifiers=identifiers,
-            homogeneity=homogeneity_of(
+            homogeneity=measure_homogeneity(
                 planned, draft.release.names, partial(target.homogeneity, written)
             ),
         )
@@ -325,7 +325,7 @@ def report_of(
 ) -> Report:
     """The report of a release that was counted."""
     job, output = planned.job, draft.output
-    more = findings_of(counted)
+    more = findings_by_key(counted)
     if job.entity_normalize is not None:
         more["entity_normalize"] = job.entity_normalize
     if job.persons == PARTED:

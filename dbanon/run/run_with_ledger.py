@@ -20,7 +20,7 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.release.report import Report
-from dbanon.run.files import files_of, require_place
+from dbanon.run.files import open_exporter, require_destination
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.ending import ending
@@ -117,11 +117,11 @@ def run_in_transactions(
     ------
     DbanonError : its class says what went wrong; nothing was published.
     """
-    require_place(job, source, target)
+    require_destination(job, source, target)
     # Outermost, so that databases remove their spilled files before the directory is deleted.
     with (
         spill_space(job, source, target) as disk,
-        files_of(job, target or source) as exporter,
+        open_exporter(job, target or source) as exporter,
         ExitStack() as stack,
     ):
         if target is None or target.same_database(source):
@@ -133,7 +133,7 @@ def run_in_transactions(
             read_session = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
         if exporter is not None:
-            exporter.require_places(write_session)
+            exporter.require_destinations(write_session)
         report = run(
             job,
             SqlSource(read_session, disk),
@@ -143,7 +143,7 @@ def run_in_transactions(
         )
         before_commit = time.perf_counter()
         if exporter is not None:
-            exporter.committing = True
+            exporter.is_committing = True
         stack.close()
         spent = dict(report.seconds)
         spent["write"] += time.perf_counter() - before_commit

@@ -29,7 +29,7 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import Release, recode
-from dbanon.run.nulls import release_of, sample_records, share_withheld
+from dbanon.run.nulls import records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan
 from dbanon.run.totals import exact_totals_of
 
@@ -170,7 +170,7 @@ class _RecordsByK:
         self._samples: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
 
     def feasible(self) -> list[int]:
-        """The values of k that have enough records; raises as ``release_of``."""
+        """The values of k that have enough records; raises as ``records_to_release``."""
         sizes = []
         for k in self._request.k:
             with suppress(TooFewRecords):
@@ -196,7 +196,7 @@ class _RecordsByK:
     def _sample_of(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
         if k not in self._samples:
             all_records = self._microdata
-            released = release_of(all_records, self._planned.policy.nulls, k)
+            released = records_to_release(all_records, self._planned.policy.nulls, k)
             earlier_sample = next(iter(self._samples.values()), None)
             if all_records.valid is None and earlier_sample is not None:
                 # Without NULLs, all records are released for every k.

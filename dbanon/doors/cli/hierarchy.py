@@ -86,9 +86,9 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
     """
     with errors("table"), signals():
         from dbanon.hierarchy import builders as hierarchy_builders
-        from dbanon.run.hierarchies import column_values
+        from dbanon.run.hierarchies import read_column_values
 
-        values = column_values(*_column(url, table, column, print_sql))
+        values = read_column_values(*_column(url, table, column, print_sql))
         proposed = hierarchy_builders.suggestion(values)
         click.echo(proposed.tree.to_csv(), nl=False)
         say(f'"{column}": {proposed.reason}', "info")

@@ -13,7 +13,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
 from dbanon.job.chain import Chain, ChainRules
 from dbanon.job.job import Job
-from dbanon.run.history import chain_name, create_command
+from dbanon.run.history import build_create_chain_command, derive_chain_name
 from dbanon.run.key import key_path
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
@@ -70,8 +70,10 @@ class ChainProposal:
                 f"{_WHY}. A chain needs an entity, a person identifier. None was recognized in"
                 " this table: name it, or every run except the first will warn"
             )
-        name = chain_name(parse_relation(table).name)
-        command = f"    #   {escape(create_command(table, person_column, url, file_url))}"
+        name = derive_chain_name(parse_relation(table).name)
+        command = (
+            f"    #   {escape(build_create_chain_command(table, person_column, url, file_url))}"
+        )
         chain_keys = f'name: {name}, key: "file:{name}.key"'
         chain = f"chain: {{{chain_keys}}}\n"
         created = f"chain: {{{chain_keys}, changes: freeze, create: true}}\n"

@@ -35,7 +35,7 @@ from dbanon.run.changes import unchanged_since
 from dbanon.run.gc import collect_garbage, releases_without_data
 from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
-from dbanon.run.rules import with_table_rules
+from dbanon.run.rules import apply_table_rules
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.places import file_for
@@ -182,7 +182,7 @@ def _with_accepted(
 
 def _apply_rules(job: FileJob, source: Store) -> FileJob:
     """If the job names no columns, take them from the rules of its table."""
-    return replace(job, job=with_table_rules(job.job, source)) if isinstance(job.job, Job) else job
+    return replace(job, job=apply_table_rules(job.job, source)) if isinstance(job.job, Job) else job
 
 
 def _run(

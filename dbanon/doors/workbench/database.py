@@ -40,7 +40,7 @@ from dbanon.release.report import Report
 from dbanon.run.advise import advise, propose_roles
 from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
-from dbanon.run.tree_counts import tree_counts
+from dbanon.run.tree_counts import count_tree
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
@@ -126,7 +126,7 @@ def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: BackgroundTa
             task.tell("trees", index / len(choices))
             task.field_name = f"tree-{list(bench.roles).index(column)}"
             trial, tree, why = _tree(source, relation, column, choice, bench.start.directory)
-            counts = tree_counts(source.session, relation, column, tree, bench.k, bench.entity)
+            counts = count_tree(source.session, relation, column, tree, bench.k, bench.entity)
             trees[column] = ColumnTree(choice, trial, tree, counts, why)
     with bench.lock:
         bench.trees, bench.chosen = trees, None
@@ -146,7 +146,7 @@ def count_again(bench: Workbench, task: BackgroundTask) -> None:
         for index, name in enumerate(names):
             task.tell("trees", index / len(names))
             tree = bench.trees[name].tree
-            counts = tree_counts(source.session, relation, name, tree, k, bench.entity)
+            counts = count_tree(source.session, relation, name, tree, k, bench.entity)
             with bench.lock:
                 bench.trees[name] = replace(bench.trees[name], counts=counts)
 
@@ -192,7 +192,7 @@ def sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> None:
         bench.sweep_choice, bench.chosen = choice, None
         bench.decide("sweep", task.request.page)
     with source_of(start) as source:
-        swept.advice = advise(request, source, task.tell, tried=swept.add)
+        swept.advice = advise(request, source, task.tell, on_tried=swept.add)
     with bench.lock:
         if swept.advice.recommendation is not None:
             bench.chosen = swept.advice.recommendation.point

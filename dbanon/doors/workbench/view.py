@@ -225,12 +225,12 @@ def _tree(tree: ColumnTree, k: int) -> Row:
             "label": node.bar.label,
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
             "bar": svg.share_bar(node.bar.rows / most) if node.bar.rows else "",
-            "below": [row_of(child) for child in node.below],
+            "below": [row_of(child) for child in node.children],
             "others": node.others.replace("rows", unit),
         }
 
     if counts.root is not None:
-        most = max((child.bar.rows for child in counts.root.below), default=1) or 1
+        most = max((child.bar.rows for child in counts.root.children), default=1) or 1
     return {
         "why": tree.why,
         "leaves": f"{counts.leaves:,}",

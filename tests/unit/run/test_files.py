@@ -11,7 +11,7 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run import export
-from dbanon.run.files import files_of
+from dbanon.run.files import open_exporter
 
 JOB = Job(
     table="people",
@@ -58,7 +58,7 @@ def test_files_stay_only_where_the_release_may_be_there(
     store: Any = None
 
     def fail() -> None:
-        with files_of(JOB, store) as files:
+        with open_exporter(JOB, store) as files:
             assert files is not None
             files.committing = committing
             raise error
@@ -70,6 +70,6 @@ def test_files_stay_only_where_the_release_may_be_there(
 
 def test_files_get_their_places_at_the_end(done: list[str]) -> None:
     store: Any = None
-    with files_of(JOB, store) as files:
+    with open_exporter(JOB, store) as files:
         assert files is not None
     assert done == ["settle", "finish"]
