@@ -300,7 +300,7 @@ def _with_target(
             "Range types of one database cannot be written to another.",
             hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
         )
-    return replace(planned, output=to.plan(job, planned.release_id)).expected(source, to)
+    return replace(planned, output=to.plan(job, planned.release_id)).with_source_counts(source, to)
 
 
 def _require_releasable(planned: Plan, part: Part, to: SqlTarget) -> None:

@@ -21,7 +21,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.reading import Reading
 from dbanon.run.advise import advise as run_advise
-from dbanon.run.bound import bound, bound_table
+from dbanon.run.bound import compute_bound, compute_table_bound
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -218,7 +218,7 @@ def certificate(
                 hint="Leave out `quasi_identifiers` and `key`: all columns of an array or a data"
                 " frame are quasi-identifiers.",
             )
-        return bound(microdata_of(data, orders), size, seconds, tick)
+        return compute_bound(microdata_of(data, orders), size, seconds, tick)
     job = make(
         Job,
         {
@@ -237,7 +237,7 @@ def certificate(
 
     store = open_store(data, on_sql, reading=job.reading, table=table, memory=memory_limit)
     with store.planning(staging=True) as session:
-        return bound_table(job, SqlSource(session), seconds, tick)
+        return compute_table_bound(job, SqlSource(session), seconds, tick)
 
 
 def _is_table(data: Any) -> bool:

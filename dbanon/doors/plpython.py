@@ -106,7 +106,7 @@ def classes(
 def _classes(job: Job, source: StableSource, progress: _Progress) -> list[tuple[str, int | None]]:
     """Return the key (JSON text) and the class of every row; None for withheld rows."""
     clock = Clock(progress)
-    planned = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
+    planned = plan(job, source, pulse=lambda: clock.report_progress("read", 0.0))
     microdata, _, result = read_and_cluster(planned, source, clock)
     assert isinstance(result.classes, Partition)
     return list(source.labelled(planned.relation, microdata, result.classes))

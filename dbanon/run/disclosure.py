@@ -257,7 +257,7 @@ def find_few_persons(
     TooFewPersons : there is such a column, and the policy is strict.
     """
     findings = []
-    for name in planned.numbers:
+    for name in planned.person_columns:
         n_classes, n_below_k = count_classes(name)
         if n_below_k:
             findings.append(FewPersons.of(name, n_classes, n_below_k))

@@ -286,8 +286,8 @@ def run_private(
             with limit_time(job.time_limit, progress) as timed_progress:
                 return _run(job, store, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
-            failed = run_of(job, time.perf_counter() - started, error_code(error))
-            entries.note_failure(store, failed)
+            failed_run = run_of(job, time.perf_counter() - started, error_code(error))
+            entries.note_failure(store, failed_run)
             raise
 
 
