@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.forecast import MethodForecast, PowerLaw, Shape, in_words, two_digits
+from dbanon.methods.forecast import (
+    MethodForecast,
+    PowerLaw,
+    Shape,
+    describe_seconds,
+    round_to_two_digits,
+)
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
@@ -55,13 +61,13 @@ class ClusteringSeconds:
     def to_dict(self) -> dict[str, float]:
         """As plain values, with two digits."""
         return {
-            "seconds": two_digits(self.seconds),
-            "refinement_seconds": two_digits(self.refinement),
+            "seconds": round_to_two_digits(self.seconds),
+            "refinement_seconds": round_to_two_digits(self.refinement),
         }
 
     def __str__(self) -> str:
         """In words."""
-        return in_words(self.seconds, self.refinement)
+        return describe_seconds(self.seconds, self.refinement)
 
 
 def forecast(
@@ -75,7 +81,7 @@ def forecast(
     """
     method = find_method(policy.method)
     power = _power(method, shape)
-    if power is None or dict(policy.options) != method.checked_options({}):
+    if power is None or dict(policy.options) != method.check_options({}):
         return None
     blocks = Blocks.of(policy)
     parts = 1 if blocks is None else blocks.block_count_for(n) or 1

@@ -37,7 +37,7 @@ from dbanon.release.recode import Release, recode
 from dbanon.run.history import build_create_chain_command
 from dbanon.run.nulls import choose_nulls, records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import OnTried, parted_loss, sweep
+from dbanon.run.sweep import OnTried, measure_parted_loss, sweep
 from dbanon.run.totals import exact_totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
@@ -151,7 +151,7 @@ def _measure_parted_loss(
         return None
     with clock.phase("persons") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return parted_loss(request, planned, microdata, best.point, tick)
+        return measure_parted_loss(request, planned, microdata, best.point, tick)
 
 
 class _Clock:

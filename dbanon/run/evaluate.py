@@ -101,7 +101,7 @@ def _records_with_suppressed(
 def _clear_suppressed_cells(
     original: Microdata, merged: Microdata, attribute: Attribute
 ) -> Microdata:
-    """The original records with the suppressed cells of one column set to NULL, as in ``merged``."""
+    """The original records with the suppressed cells of one column set to NULL, as ``merged``."""
     assert original.valid is not None
     assert merged.valid is not None
     valid = original.valid.copy()
@@ -180,7 +180,7 @@ def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
-    """Call ``compute``; return its result, or the reason for its failure. ``tick`` may still raise."""
+    """Return the result of ``compute``, or why it failed; errors that ``tick`` raises propagate."""
     tick_errors: list[BaseException] = []
 
     def report_progress(share: float) -> None:

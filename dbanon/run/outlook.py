@@ -13,7 +13,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
-from dbanon.methods.forecast import Shape, in_words
+from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import published_loss
@@ -381,7 +381,7 @@ def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:
     """A forecast of CPU seconds, for people."""
     if forecast_seconds is None:
         return "unknown: this method was never measured on such a table"
-    return in_words(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
+    return describe_seconds(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
 
 
 def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:

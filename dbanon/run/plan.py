@@ -34,7 +34,7 @@ from dbanon.partitioning.protect import with_null_leaves
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
-from dbanon.run.expectations import require_expected
+from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
@@ -91,7 +91,7 @@ class Plan:
         """
         if target is None:
             return self
-        counts, expectation_report = require_expected(
+        counts, expectation_report = require_expected_counts(
             self.job, self.relation, source, target, self.written_output.name
         )
         return replace(self, source_counts=counts, expectation_report=expectation_report)

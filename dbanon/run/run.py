@@ -28,7 +28,7 @@ from dbanon.release.outcome import OperatorFigures, losses_of
 from dbanon.release.recode import Release, combinations, find_lost_columns, recode
 from dbanon.release.report import Evaluated, Provenance, RecountResult, Report
 from dbanon.release.words import now
-from dbanon.run.codes import averaged_codes
+from dbanon.run.codes import count_averaged_codes
 from dbanon.run.disclosure import (
     describe_joint_rows,
     find_disclosive_columns,
@@ -364,8 +364,8 @@ def build_report(
         further_arguments["levels"] = levels
     if draft.release.suppressed_cells:
         further_arguments["suppressed_cells"] = dict(draft.release.suppressed_cells)
-    if averaged := averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
-        further_arguments["averaged_codes"] = averaged
+    if rows_by_column := count_averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
+        further_arguments["averaged_codes"] = rows_by_column
     if clustering.method_counts:
         further_arguments |= both_keys("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dbanon.job.options import RowMethod
 
-# ``check_estimator`` requires clusterings that microaggregation cannot produce.
+# Checks of ``check_estimator`` that microaggregation cannot pass, with the reason.
 EXPECTED_FAILED_CHECKS = {
     "check_clustering": "requires about three clusters of 50 points in three blobs; classes are as"
     " small as k allows, here ten of five",
@@ -72,7 +72,9 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ValueError : ``X`` has fewer than k records or a non-finite value (raised by scikit-learn).
         InvalidParameter, UnknownMethod : a parameter is invalid.
         """
-        policy = make(Policy, {"k": self.k, "method": self._method(), "refine": self.refine})
+        policy = make(
+            Policy, {"k": self.k, "method": self._checked_method(), "refine": self.refine}
+        )
         points = validate_data(self, X, dtype=np.float64, ensure_min_samples=policy.k)
         classes = partition(points, policy.k, method=self.method, refine=self.refine)
         self.labels_: NDArray[np.int32] = np.array(classes.labels)
@@ -80,8 +82,8 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.centroids_: NDArray[np.float64] = sums / classes.sizes[:, None]
         return self
 
-    def _method(self) -> str:
-        """Return the method; raises InvalidParameter if it groups each column separately."""
+    def _checked_method(self) -> str:
+        """The method's name; raises InvalidParameter if it groups each column separately."""
         if not find_method(self.method).result_type.of_rows:
             raise InvalidParameter(
                 f"Method {self.method} groups each attribute by itself, so a row has no class.",

@@ -84,12 +84,12 @@ def refused_into(path: Path | None, options: Mapping[str, Any], run_id: str) -> 
 
 def _look_at(database: str, report: Report | PrivateReport) -> ReleaseInspection | None:
     """Read what an HTML page shows about a release; None if the database does not answer."""
-    from dbanon.run.inspect_release import look
+    from dbanon.run.inspect_release import inspect_release
     from dbanon.run.open import open_store
     from dbanon.sessions.names import parse_relation
 
     try:
-        return look(open_store(database), parse_relation(report.output))
+        return inspect_release(open_store(database), parse_relation(report.output))
     except DbanonError as error:
         say(
             f"Warning: the report lacks information about the release that is only in the"
@@ -137,7 +137,7 @@ def report(
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
-        from dbanon.run.inspect_release import look, private_report
+        from dbanon.run.inspect_release import inspect_release, read_private_report
         from dbanon.run.open import open_store
         from dbanon.run.verify import verify
         from dbanon.sessions.names import parse_relation
@@ -152,8 +152,8 @@ def report(
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
-        private = private_report(store, name)
-        release_look = look(store, name) if private is None else None
+        private = read_private_report(store, name)
+        release_look = inspect_release(store, name) if private is None else None
         release_report = private if release_look is None else release_look.recorded.report
         assert release_report is not None
         current().release_id = release_report.release_id

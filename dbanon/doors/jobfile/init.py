@@ -31,7 +31,7 @@ from dbanon.job.reading import USUAL, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
-from dbanon.run.open import open_store, releases_views
+from dbanon.run.open import open_store, supports_view_releases
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores.folders import is_of_files
@@ -254,7 +254,7 @@ def job_file_for(
     ]
     output = _quoted(str(RelationName(None, decided.output or description.output or named)))
     more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
-    kind = decided.kind if releases_views(decided.target or url) else TABLE
+    kind = decided.kind if supports_view_releases(decided.target or url) else TABLE
     # A table has no earlier releases beside it.
     tail = _TAIL.format(kind=kind, output=output) + (_KEEP_LAST if kind == VIEW else "")
     return head + "".join(f"      {line}" for line in lines) + tail + more
@@ -371,7 +371,7 @@ def _seen(
         is_kept = "chains" not in session.unsupported_features
         if is_of_files(url):
             # It takes views where it is none of MariaDB's.
-            is_kept = releases_views(decided.target or PROPOSED_TARGET)
+            is_kept = supports_view_releases(decided.target or PROPOSED_TARGET)
         chain = ChainProposal(person, entity, is_kept)
         nulls = None
         if chosen and not decided.options:
@@ -385,7 +385,7 @@ def _seen(
         )
         kinds = propose_kinds(request, chosen, proposed.profile)
         output = None
-        if releases_views(url) and decided.target is None:
+        if supports_view_releases(url) and decided.target is None:
             output = free_output_name(session, relation.name)
         return _Seen(attributes, proposed.roles, entity, nulls, rows, kinds, chain, reading, output)
 

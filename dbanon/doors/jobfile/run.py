@@ -31,7 +31,7 @@ from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
-from dbanon.run.changes import unchanged_since
+from dbanon.run.changes import find_unchanged_release
 from dbanon.run.gc import collect_garbage, releases_without_data
 from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
@@ -220,7 +220,7 @@ def _unchanged_release(job: FileJob, source: ClientStore, target: ClientStore | 
     """Return the last release if a run would reproduce it and its report exists; else None."""
     assert isinstance(job.job, Job)
     try:
-        last = unchanged_since(job.job, source, target)
+        last = find_unchanged_release(job.job, source, target)
     except DbanonError as error:
         # The run will raise the error again, and record it in the ledger.
         if error.exit_code == _RETRIED:

@@ -38,7 +38,7 @@ from dbanon.hierarchy.spec import IN_DATABASES, HierarchySpec, build, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.report import Report
 from dbanon.run.advise import advise, propose_roles
-from dbanon.run.inspect_release import look
+from dbanon.run.inspect_release import inspect_release
 from dbanon.run.open import open_store
 from dbanon.run.tree_counts import count_tree
 from dbanon.run.verify import Verification, verify
@@ -228,7 +228,7 @@ def look_at(bench: Workbench, outputs: list[str], task: BackgroundTask) -> None:
     for output in outputs:
         task.tell("release", 0.0)
         if url is not None:
-            release = look(open_store(url), parse_relation(output))
+            release = inspect_release(open_store(url), parse_relation(output))
             with bench.lock:
                 bench.inspections[output] = release
 
@@ -348,7 +348,7 @@ def run(bench: Workbench, task: BackgroundTask) -> None:
 def _read(bench: Workbench, report: Report, url: str) -> None:
     """Read the report of a release, and recount its classes."""
     store, name = open_store(url), parse_relation(report.output)
-    release, recount = look(store, name), verify(store, name)
+    release, recount = inspect_release(store, name), verify(store, name)
     assert isinstance(recount, Verification)
     swept, chosen = bench.current_sweep, bench.chosen
     tradeoff = sweep_map(swept, chosen) if swept is not None and chosen is not None else None
