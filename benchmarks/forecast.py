@@ -36,7 +36,7 @@ from dbanon.data.chunks import bytes_per_record
 from dbanon.data.partition import Partition
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
-from dbanon.methods.forecast import ATTRIBUTES, RECORDS, PowerLaw, Shape
+from dbanon.methods.forecast import REFERENCE_ATTRIBUTES, REFERENCE_RECORDS, PowerLaw, Shape
 from dbanon.partitioning.forecast import forecast
 
 K, LIMIT, GROWTH = 5, 240.0, 1.4
@@ -261,8 +261,8 @@ def _fit(
     """
     shapes = [case.shape for case, *_ in cases]
     logs = np.log([seconds for _, seconds, _ in cases])
-    rows = np.log([case.n * share**different / RECORDS for case, _, share in cases])
-    columns = np.log([shape.attributes / ATTRIBUTES for shape in shapes])
+    rows = np.log([case.n * share**different / REFERENCE_RECORDS for case, _, share in cases])
+    columns = np.log([shape.attributes / REFERENCE_ATTRIBUTES for shape in shapes])
     features = {"records": rows, "attributes": columns, "both": rows * columns}
     grid = {(case.n, case.shape.attributes) for case, *_ in cases}
     if len(grid) < 4 or not both:

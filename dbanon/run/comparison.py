@@ -74,7 +74,7 @@ class Comparison:
             self._compare_columns(released_columns(session, entry.release_id))
 
     def _compare_columns(self, recorded_columns: Sequence[tuple[str, str]]) -> None:
-        """Compare names, order and types; ``released_columns`` are pairs of name and SQL type."""
+        """Compare names, order and types; ``recorded_columns`` are pairs of name and SQL type."""
         current_columns = self._session.columns_of(self._relation)
         self._current_names = [name for name, _ in current_columns]
         released_names = [name for name, _ in recorded_columns]

@@ -280,7 +280,7 @@ def run_private(
             hint="Load the rows into a table of a database, create a budget for it, and release the"
             " table.",
         )
-    # When a run is told to stop, it has little time, and must still record its failure.
+    # A run that is asked to stop has little time, and must still record its failure.
     with ending().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:

@@ -90,7 +90,7 @@ def run_with_ledger(
     started = time.perf_counter()
     for name in (job.table, job.output):
         parse_relation(name)
-    # When a run is told to stop, it has little time, and must still record its failure.
+    # A run that is asked to stop has little time, and must still record its failure.
     with ending().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:

@@ -128,7 +128,7 @@ def test_a_refused_release_leaves_no_byte(warehouse: Path, monkeypatch: pytest.M
         raise RecountFailed("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(exporting, "_require_same", refuse)
+        patch.setattr(exporting, "_require_same_counts", refuse)
         with pytest.raises(RecountFailed):
             released(warehouse)
     with pytest.raises(DbanonError):
