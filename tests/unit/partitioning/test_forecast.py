@@ -145,6 +145,6 @@ def test_a_method_that_takes_longer_is_not_the_first() -> None:
     assert fastest_method((), 10**8, MIXED, 600.0) in ("gaa_cp", "kmember")
 
 
-def test_in_words() -> None:
+def test_describe_seconds() -> None:
     assert describe_seconds(0.99, 0.9) == "less than 1 CPU second"
     assert describe_seconds(1234.0, 1000.0) == "1,200 CPU seconds, 1,000 of them the refinement"
