@@ -164,7 +164,7 @@ def show_budget(store: Store, name: str) -> BudgetShown:
 
 
 def _describe_spending(spending: Spending) -> str:
-    spender = f" spender {spending.spent_by}" if spending.spent_by else ""
+    spender = f" by {spending.spent_by}" if spending.spent_by else ""
     outcome = (
         f"release {spending.release_id}" if spending.release_id else "nothing was published of it"
     )

@@ -91,7 +91,7 @@ def warn_of_history(caution: Caution | None) -> None:
 def _describe_outputs(earlier: Sequence[EarlierRelease]) -> str:
     names = list(dict.fromkeys(release.output for release in earlier))
     suffix = (
-        f" and {len(names) - _MAX_NAMED_OUTPUTS} more_outputs outputs"
+        f" and {len(names) - _MAX_NAMED_OUTPUTS} more outputs"
         if len(names) > _MAX_NAMED_OUTPUTS
         else ""
     )
