@@ -104,11 +104,9 @@ def advise(
         sweep_result = sweep(request, planned, microdata, rare_below, tick, on_tried)
     # A recommendation needs at least two releases to compare.
     is_comparable = len(sweep_result.points) > 1
-    best = (
-        recommend(sweep_result.points, request.max_risk, request.max_loss)
-        if is_comparable
-        else None
-    )
+    best = None
+    if is_comparable:
+        best = recommend(sweep_result.points, request.max_risk, request.max_loss)
     if best is None and is_comparable:
         raise NothingFits(
             "None of the trial releases is within the limits.",

@@ -308,10 +308,9 @@ class Exporter:
                 continue
             with self._database.session(write=False) as session:
                 exports = self._exports_of(session)
+            entries = [entry for _, _, entry in exports if entry["template"] == export.path]
             # The newest is the file of this run.
-            older_entries = [entry for _, _, entry in exports if entry["template"] == export.path][
-                1:
-            ]
+            older_entries = entries[1:]
             older_files = [
                 (places.resolve_destination(entry["path"], ""), entry) for entry in older_entries
             ]
