@@ -234,7 +234,7 @@ def _recode_as_first(
 ) -> tuple[Microdata, Policy, Measures | None]:
     """Recode records with the hierarchies and measures of the first release, if there was one."""
     if measures is None:
-        return microdata, replace(policy, hierarchies=planned.trees(microdata)), None
+        return microdata, replace(policy, hierarchies=planned.build_trees(microdata)), None
     policy = replace(policy, hierarchies=definition.trees(state.chain, planned, microdata))
     microdata, measures = definition.as_part(microdata, measures, policy.hierarchies)
     return microdata, policy, measures

@@ -179,7 +179,7 @@ def _publish_table(
     report = publish(
         planned,
         update.clustering,
-        planned.draft(update.microdata, update.release),
+        planned.prepare_release(update.microdata, update.release),
         source_of(reads, state.chain.rules),
         target,
         clock,

@@ -140,7 +140,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             },
         )
         pending.guarantee.require_histories(histories)
-        draft = planned.draft(microdata, release)
+        draft = planned.prepare_release(microdata, release)
         tells = find_disclosive_columns(
             planned.job, draft.originals, partial(source.groups, draft), {}
         )

@@ -260,7 +260,7 @@ def _find_disclosive_columns(
     seen = replace(microdata, withheld=pending.presence.newcomers - microdata.n_records)
     for part in pending.parts:
         # No message may depend on who of a cell has which value, so only check uniqueness.
-        draft = plan_table(planned, part).draft(seen, release)
+        draft = plan_table(planned, part).prepare_release(seen, release)
         place_of = {name: column for name, column, _ in columns_of(part, columns)}
         of_rows = DisplayedSource(state, part.number, place_of) if state.several else pending.source
         grouped = partial(of_rows.groups, draft)
@@ -281,7 +281,7 @@ def _find_linking_columns(
     """The findings on columns that undo cells, by table number."""
     linking, bounds = {}, pending.guarantee.bounds_rows
     for part in pending.parts:
-        draft = plan_table(planned, part).draft(microdata, release)
+        draft = plan_table(planned, part).prepare_release(microdata, release)
         own_columns = columns_of(part, columns)
         displayed = DisplayedColumns(pending.state, draft, own_columns, part.number, bounds)
         linking[part.number] = find_linking_columns(displayed, tells.get(part.number, ()))
@@ -372,7 +372,7 @@ def _write_state(
     release = replace(release, columns=typed)
     came, first = None, 0
     if chain.definition is None:
-        draft = replace(planned, relation=source_relation).draft(microdata, release)
+        draft = replace(planned, relation=source_relation).prepare_release(microdata, release)
         target.columns(draft, typed, False)
         new_definition = definition.build_definition(
             job, planned, release, describe_tables(parts), typical

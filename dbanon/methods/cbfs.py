@@ -23,7 +23,7 @@ METHOD = Method(
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Laszlo & Mukherjee 2005",
     forecast=MethodForecast(
-        numbers=PowerLaw(0.33, 1.3, 1.3, 0.33),
-        mixed=PowerLaw(0.31, 1.33, 1.43, trees=1.94, categories=2.15),
+        numbers=PowerLaw(seconds=0.33, records=1.3, attributes=1.3, interaction=0.33),
+        mixed=PowerLaw(seconds=0.31, records=1.33, attributes=1.43, trees=1.94, categories=2.15),
     ),
 )

@@ -48,14 +48,14 @@ def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Pa
     points : float64 (n, p).
     dbscan_classes : classes of any size; noise is labelled as suppressed.
     """
-    large = np.flatnonzero(dbscan_classes.sizes >= k)
+    large_classes = np.flatnonzero(dbscan_classes.sizes >= k)
     # New label by old one; the last element is that of noise, whose label is -1.
     new_labels = np.full(dbscan_classes.n_classes + 1, -1, np.int32)
-    new_labels[large] = np.arange(len(large))
+    new_labels[large_classes] = np.arange(len(large_classes))
     labels = new_labels[dbscan_classes.labels]
     noise = np.flatnonzero(labels < 0)
     if len(noise) >= k:
-        labels[noise] = len(large)
+        labels[noise] = len(large_classes)
     elif len(noise):
         labels[noise] = _nearest_classes(points, labels, noise)
     return Partition(labels)

@@ -60,27 +60,27 @@ class Shape:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """seconds · N^(records + both · ln P) · P^attributes · e^(trees · T + categories · C).
+    """seconds · N^(records + interaction · ln P) · P^attributes · e^(trees · T + categories · C).
 
-    N is n · D^different / 100,000, where D is the share of distinct records, and P is p / 6 for p
-    attributes. T and C are the shares of attributes with a hierarchy and of other categories.
+    N is n · D^distinct_exponent / 100,000, where D is the share of distinct records, and P is p / 6
+    for p attributes. T and C are the shares of attributes with a hierarchy and of other categories.
 
     Parameters
     ----------
     seconds : CPU seconds for 100,000 records with six attributes and k = 5; larger k take less.
     records, attributes : the exponents of N and P.
-    both : the interaction of records and attributes: indexes prune less in more dimensions.
+    interaction : growth of the exponent of N with ln P: indexes prune less in more dimensions.
     trees, categories : logarithm of the factor if all attributes are of this kind.
-    different : 1 if equal records cost as much as one, 0 if each has its full cost.
+    distinct_exponent : 1 if equal records cost as much as one, 0 if each has its full cost.
     """
 
     seconds: float
     records: float
     attributes: float = 1.0
-    both: float = 0.0
+    interaction: float = 0.0
     trees: float = 0.0
     categories: float = 0.0
-    different: float = 1.0
+    distinct_exponent: float = 1.0
 
     def seconds_of(self, n: float, shape: Shape, distinct_share: float = 1.0) -> float:
         """CPU seconds for n records with attributes of this shape.
@@ -90,10 +90,10 @@ class PowerLaw:
         distinct_share : share of distinct records, 0 to 1; ignored if all attributes are numbers.
         """
         if shape.is_mixed:
-            n *= distinct_share**self.different
+            n *= distinct_share**self.distinct_exponent
         p = shape.attributes
         relative_width = p / REFERENCE_ATTRIBUTES
-        power = self.records + self.both * math.log(relative_width)
+        power = self.records + self.interaction * math.log(relative_width)
         kind_factor = math.exp((self.trees * shape.trees + self.categories * shape.categories) / p)
         return float(
             self.seconds

@@ -73,33 +73,33 @@ def full_domain(
         )
     # By attribute and level: the group of each record, and the loss of all records.
     group_codes, losses = zip(*map(space.groups, range(len(names))), strict=True)
-    bound = np.zeros(shape, np.int64)
+    loss_bound = np.zeros(shape, np.int64)
     for attribute, level_losses in enumerate(losses):
-        bound += level_losses.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
-    state = np.zeros(shape, np.int8)
-    # Losses are times n. ``bound`` is the loss without withheld records, which only add to it.
+        loss_bound += level_losses.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
+    status = np.zeros(shape, np.int8)
+    # Losses are times n. ``loss_bound`` is the loss without withheld records, which only add to it.
     best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
     loss_of_withheld = n * sum(int(unit) for unit in space.mixed.units)
     while True:
-        may_improve = (state == _UNKNOWN) & (bound <= least_loss // n)
-        start = np.unravel_index(int(np.where(may_improve, bound, _NO_BOUND).argmin()), shape)
+        may_improve = (status == _UNKNOWN) & (loss_bound <= least_loss // n)
+        start = np.unravel_index(int(np.where(may_improve, loss_bound, _NO_BOUND).argmin()), shape)
         if not may_improve[start]:
             break
-        chain = _chain(tuple(int(level) for level in start), bound)
+        chain = _cheapest_chain(tuple(int(level) for level in start), loss_bound)
         low, high = 0, len(chain)
         while low < high:
             middle = (low + high) // 2
             levels = chain[middle]
-            tick(float((state != _UNKNOWN).mean()))
+            tick(float((status != _UNKNOWN).mean()))
             sizes, labels = _group(group_codes, levels, stratum_of_record)
             n_withheld = int(sizes[sizes < k].sum())
             if n_withheld > max_withheld or n_withheld == n:
-                state[tuple(slice(level + 1) for level in levels)] = _FAILS
+                status[tuple(slice(level + 1) for level in levels)] = _FAILS
                 low = middle + 1
                 continue
             high = middle
-            state[levels] = _HOLDS
-            loss = int(bound[levels]) * (n - n_withheld) + n_withheld * loss_of_withheld
+            status[levels] = _HOLDS
+            loss = int(loss_bound[levels]) * (n - n_withheld) + n_withheld * loss_of_withheld
             if (loss, levels) < (least_loss, best_levels):
                 least_loss, best_levels = loss, levels
                 best_labels = np.where(sizes[labels] < k, SUPPRESSED, labels)
@@ -134,18 +134,18 @@ def _group(
     return np.bincount(group), group
 
 
-def _chain(start: tuple[int, ...], bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
+def _cheapest_chain(start: tuple[int, ...], loss_bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
     """Combinations of levels from ``start`` to the top of the lattice, by the cheapest steps."""
     chain = [start]
     while True:
         steps = [
             (*chain[-1][:a], level + 1, *chain[-1][a + 1 :])
             for a, level in enumerate(chain[-1])
-            if level + 1 < bound.shape[a]
+            if level + 1 < loss_bound.shape[a]
         ]
         if not steps:
             return chain
-        chain.append(min(steps, key=lambda step: int(bound[step])))
+        chain.append(min(steps, key=lambda step: int(loss_bound[step])))
 
 
 METHOD = MixedMethod(

@@ -23,6 +23,13 @@ METHOD = Method(
     cost="O(n^3/k) at worst, O(n) memory",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
     forecast=MethodForecast(
-        mixed=PowerLaw(1.6, 1.3, 2.02, trees=0.99, categories=0.4, different=0.0)
+        mixed=PowerLaw(
+            seconds=1.6,
+            records=1.3,
+            attributes=2.02,
+            trees=0.99,
+            categories=0.4,
+            distinct_exponent=0.0,
+        )
     ),
 )

@@ -27,7 +27,7 @@ METHOD = Method(
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Torra 2005",
     forecast=MethodForecast(
-        numbers=PowerLaw(0.27, 1.3, 1.79, 0.52),
-        mixed=PowerLaw(0.25, 1.34, 1.67, trees=2.48, categories=2.35),
+        numbers=PowerLaw(seconds=0.27, records=1.3, attributes=1.79, interaction=0.52),
+        mixed=PowerLaw(seconds=0.25, records=1.34, attributes=1.67, trees=2.48, categories=2.35),
     ),
 )

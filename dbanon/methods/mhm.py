@@ -99,7 +99,7 @@ CBFS = _build_method(
     _run_after_base_method(Cbfs),
     "through CBFS' classes; never loses more than CBFS",
     "that of CBFS, and O(k n)",
-    MethodForecast(numbers=PowerLaw(0.52, 1.29, 1.45, 0.29)),
+    MethodForecast(numbers=PowerLaw(seconds=0.52, records=1.29, attributes=1.45, interaction=0.29)),
 )
 MD = _build_method(
     "md_mhm",

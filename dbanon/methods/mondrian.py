@@ -71,8 +71,8 @@ def _cut_in_two(
             borders = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
             tree = space.trees[attribute]
             if cut == "tree" and tree is not None:
-                before, after = ordered[borders - 1], ordered[borders]
-                depths = tree.depths[tree.common(before, after)]
+                codes_below, codes_above = ordered[borders - 1], ordered[borders]
+                depths = tree.depths[tree.common(codes_below, codes_above)]
                 borders = borders[depths == depths.min()]
             borders = borders[(borders >= k) & (borders <= len(records) - k)]
             if not len(borders):

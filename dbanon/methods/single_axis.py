@@ -39,6 +39,6 @@ METHOD = Method(
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    forecast=MethodForecast(numbers=PowerLaw(0.045, 0.95, 0.8)),
+    forecast=MethodForecast(numbers=PowerLaw(seconds=0.045, records=0.95, attributes=0.8)),
     options=(AXIS,),
 )

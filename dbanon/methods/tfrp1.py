@@ -25,5 +25,7 @@ METHOD = Method(
     summary="Two fixed reference points, used in turn",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
-    forecast=MethodForecast(mixed=PowerLaw(0.22, 1.29, 1.7, trees=2.04, categories=2.26)),
+    forecast=MethodForecast(
+        mixed=PowerLaw(seconds=0.22, records=1.29, attributes=1.7, trees=2.04, categories=2.26)
+    ),
 )

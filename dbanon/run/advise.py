@@ -378,11 +378,11 @@ def choose_null_treatment(
 
     def try_release(records: Microdata, nulls: str) -> Release:
         records = sample_records(records, request.sample, request.seed, k)
-        trees = planned.trees(records)
+        trees = planned.build_trees(records)
         method = default_methods(are_numbers(records.attributes, trees))[0]
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
-        clustering = partition_for(records, policy, trees=planned.trees)
-        return recode(records, clustering, policy, exact_totals_of(records), planned.trees)
+        clustering = partition_for(records, policy, trees=planned.build_trees)
+        return recode(records, clustering, policy, exact_totals_of(records), planned.build_trees)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)

@@ -38,13 +38,13 @@ def with_exact_staleness(
     """
     result = []
     for listed_release in listed_releases:
-        stale = None
+        is_stale = None
         if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
             # Use one transaction per release, so that one failing source does not affect others.
             with suppress(DbanonError), store.session(write=False) as session:
-                stale = has_changed_rows(session, listed_release.release_id)
-        if stale is not None:
-            listed_release = replace(listed_release, stale=stale, stale_by=releases.DIGEST)
+                is_stale = has_changed_rows(session, listed_release.release_id)
+        if is_stale is not None:
+            listed_release = replace(listed_release, stale=is_stale, stale_by=releases.DIGEST)
         result.append(listed_release)
     return result
 
@@ -121,17 +121,19 @@ def plan_changes(
     ------
     OutputExists, InsufficientRights, InvalidParameter : a file cannot be written.
     """
-    created = [] if session.has_ledger() else [_LEDGER]
+    created_relations = [] if session.has_ledger() else [_LEDGER]
     if output.creates_schema:
-        created.append(f"schema {output.name.schema}, which is missing")
+        created_relations.append(f"schema {output.name.schema}, which is missing")
     if output.replaces is None:
-        created.append(f"{output.kind} {output.name}")
+        created_relations.append(f"{output.kind} {output.name}")
     if output.relation != output.name:
-        created.append(f"a table for {output.kind} {output.name}")
+        created_relations.append(f"a table for {output.kind} {output.name}")
     if job.exports:
         Exporter(job, target).require_destinations(session, create_directories=False)
     return Changes(
-        tuple(created), _superseded_tables(session, output, keep_last), tuple(_planned_files(job))
+        tuple(created_relations),
+        _superseded_tables(session, output, keep_last),
+        tuple(_planned_files(job)),
     )
 
 
@@ -141,8 +143,8 @@ def _superseded_tables(session: Session, output: Output, keep_last: int | None) 
         return ()
     # The table that the view shows now will be the newest of the replaced ones.
     replaced_before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
-    current = [] if keep_last else release_tables.shown_table(session, output.name)
-    return tuple(str(name) for name in (*current, *replaced_before))
+    current_table = [] if keep_last else release_tables.shown_table(session, output.name)
+    return tuple(str(name) for name in (*current_table, *replaced_before))
 
 
 def _planned_files(job: Job) -> list[PlannedFile]:

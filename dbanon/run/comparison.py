@@ -82,29 +82,29 @@ class Comparison:
         normalize_order = list if self._recorded_digest is not None else sorted
         if normalize_order(self._current_names) != normalize_order(released_names):
             self._differences.append(COLUMNS)
-            new = [name for name in self._current_names if name not in released_names]
-            missing = [name for name in released_names if name not in self._current_names]
+            new_names = [name for name in self._current_names if name not in released_names]
+            missing_names = [name for name in released_names if name not in self._current_names]
             self._detail = (
                 f"Columns now {len(current_columns)}, released {len(released_names)}."
                 + "".join(
                     f" {word}: {', '.join(quoted_names)}."
                     for word, quoted_names in (
-                        ("New", _quote_names(new)),
-                        ("Missing", _quote_names(missing)),
+                        ("New", _quote_names(new_names)),
+                        ("Missing", _quote_names(missing_names)),
                     )
                     if quoted_names
                 )
             )
         elif self._recorded_digest is not None and current_columns != list(recorded_columns):
             self._differences.append(TYPES)
-            changed = [
+            retyped_names = [
                 name
                 for (name, current_type), (_, released_type) in zip(
                     current_columns, recorded_columns, strict=True
                 )
                 if current_type != released_type
             ]
-            self._detail = f"Of another type now: {', '.join(_quote_names(changed))}."
+            self._detail = f"Of another type now: {', '.join(_quote_names(retyped_names))}."
 
     @property
     def columns_differ(self) -> bool:

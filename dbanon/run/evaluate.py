@@ -48,7 +48,7 @@ def evaluate(
         records, measures = _records_with_suppressed(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
         parameters = Parameters()
-        exact = compute_figures(
+        exact_figures = compute_figures(
             EvaluationTask(pairs, parameters, tick=lambda share: report_progress(share / 2))
         )
         loss = published_loss(release.public, release.measure)
@@ -58,21 +58,21 @@ def evaluate(
             dict(zip(names, loss.columns.tolist(), strict=True)),
             loss.total,
         )
-        public = published_figures(
+        published = published_figures(
             pairs,
-            exact,
+            exact_figures,
             parameters,
             recorded_losses,
             separate_classes=release.separate_classes,
             tick=lambda share: report_progress(0.5 + share / 2),
         )
-        public_evaluation = evaluation_of_figures(pairs, public, parameters)
-        exact_evaluation = evaluation_of_figures(pairs, exact, parameters)
+        public_evaluation = evaluation_of_figures(pairs, published, parameters)
+        exact_evaluation = evaluation_of_figures(pairs, exact_figures, parameters)
         return public_evaluation.to_dict(), exact_evaluation.to_dict()
 
     public_and_exact, failure = attempt(compute, tick)
-    public_figures, exact = (None, None) if public_and_exact is None else public_and_exact
-    return Evaluated(public_figures, failure), exact
+    public_figures, exact_figures = (None, None) if public_and_exact is None else public_and_exact
+    return Evaluated(public_figures, failure), exact_figures
 
 
 def _records_with_suppressed(

@@ -86,12 +86,12 @@ class Exporter:
         OutputExists : a file exists that may not be replaced.
         InsufficientRights, InvalidParameter : a directory cannot be created.
         """
-        claimed: set[places.Destination] = set()
+        claimed_paths: set[places.Destination] = set()
         for export in self._job.exports:
             path = places.resolve_destination(export.path, self._job.run_id)
-            if path in claimed:
+            if path in claimed_paths:
                 raise OutputExists(f"Two exports would have the path {path}.")
-            claimed.add(path)
+            claimed_paths.add(path)
             self._checked_status[path] = places.status_of(path)
             if not self._may_replace:
                 places.require_free(path)
@@ -265,7 +265,7 @@ class Exporter:
         exports: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
             exports = self._exports_of(session)
-        recorded = {
+        recorded_exports = {
             (release_id, index): (position, entry)
             for position, (release_id, index, entry) in enumerate(reversed(exports))
         }
@@ -273,12 +273,12 @@ class Exporter:
 
         def publication_order(leftover: tuple[places.StagedFile, str, int]) -> tuple[int, str]:
             path, release_id, index = leftover
-            position, _ = recorded.get((release_id, index), unrecorded)
+            position, _ = recorded_exports.get((release_id, index), unrecorded)
             return position, str(path)
 
         # Oldest first, so that a newer release replaces an older one.
         for path, release_id, index in sorted(leftovers, key=publication_order):
-            _, entry = recorded.get((release_id, index), unrecorded)
+            _, entry = recorded_exports.get((release_id, index), unrecorded)
             destination: places.Destination | None = None
             try:
                 destination = places.resolve_destination(entry["path"], "") if entry else None

@@ -72,9 +72,9 @@ def clear_runs(store: Store, days: float) -> int:
     """
     if not 0 <= days <= _MAX_DAYS:
         raise InvalidParameter("runs_older_than must be a number of days, 0 or more.")
-    before = time_text(datetime.now(timezone.utc) - timedelta(days=days))
+    cutoff_time = time_text(datetime.now(timezone.utc) - timedelta(days=days))
     with store.session(write=True) as session:
-        return releases.clear_runs(session, before)
+        return releases.clear_runs(session, cutoff_time)
 
 
 def clear_spilled(directories: Sequence[str]) -> list[str]:

@@ -38,21 +38,23 @@ def require_first_release(
     if job.chain is not None or job.releases == INDEPENDENT:
         return
     for entity in job.guarantee.persons:
-        earlier = history.of_entity(entity)
-        if earlier:
+        earlier_releases = history.of_entity(entity)
+        if earlier_releases:
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
-                detail=f"The ledger has {_describe_outputs(earlier)}. {INTERSECT}.",
+                detail=f"The ledger has {_describe_outputs(earlier_releases)}. {INTERSECT}.",
                 hint=_hint(str(source), entity, history, consent),
             )
 
 
 def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caution | None:
     """A caution that earlier releases may intersect with this one; None if there is no risk."""
-    earlier = history.with_classes()
-    if not earlier or job.chain is not None or job.releases == INDEPENDENT:
+    earlier_releases = history.with_classes()
+    if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
         return None
-    return releases_intersect(f"{source} was released before: {_describe_outputs(earlier)}")
+    return releases_intersect(
+        f"{source} was released before: {_describe_outputs(earlier_releases)}"
+    )
 
 
 def measure_joint_histories(
@@ -65,20 +67,20 @@ def measure_joint_histories(
     for entity in () if job.chain is not None else job.guarantee.persons:
         if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
-        earlier = history.of_entity(entity)
-        if earlier:
-            counts = target.joint_histories(written, earlier, int(job.policy.k))
-            chained_outputs = [release.output for release in earlier if release.is_chained]
-            return {JOINT: describe_joint_histories(len(earlier), counts, chained_outputs)}
+        earlier_releases = history.of_entity(entity)
+        if earlier_releases:
+            counts = target.joint_histories(written, earlier_releases, int(job.policy.k))
+            chained_outputs = [release.output for release in earlier_releases if release.is_chained]
+            return {JOINT: describe_joint_histories(len(earlier_releases), counts, chained_outputs)}
     return {}
 
 
 def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
     """The report's entry about joint histories when no ledger records the released persons."""
     for entity in job.guarantee.persons:
-        earlier = history.of_entity(entity)
-        if earlier:
-            return {JOINT: describe_joint_histories(len(earlier), None, ())}
+        earlier_releases = history.of_entity(entity)
+        if earlier_releases:
+            return {JOINT: describe_joint_histories(len(earlier_releases), None, ())}
     return {}
 
 
@@ -88,15 +90,15 @@ def warn_of_history(caution: Caution | None) -> None:
         warn_caller(ReleasesIntersect(f"{caution.what}; {caution.why}."))
 
 
-def _describe_outputs(earlier: Sequence[EarlierRelease]) -> str:
-    names = list(dict.fromkeys(release.output for release in earlier))
+def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
+    names = list(dict.fromkeys(release.output for release in earlier_releases))
     suffix = (
         f" and {len(names) - _MAX_NAMED_OUTPUTS} more outputs"
         if len(names) > _MAX_NAMED_OUTPUTS
         else ""
     )
-    listed = ", ".join(names[:_MAX_NAMED_OUTPUTS])
-    return f"{counted(len(earlier), 'earlier release')} ({listed}{suffix})"
+    listed_outputs = ", ".join(names[:_MAX_NAMED_OUTPUTS])
+    return f"{counted(len(earlier_releases), 'earlier release')} ({listed_outputs}{suffix})"
 
 
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
@@ -124,9 +126,9 @@ def build_create_chain_command(
     file_url : the URL of the source's files; None for a table of that database.
     """
     name = derive_chain_name(parse_relation(source).name)
-    words = [name, "--table", source, "--entity", entity, "--changes", "freeze"]
-    words += [] if file_url is None else ["--source", file_url]
-    return f"dbanon chain create {url} {shlex.join([*words, '--key-out', f'{name}.key'])}"
+    arguments = [name, "--table", source, "--entity", entity, "--changes", "freeze"]
+    arguments += [] if file_url is None else ["--source", file_url]
+    return f"dbanon chain create {url} {shlex.join([*arguments, '--key-out', f'{name}.key'])}"
 
 
 def derive_chain_name(name: str) -> str:

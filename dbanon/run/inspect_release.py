@@ -115,17 +115,17 @@ def _distribution(
 ) -> Distribution:
     text = session.text_of(attribute)
 
-    def values() -> list[tuple[str, int]] | None:
+    def count_values() -> list[tuple[str, int]] | None:
         value_rows = session.rows(value_counts(entry.name, text))
         if len(value_rows) > _MAX_VALUES:
             return None
         return [(str(value), int(size)) for value, size in value_rows if value is not None]
 
-    def labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
-        shared = session.rows(shared_values(entry.name, text, bound))
+    def count_labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
+        shared_rows = session.rows(shared_values(entry.name, text, bound))
         [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text, bound))
         labelled_sizes = [
-            ("NULL" if value is None else str(value), int(size)) for value, size in shared
+            ("NULL" if value is None else str(value), int(size)) for value, size in shared_rows
         ]
         return labelled_sizes, int(n_rare_values), int(n_rare_rows)
 
@@ -135,6 +135,6 @@ def _distribution(
         entry.k_requested,
         attribute.kind,
         persons=bool(entry.guarantee.persons),
-        values=values,
-        labels=labels,
+        values=count_values,
+        labels=count_labels,
     )

@@ -30,30 +30,30 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
     ------
     TooFewRecords : fewer than k records or persons are left.
     """
-    remaining = microdata
+    remaining_records = microdata
     if microdata.valid is not None:
         policy = Policy(k=k, method="gaa_cp", nulls=nulls, max_suppression=None)
-        remaining = merge_nulls(microdata, policy)
+        remaining_records = merge_nulls(microdata, policy)
         if nulls == SUPPRESS:
             records = np.flatnonzero(microdata.valid.all(axis=1))
         else:
-            rare = rare_records(remaining, policy)
-            records = np.arange(remaining.n_records)
+            rare = rare_records(remaining_records, policy)
+            records = np.arange(remaining_records.n_records)
             if rare is not None:
                 records = np.setdiff1d(records, rare, assume_unique=True)
-        remaining = replace(
-            take_records(remaining, records), withheld=microdata.n_read - len(records)
+        remaining_records = replace(
+            take_records(remaining_records, records), withheld=microdata.n_read - len(records)
         )
-    smallest = _count_smallest_pattern(remaining)
-    if smallest >= k:
-        return remaining
+    smallest_pattern = _count_smallest_pattern(remaining_records)
+    if smallest_pattern >= k:
+        return remaining_records
     unit = "row" if microdata.entities is None else "person"
     raise TooFewRecords(
         f"The table has {counted(microdata.n_read, 'row')}, and no more than"
-        f' {counted(smallest, unit)} that could be released with `nulls="{nulls}"`, fewer than'
-        f" k = {k}."
+        f' {counted(smallest_pattern, unit)} that could be released with `nulls="{nulls}"`, fewer'
+        f" than k = {k}."
         if microdata.valid is not None
-        else f"The table has {counted(smallest, unit)}, fewer than k = {k}.",
+        else f"The table has {counted(smallest_pattern, unit)}, fewer than k = {k}.",
         hint="Choose a smaller `k`"
         + (", another value of `nulls`" if microdata.valid is not None else "")
         + ", or a larger table.",
@@ -105,9 +105,9 @@ def choose_nulls(
         return NullChoice(
             requested, share_withheld(records_to_release(microdata, requested, k)), {}
         )
-    cells = int(microdata.valid.sum())
+    cells_with_value = int(microdata.valid.sum())
     losses: dict[str, float] = {}
-    shares: dict[str, float] = {}
+    withheld_shares: dict[str, float] = {}
     for nulls in CHOICES:
         if nulls == MERGE and not merges:
             continue
@@ -121,25 +121,27 @@ def choose_nulls(
         if equals_suppress or equals_category:
             continue
         informative_cells = _count_informative_cells(released, try_release(released, nulls))
-        losses[nulls] = 1.0 - informative_cells / max(cells, 1)
-        shares[nulls] = share_withheld(released)
+        losses[nulls] = 1.0 - informative_cells / max(cells_with_value, 1)
+        withheld_shares[nulls] = share_withheld(released)
     if not losses:
         # Every treatment was refused: raise that error again.
         records_to_release(microdata, MERGE if merges else SUPPRESS, k)
     best = min(losses, key=lambda nulls: round(losses[nulls], 9))
-    return NullChoice(best, shares[best], losses)
+    return NullChoice(best, withheld_shares[best], losses)
 
 
 def _count_informative_cells(microdata: Microdata, release: Release) -> float:
     """The information that a release keeps, in cells; ``release`` may be of a sample."""
     all_cells = microdata.n_records * len(microdata.attributes)
-    present = all_cells
+    present_cells = all_cells
     if microdata.valid is not None:
-        present = int(microdata.valid.sum())
+        present_cells = int(microdata.valid.sum())
     if microdata.suppressed is not None:
-        present += int(microdata.suppressed.sum())
+        present_cells += int(microdata.suppressed.sum())
     # NULLs count in iloss as cells that lose nothing.
-    return present - release.loss * (all_cells if release.measure == "iloss" else present)
+    return present_cells - release.loss * (
+        all_cells if release.measure == "iloss" else present_cells
+    )
 
 
 def sample_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> Microdata:

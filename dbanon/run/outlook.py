@@ -163,24 +163,24 @@ class Outlook:
     def pairs(self) -> list[tuple[str, str]]:
         """The outlook as pairs of label and text, for people."""
 
-        def names(values: tuple[str, ...]) -> str:
+        def join_names(values: tuple[str, ...]) -> str:
             return ", ".join(values) or "none"
 
-        replaced = f", replaces a {self.replaces}" if self.replaces else ""
-        limit = "" if self.memory_limit is None else f" of {self.memory_limit / 2**20:.0f} MiB"
+        replaced_text = f", replaces a {self.replaces}" if self.replaces else ""
+        limit_text = "" if self.memory_limit is None else f" of {self.memory_limit / 2**20:.0f} MiB"
         pairs = [
             ("source", f"{self.source} ({self.source_kind})"),
             ("rows", str(self.rows) + (f", {self.withheld} with a NULL" if self.withheld else "")),
             *((f"column {column.name}", _describe_reading(column)) for column in self.file_columns),
-            ("row key", names(self.key) if self.key else "the relation's own"),
-            ("output", f"{self.output} ({self.output_kind}{replaced})"),
+            ("row key", join_names(self.key) if self.key else "the relation's own"),
+            ("output", f"{self.output} ({self.output_kind}{replaced_text})"),
             *(
                 (f"quasi-identifier {column.name}", _describe_column(column))
                 for column in self.quasi_identifiers
             ),
-            ("strata", names(self.by)),
-            ("sensitive", names(self.sensitive)),
-            ("kept", names(self.kept)),
+            ("strata", join_names(self.by)),
+            ("sensitive", join_names(self.sensitive)),
+            ("kept", join_names(self.kept)),
             *(passthrough_note(self.arguments) if "drawn" in self.arguments else []),
             *files_note(self.arguments),
             *(
@@ -188,14 +188,14 @@ class Outlook:
                 if self.passthrough
                 else []
             ),
-            ("not copied", names(self.not_copied)),
+            ("not copied", join_names(self.not_copied)),
             ("method", self.method),
             ("guarantee, once it is counted", self.guarantee),
-            ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
+            ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit_text}"),
             ("to find classes", _describe_seconds(self.forecast)),
         ]
-        pairs += [("creates", names(self.creates))] if self.creates else []
-        pairs += [("drops", names(self.drops))] if self.drops else []
+        pairs += [("creates", join_names(self.creates))] if self.creates else []
+        pairs += [("drops", join_names(self.drops))] if self.drops else []
         for export in self.exports:
             details = ", replaces a file" if export.replaces else ""
             details += "" if export.keep_last is None else f", the newest {export.keep_last} stay"
@@ -258,8 +258,10 @@ def outlook(
             )
             rows = sql_source.count(planned.relation)
             withheld = sql_source.count_withheld(planned.relation)
-        unstaged = replace(planned.relation.name, staged=None)
-        file_columns = _file_columns(job, source_session, replace(planned.relation, name=unstaged))
+        unstaged_name = replace(planned.relation.name, staged=None)
+        file_columns = _file_columns(
+            job, source_session, replace(planned.relation, name=unstaged_name)
+        )
         distinct_share = _measure_distinct_share(planned, sql_source, rows)
         memory = _estimate_memory(planned, rows - withheld, distinct_share)
         if job.chain is None:
@@ -395,8 +397,13 @@ def _describe_text_columns(job: Job, session: Session) -> str | None:
     """The formats of text columns of a CSV file, for an error about a column's type."""
     relation = session.find_source(parse_relation(job.table))
     columns = _file_columns(job, session, relation)
-    texts = [column for column in columns if column.text_format and column.sql_type == "VARCHAR"]
-    return ". ".join(f'"{column.name}": {_describe_reading(column)}' for column in texts) or None
+    text_columns = [
+        column for column in columns if column.text_format and column.sql_type == "VARCHAR"
+    ]
+    return (
+        ". ".join(f'"{column.name}": {_describe_reading(column)}' for column in text_columns)
+        or None
+    )
 
 
 def _describe_reading(column: FileColumn) -> str:

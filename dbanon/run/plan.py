@@ -98,9 +98,11 @@ class Plan:
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> Policy:
         """The policy with the hierarchies of these records."""
-        return replace(self.policy, hierarchies=self.trees(microdata, pulse))
+        return replace(self.policy, hierarchies=self.build_trees(microdata, pulse))
 
-    def trees(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
+    def build_trees(
+        self, microdata: Microdata, pulse: Pulse = ignore_pulses
+    ) -> dict[str, Hierarchy]:
         """The hierarchies by quasi-identifier; builders use the values of these records.
 
         Raises
@@ -114,7 +116,7 @@ class Plan:
         """What the release guarantees."""
         return self.job.guarantee_under(self.policy)
 
-    def request(
+    def build_request(
         self,
         policy: Policy,
         verdict: Verdict,
@@ -185,7 +187,7 @@ class Plan:
             column_set.released(quasi_identifiers, released) for column_set in self.guarantee.also
         )
 
-    def draft(
+    def prepare_release(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None
     ) -> PreparedRelease:
         """The release of these records, to be written to the planned output."""
@@ -256,7 +258,7 @@ def plan(
     if target is not None and not job.guarantee.persons and job.guarantee.bounds_rows:
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
-    key = None if target is None else _read_pseudonym_key(job, relation, source, target)
+    pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
     # Take the state before reading, so that later writes count as newer than the release.
     state, history = _read_state(job, relation, source, target)
     relation = source.pin(relation, [*names, *person_columns])
@@ -269,15 +271,19 @@ def plan(
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
-        inspected = source.inspect(relation, [relation.attribute(name) for name in job.named])
-        relation = relation.with_attributes(inspected)
+        inspected_attributes = source.inspect(
+            relation, [relation.attribute(name) for name in job.named]
+        )
+        relation = relation.with_attributes(inspected_attributes)
         for name in (*job.quasi_identifiers, *job.retained_columns):
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
-        inspected = source.inspect(relation, [relation.attribute(name) for name in sensitive])
+        inspected_attributes = source.inspect(
+            relation, [relation.attribute(name) for name in sensitive]
+        )
         attributes = source.inspect(relation, attributes)
-        relation = relation.with_attributes(inspected)
+        relation = relation.with_attributes(inspected_attributes)
     passthrough = None if target is None else _passthrough(job, relation, source, target)
     roles = ColumnRoles(
         attributes,
@@ -299,7 +305,7 @@ def plan(
         output=output,
         person_columns=person_columns,
         state=state,
-        pseudonym_key=key,
+        pseudonym_key=pseudonym_key,
         history=history,
     )
     return planned.with_source_counts(source, target)
@@ -363,8 +369,8 @@ def _read_pseudonym_key(
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """The quasi-identifiers, with their kinds and orders."""
-    named = [relation.attribute(name) for name in job.quasi_identifiers]
-    return with_orders(with_kinds(named, job.policy.kinds), job.policy.orders)
+    named_attributes = [relation.attribute(name) for name in job.quasi_identifiers]
+    return with_orders(with_kinds(named_attributes, job.policy.kinds), job.policy.orders)
 
 
 def require_roles(job: SourceRequest, relation: Relation) -> None:

@@ -127,14 +127,14 @@ class Spender:
     def _read_column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         figures, _ = self._read_figures()
         column = figures[j]
-        nulls = np.isnan(column)
+        is_null = np.isnan(column)
         spec = self.planned.columns[j]
         if isinstance(spec, ListedColumn):
-            return spec.values(column), nulls
+            return spec.values(column), is_null
         dtype = dtype_of(spec.source)
         if dtype.kind == "M":
-            return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
-        return column, nulls
+            return np.where(is_null, 0, column).astype(np.int64).astype(dtype), is_null
+        return column, is_null
 
     def _read_persons(self) -> NDArray[np.int64]:
         _, persons = self._read_figures()
@@ -237,7 +237,7 @@ def _publish_rows(
     """Publish the table, and record it with its spending in the ledger."""
     released_types = dict(session.columns_of(output.written))
     session.publish(output, [column.attribute.name for column in planned.columns])
-    row = report.ledger_row() | {
+    ledger_row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,
         "relation_name": output.relation.name,
@@ -256,7 +256,7 @@ def _publish_rows(
         for position, name in enumerate([*released_types, *report.not_copied])
     ]
     run = run_of(planned.job, elapsed_seconds, read=planned.relation.schema.attributes)
-    recorded_at = entries.record_row(session, row, column_rows, output, run)
+    recorded_at = entries.record_row(session, ledger_row, column_rows, output, run)
     if session.writes_own_ledger():
         budgets.published(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)

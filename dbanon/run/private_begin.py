@@ -89,8 +89,8 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
         session.require_columns_of_views(job.quasi_identifiers)
     settings, hierarchies = _read_trees(job, source, relation)
     columns = tuple(
-        _build_column(session, attribute, public)
-        for attribute, public in zip(
+        _build_column(session, attribute, public_column)
+        for attribute, public_column in zip(
             attributes, planned_columns(describe_table(job, relation, 0), settings), strict=True
         )
     )
@@ -131,19 +131,19 @@ def _read_trees(
     return replace(job.private_options, hierarchies=trees), descriptions
 
 
-def _build_column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
+def _build_column(session: Session, attribute: Attribute, public_column: PublicColumn) -> AnyColumn:
     """The database column for a public column."""
-    if isinstance(public, NumericDomain):
-        return synthetic_column(session, attribute, (public.low, public.high))
+    if isinstance(public_column, NumericDomain):
+        return synthetic_column(session, attribute, (public_column.low, public_column.high))
     if attribute.kind is Kind.BOOLEAN:
         return synthetic_column(session, attribute, (0.0, 1.0))
-    return listed_column(session, attribute, public.labels)
+    return listed_column(session, attribute, public_column.labels)
 
 
 def _require_budget_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:
     """Check that a budget protects the source and the unit of a job."""
-    expected = (str(relation.name), job.unit, job.private_options.entity)
-    if (budget.source, budget.unit, budget.entity) != expected:
+    expected_protection = (str(relation.name), job.unit, job.private_options.entity)
+    if (budget.source, budget.unit, budget.entity) != expected_protection:
         entity_text = f" by {budget.entity}" if budget.entity else ""
         raise InvalidParameter(
             f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}"

@@ -123,8 +123,10 @@ def _build_job(
             hint=f"If these changes are intended: `accept={json.dumps(list(refused))}`. Or release"
             " the table again.",
         )
-    earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
-    history = SourceHistory(earlier, "chains" not in session.unsupported_features)
+    earlier_of_source = earlier_releases(
+        session, str(relation.name), session.state_of(relation.name)
+    )
+    history = SourceHistory(earlier_of_source, "chains" not in session.unsupported_features)
     require_first_release(job, relation.name, history, _CONSENT)
     return job
 
@@ -135,9 +137,9 @@ def _read_entry(
     """Read the request, the version of dbanon and the report's arguments of a release."""
     if not entries.trusted(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
-    existing = session.find_existing(name)
-    release_id = entries.entry_of(session, name, existing)
-    if release_id is None or existing is None:
+    existing_relation = session.find_existing(name)
+    release_id = entries.entry_of(session, name, existing_relation)
+    if release_id is None or existing_relation is None:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {name}.",
             hint="dbanon releases lists all releases with their current state.",
@@ -226,8 +228,8 @@ def _find_differences(
     if request.get("declared") != job.declared:
         yield RULES, f"the rules of {relation.name} are others now"
     source = request["source"]
-    existing = session.find_existing(relation.name)
-    if existing is not None and source.get("oid") not in (None, existing.oid):
+    existing_relation = session.find_existing(relation.name)
+    if existing_relation is not None and source.get("oid") not in (None, existing_relation.oid):
         yield SOURCE, f"{relation.name} is another table of this name now"
     types = {a.name: a.sql_type for a in relation.schema.attributes}
     for name in dict.fromkeys((*job.read, *(job.roles or ()))):

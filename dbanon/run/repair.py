@@ -106,12 +106,12 @@ def _repair_entry(
 
 
 def _compare_rows(
-    session: PostgresqlSession, release_id: str, table: RelationName, recorded: str | None
+    session: PostgresqlSession, release_id: str, table: RelationName, recorded_digest: str | None
 ) -> str | None:
     """Compare the rows of a relation with a recorded digest, if any; None if the columns differ."""
     recorded_columns = released_columns(session, release_id)
     current_columns = session.columns_of(table)
-    if recorded is None:
+    if recorded_digest is None:
         recorded_names = {name for name, _ in recorded_columns}
         current_names = {name for name, _ in current_columns}
         return digest.NOT_RECORDED if recorded_names == current_names else None
@@ -119,4 +119,4 @@ def _compare_rows(
         return None
     # Inspect it like a source: its owner may have replaced it.
     session.find_source(table)
-    return digest.compare(session, table, recorded)
+    return digest.compare(session, table, recorded_digest)

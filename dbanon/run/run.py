@@ -99,7 +99,7 @@ def run(
     with clock.phase("write") as tick:
         tick(0.0)
         release = recode_release(planned, policy, source, microdata, clustering)
-        draft = planned.draft(microdata, release, job_fingerprint)
+        draft = planned.prepare_release(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
     joint_counts: dict[str, Any] = {}
 
@@ -257,7 +257,7 @@ def read_and_cluster(
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
-    clustering = cluster_records(planned, policy, microdata, clock, trees=planned.trees)
+    clustering = cluster_records(planned, policy, microdata, clock, trees=planned.build_trees)
     with clock.phase("cluster"):
         return (
             microdata,
@@ -325,7 +325,7 @@ def recode_release(
         lambda partition, attributes: source.exact_totals(
             relation, microdata, partition, attributes
         ),
-        planned.trees,
+        planned.build_trees,
     )
 
 
@@ -372,7 +372,7 @@ def build_report(
     lost_columns = find_lost_columns(release.columns, policy.hierarchies)
     public_losses, exact_losses = losses_of(release, levels, lost_columns)
     return Report(
-        planned.request(
+        planned.build_request(
             policy,
             recount_result.verdict,
             release.names,

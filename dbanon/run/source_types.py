@@ -30,22 +30,22 @@ def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping
         return
     may_read_any_column = isinstance(job, Job) and job.where is not None
     compared_columns = {*(job.roles if may_read_any_column else job.read)} - {*job.accept_types}
-    changed = [
+    changed_columns = [
         a
         for a in relation.schema.attributes
         if a.name in job.roles
         and a.name in compared_columns
         and type_family(last_types.get(a.name, a.sql_type)) != type_family(a.sql_type)
     ]
-    if changed:
-        names = json_text([a.name for a in changed])
+    if changed_columns:
+        names = json_text([a.name for a in changed_columns])
         raise TableChanged(
             f"Columns of {relation.name} have other types than at the job's last release; nothing"
             " was published.",
             detail="; ".join(
                 f'"{a.name}" was {last_types[a.name] or "of no type"}, and is'
                 f" {a.sql_type or 'of no type'}"
-                for a in changed
+                for a in changed_columns
             )
             + ".",
             hint="Look at the column's values. If the type is as it should be, accept it with one"

@@ -213,7 +213,7 @@ class _RecordsByK:
                 # Without NULLs, all records are released for every k.
                 self._samples[k] = earlier_sample
             else:
-                trees = self._planned.trees(released, self._pulse)
+                trees = self._planned.build_trees(released, self._pulse)
                 self._samples[k] = (
                     sample_records(released, self._request.sample, self._request.seed, k),
                     trees,
@@ -330,7 +330,7 @@ class _TrialRunner:
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
-            hierarchies = self.planned.trees(take_records(microdata, released))
+            hierarchies = self.planned.build_trees(take_records(microdata, released))
         pairs = pairs_of(
             microdata, release.partition, release.columns, hierarchies, clustering.measures
         )
@@ -365,9 +365,9 @@ class _TrialRunner:
         self, microdata: Microdata, policy: Policy, tick: Tick
     ) -> tuple[ClusteringResult, Release]:
         """The classes of records and their released values."""
-        clustering = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
+        clustering = partition_for(microdata, policy, trees=self.planned.build_trees, tick=tick)
         totals = exact_totals_of(microdata)
-        return clustering, recode(microdata, clustering, policy, totals, self.planned.trees)
+        return clustering, recode(microdata, clustering, policy, totals, self.planned.build_trees)
 
     def default_methods(self) -> tuple[str, ...]:
         """The methods to try if none is named; only one if these would take too long."""

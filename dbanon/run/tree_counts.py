@@ -30,12 +30,12 @@ class TreeNode:
     ----------
     bar : its label, and its rows as a multiple of the bound; for the root the label only.
     children : its children that may be shown.
-    others : a description of the other children.
+    others_text : a description of the other children.
     """
 
     bar: Bar
     children: tuple[TreeNode, ...] = ()
-    others: str = ""
+    others_text: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TreeCounts:
     ----------
     leaves, height : the number of leaves, and of levels above them.
     bound : the smallest number of rows, or persons, that is shown.
-    persons : True if persons are counted instead of rows.
+    counts_persons : True if persons are counted instead of rows.
     root : None if fewer rows than ``bound`` have a value.
     """
 
@@ -54,7 +54,7 @@ class TreeCounts:
     leaves: int
     height: int
     bound: int
-    persons: bool
+    counts_persons: bool
     root: TreeNode | None
 
 
@@ -123,7 +123,7 @@ def _count_values(
         tree, [leaf_text(value, attribute) for value, _ in value_rows], attribute
     )
     leaves = tree.encode(texts, attribute.name)
-    rows_or_persons = np.array([number for _, number in value_rows], np.int64)
+    rows_or_persons = np.array([rows_or_person for _, rows_or_person in value_rows], np.int64)
     if person_column is None:
         return leaves, rows_or_persons, None
     return leaves, np.ones(len(value_rows), np.int64), rows_or_persons
@@ -160,15 +160,17 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
     pending, nodes_left = deque([0]), MAX_NODES
     while pending:
         node = pending.popleft()
-        visible, others = _visible_nodes(tree, rows, children.get(node, []), k)
+        visible, others_text = _visible_nodes(tree, rows, children.get(node, []), k)
         nodes_left -= len(visible)
-        shown_below[node] = (visible, others) if nodes_left >= 0 else ([], "more below, not shown")
+        shown_below[node] = (
+            (visible, others_text) if nodes_left >= 0 else ([], "more below, not shown")
+        )
         pending.extend(child for child, _ in shown_below[node][0])
 
     def build_node(node: int, bar: Bar) -> TreeNode:
-        visible, others = shown_below[node]
+        visible, others_text = shown_below[node]
         return TreeNode(
-            bar, tuple(build_node(child, child_bar) for child, child_bar in visible), others
+            bar, tuple(build_node(child, child_bar) for child, child_bar in visible), others_text
         )
 
     return build_node(0, bar)
@@ -190,8 +192,10 @@ def _visible_nodes(
         int(sum(rows[node] for node in rare)),
     )
     bars = {bar.label: bar for bar in summary.bars}
-    chosen = [(node, bars[tree.labels[node]]) for node in frequent if tree.labels[node] in bars]
-    if nodes and not chosen:
+    shown_nodes = [
+        (node, bars[tree.labels[node]]) for node in frequent if tree.labels[node] in bars
+    ]
+    if nodes and not shown_nodes:
         labels_text = counted(len(nodes), "label")
         return [], f"{labels_text} of fewer than {bound_of(k)} rows each"
-    return chosen, summary.others
+    return shown_nodes, summary.others

@@ -227,7 +227,7 @@ def report_of(
     if method_counts:
         further_arguments |= both_keys("method_counts", method_counts)
     return Report(
-        planned.request(
+        planned.build_request(
             context.policy,
             counted.verdict,
             names,

@@ -218,7 +218,7 @@ def trees(bench: Workbench, state: FormState) -> Row:
 
 def _tree(tree: ColumnTree, k: int) -> Row:
     counts = tree.counts
-    most, unit = 1, "persons" if counts.persons else "rows"
+    most, unit = 1, "persons" if counts.counts_persons else "rows"
 
     def row_of(node: TreeNode) -> Row:
         return {
@@ -226,7 +226,7 @@ def _tree(tree: ColumnTree, k: int) -> Row:
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
             "bar": svg.share_bar(node.bar.rows / most) if node.bar.rows else "",
             "below": [row_of(child) for child in node.children],
-            "others": node.others.replace("rows", unit),
+            "others": node.others_text.replace("rows", unit),
         }
 
     if counts.root is not None:

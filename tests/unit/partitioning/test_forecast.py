@@ -24,7 +24,7 @@ SIX, MIXED = Shape(REFERENCE_ATTRIBUTES), Shape(2, categories=4)
 
 
 def test_a_power_by_hand() -> None:
-    power = PowerLaw(2.0, 1.5, 2.0, both=0.0)
+    power = PowerLaw(2.0, 1.5, 2.0, interaction=0.0)
     assert power.seconds_of(REFERENCE_RECORDS, SIX) == 2.0
     assert power.seconds_of(4 * REFERENCE_RECORDS, SIX) == pytest.approx(16.0)
     assert power.seconds_of(REFERENCE_RECORDS, Shape(3 * REFERENCE_ATTRIBUTES)) == pytest.approx(
@@ -43,7 +43,10 @@ def test_a_power_of_kinds_by_hand() -> None:
 def test_equal_records_are_one_where_the_power_says_so() -> None:
     power = PowerLaw(2.0, 1.5, 2.0)
     assert power.seconds_of(4 * REFERENCE_RECORDS, MIXED, 0.25) == pytest.approx(2.0)
-    assert PowerLaw(2.0, 1.5, 2.0, different=0.0).seconds_of(REFERENCE_RECORDS, MIXED, 0.25) == 2.0
+    assert (
+        PowerLaw(2.0, 1.5, 2.0, distinct_exponent=0.0).seconds_of(REFERENCE_RECORDS, MIXED, 0.25)
+        == 2.0
+    )
 
 
 def test_equal_records_of_mixed_data_take_less_and_those_of_numbers_do_not() -> None:
@@ -66,7 +69,7 @@ def test_a_number_with_a_tree_counts_as_one() -> None:
 
 
 def test_both_makes_more_records_cost_more_where_there_are_more_attributes() -> None:
-    power = PowerLaw(1.0, 1.0, 0.0, both=0.5)
+    power = PowerLaw(1.0, 1.0, 0.0, interaction=0.5)
     few, many = (
         power.seconds_of(10 * REFERENCE_RECORDS, shape) / power.seconds_of(REFERENCE_RECORDS, shape)
         for shape in (SIX, Shape(3 * REFERENCE_ATTRIBUTES))
