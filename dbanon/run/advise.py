@@ -102,17 +102,7 @@ def advise(
     with clock.phase("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         sweep_result = sweep(request, planned, microdata, rare_below, tick, on_tried)
-    # A recommendation needs at least two releases to compare.
-    is_comparable = len(sweep_result.points) > 1
-    best = None
-    if is_comparable:
-        best = recommend(sweep_result.points, request.max_risk, request.max_loss)
-    if best is None and is_comparable:
-        raise NothingFits(
-            "None of the trial releases is within the limits.",
-            hint="Raise `max_risk` or `max_loss`, try other `k` or `methods`, or name fewer"
-            " `quasi_identifiers`.",
-        )
+    best = _recommend(request, sweep_result.points)
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
@@ -135,6 +125,25 @@ def advise(
         kinds=planned.policy.kinds,
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
     )
+
+
+def _recommend(request: AdviceRequest, points: Sequence[Point]) -> Recommendation | None:
+    """Recommend one of the trial releases; None if there are fewer than two to compare.
+
+    Raises
+    ------
+    NothingFits : no release is within the limits of the request.
+    """
+    if len(points) < 2:
+        return None
+    best = recommend(points, request.max_risk, request.max_loss)
+    if best is None:
+        raise NothingFits(
+            "None of the trial releases is within the limits.",
+            hint="Raise `max_risk` or `max_loss`, try other `k` or `methods`, or name fewer"
+            " `quasi_identifiers`.",
+        )
+    return best
 
 
 def _measure_parted_loss(

@@ -241,10 +241,7 @@ def plan(
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
-    persons = tuple(
-        as_identifier(relation.attribute(name), job.entity_normalize)
-        for name in job.guarantee.persons
-    )
+    persons = _person_attributes(job, relation)
     job.guarantee.require(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
@@ -271,19 +268,15 @@ def plan(
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
-        inspected_attributes = source.inspect(
-            relation, [relation.attribute(name) for name in job.named]
-        )
-        relation = relation.with_attributes(inspected_attributes)
+        inspected = source.inspect(relation, [relation.attribute(name) for name in job.named])
+        relation = relation.with_attributes(inspected)
         for name in (*job.quasi_identifiers, *job.retained_columns):
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
-        inspected_attributes = source.inspect(
-            relation, [relation.attribute(name) for name in sensitive]
-        )
+        inspected = source.inspect(relation, [relation.attribute(name) for name in sensitive])
         attributes = source.inspect(relation, attributes)
-        relation = relation.with_attributes(inspected_attributes)
+        relation = relation.with_attributes(inspected)
     passthrough = None if target is None else _passthrough(job, relation, source, target)
     roles = ColumnRoles(
         attributes,
@@ -295,7 +288,7 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    planned = Plan(
+    return Plan(
         job=job,
         policy=policy,
         relation=relation,
@@ -307,8 +300,15 @@ def plan(
         state=state,
         pseudonym_key=pseudonym_key,
         history=history,
+    ).with_source_counts(source, target)
+
+
+def _person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+    """The columns that identify persons, normalized as the job requests."""
+    return tuple(
+        as_identifier(relation.attribute(name), job.entity_normalize)
+        for name in job.guarantee.persons
     )
-    return planned.with_source_counts(source, target)
 
 
 def _passthrough(

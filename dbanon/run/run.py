@@ -74,8 +74,7 @@ def run(
     export : writes files of the verified release before it becomes visible; the report and the
         ledger store the entries that it returns.
 
-    The caller opens and commits the sessions of source and target. The release becomes visible with
-    the commit.
+    The caller opens and commits the sessions; the release becomes visible with the commit.
 
     Raises
     ------
@@ -85,9 +84,7 @@ def run(
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
         job_fingerprint = compute_fingerprint(planned, source)
-        if job.source_digest:
-            rows_digest = digest_source(source, planned.relation, list(dict.fromkeys(job.read)))
-            planned = replace(planned, state={**planned.state, "read": rows_digest})
+        planned = _with_source_digest(planned, source)
     planned = replace(
         planned, identifiers=source.identifiers(planned.relation, job.retained_columns)
     )
@@ -135,9 +132,8 @@ def run(
 
     def complete(report: Report) -> Report:
         n_earlier = len(planned.history.releases)
-        report = report.with_earlier_releases(n_earlier, caution, joint_counts).with_arguments(
-            **joint_counts
-        )
+        report = report.with_earlier_releases(n_earlier, caution, joint_counts)
+        report = report.with_arguments(**joint_counts)
         if source.drawn:
             report = report.with_arguments(drawn=dict(source.drawn))
         warn_of_lost_columns(report)
@@ -145,6 +141,15 @@ def run(
         return report
 
     return publish(planned, clustering, draft, source, target, clock, check, complete, export)
+
+
+def _with_source_digest(planned: Plan, source: Source) -> Plan:
+    """Add the digest of the rows to read to the source's state, if the job asks for it."""
+    if not planned.job.source_digest:
+        return planned
+    columns = list(dict.fromkeys(planned.job.read))
+    rows_digest = digest_source(source, planned.relation, columns)
+    return replace(planned, state={**planned.state, "read": rows_digest})
 
 
 def publish(

@@ -58,17 +58,15 @@ def sweep(
 ) -> Sweep:
     """Try releases with every requested method and k, the cheapest first.
 
-    Methods without refinement come first, and large classes before small ones; values of k among
-    ``KNEES`` come before others. See ``_TrialQueue`` for refinements. The first release is always
-    completed.
+    Methods without refinement come first, large classes before small ones, and values of k among
+    ``KNEES`` before others. The first release is always completed. See ``_TrialQueue``.
 
     Parameters
     ----------
     microdata : all records, including those with a NULL, which the plan's policy treats.
     rare_below : counts of withheld rows below this number are not reported exactly.
     report_progress : called with the share done, 0 to 1; its exceptions end the sweep.
-    on_tried : called with each release and the plan's policy for its k. The release is not yet
-        marked as on the frontier or off it.
+    on_tried : called with each release, before its frontier is known, and the shared policy.
 
     Raises
     ------
