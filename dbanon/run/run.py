@@ -88,8 +88,7 @@ def run(
     planned = replace(
         planned, identifiers=source.identifiers(planned.relation, job.retained_columns)
     )
-    identifiers = warn_of_identifiers(planned)
-    spellings = warn_of_spellings(planned, source)
+    identifiers, spellings = warn_of_identifiers(planned), warn_of_spellings(planned, source)
     caution = caution_about_history(job, str(planned.relation.name), planned.history)
     warn_of_history(caution)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
@@ -131,8 +130,8 @@ def run(
         )
 
     def complete(report: Report) -> Report:
-        n_earlier = len(planned.history.releases)
-        report = report.with_earlier_releases(n_earlier, caution, joint_counts)
+        earlier = planned.history.releases
+        report = report.with_earlier_releases(len(earlier), caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if source.drawn:
             report = report.with_arguments(drawn=dict(source.drawn))
