@@ -36,7 +36,7 @@ from dbanon.data.chunks import bytes_per_record
 from dbanon.data.partition import Partition
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
-from dbanon.methods.forecast import ATTRIBUTES, RECORDS, PowerLaw, Shape
+from dbanon.methods.forecast import REFERENCE_ATTRIBUTES, REFERENCE_RECORDS, PowerLaw, Shape
 from dbanon.partitioning.forecast import forecast
 
 K, LIMIT, GROWTH = 5, 240.0, 1.4
@@ -44,7 +44,7 @@ SIZES = (10_000, 100_000, 1_000_000)
 POINTS = {"normal, p = 4": 4, "normal, p = 10": 10}
 SHAPES = {"U": Shape(2, 0, 4), "R": Shape(2, 2, 2), "C": Shape(0, 0, 6), "W": Shape(4, 2, 7)}
 ADULT, ADULT_SIZES = "A", (45_222, 300_000)
-# The kinds that one constant covers; and the factor by which `both` must fit better.
+# The kinds that one constant covers; and the factor by which `interaction` must fit better.
 OTHERS, CATEGORIES, MIN_GAIN = ("trees", "categories"), ("categories",), 1.25
 # The number of tables with and without trees that a constant for each requires.
 TABLES = 5
@@ -239,9 +239,11 @@ def _fits(measurements: Mapping[Case, Measurement | None]) -> Iterator[list[obje
             [(("trees",), ("categories",))] if has_enough_tables else [(OTHERS,), (CATEGORIES,)]
         )
         fits = [_fit(cases, *variant) for variant in product(groupings, (False, True), (1.0, 0.0))]
-        # Among fits of similar quality prefer the one without `both`, which is safer for wide
-        # tables.
-        power, worst_factor = min(fits, key=lambda fit: fit[1] * (MIN_GAIN if fit[0].both else 1.0))
+        # Among fits of similar quality prefer the one without `interaction`, which is safer for
+        # wide tables.
+        power, worst_factor = min(
+            fits, key=lambda fit: fit[1] * (MIN_GAIN if fit[0].interaction else 1.0)
+        )
         yield [curve, data, f"`{power}`", worst_factor]
 
 
@@ -257,16 +259,16 @@ def _fit(
     ----------
     kinds : groups of attribute kinds that share a constant.
     both : whether to include an interaction of attributes and records.
-    different : see ``PowerLaw``.
+    different : the exponent ``PowerLaw.distinct_exponent``.
     """
     shapes = [case.shape for case, *_ in cases]
     logs = np.log([seconds for _, seconds, _ in cases])
-    rows = np.log([case.n * share**different / RECORDS for case, _, share in cases])
-    columns = np.log([shape.attributes / ATTRIBUTES for shape in shapes])
-    features = {"records": rows, "attributes": columns, "both": rows * columns}
+    rows = np.log([case.n * share**different / REFERENCE_RECORDS for case, _, share in cases])
+    columns = np.log([shape.attributes / REFERENCE_ATTRIBUTES for shape in shapes])
+    features = {"records": rows, "attributes": columns, "interaction": rows * columns}
     grid = {(case.n, case.shape.attributes) for case, *_ in cases}
     if len(grid) < 4 or not both:
-        del features["both"]
+        del features["interaction"]
     for group in kinds:
         counts = [sum(getattr(shape, kind) for kind in group) for shape in shapes]
         share = np.array(counts) / [shape.attributes for shape in shapes]
@@ -275,7 +277,7 @@ def _fit(
     for name in ("records", "attributes"):
         if not np.ptp(features[name]):
             logs = logs - features.pop(name)
-            features.pop("both", None)
+            features.pop("interaction", None)
     design = np.column_stack([np.ones(len(logs)), *features.values()])
     (level, *exponents), *_ = np.linalg.lstsq(design, logs, rcond=None)
     exponents_by_name = {"records": 1.0, "attributes": 1.0} | dict(
@@ -286,7 +288,7 @@ def _fit(
             kind: exponents_by_name[group[0]] for kind in group if group[0] in exponents_by_name
         }
     rounded = {name: round(float(value), 2) for name, value in exponents_by_name.items()}
-    power = PowerLaw(float(f"{np.exp(level):.2g}"), **rounded, different=different)
+    power = PowerLaw(float(f"{np.exp(level):.2g}"), **rounded, distinct_exponent=different)
     ratios = [
         power.seconds_of(case.n, case.shape, share) / seconds for case, seconds, share in cases
     ]

@@ -1,7 +1,7 @@
 """dbanon: k-anonymous releases of SQL tables, recounted before they are visible.
 
-The public names load what they need when they are first used: ``import dbanon`` imports neither
-SQLAlchemy nor pandas, because inside a database every import costs each connection.
+Public names are imported when they are first used. ``import dbanon`` loads neither SQLAlchemy nor
+pandas, because inside a database each new connection pays for every import.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from dbanon.stores.hierarchies import Stored
     from dbanon.synthesis.private import Budget
 
-_HOMES = {
+# The module that defines each public name.
+_MODULE_OF_NAME = {
     "Advice": "dbanon.advice.answer",
     "Attacks": "dbanon.release.attacks",
     "Attempt": "dbanon.ledger.job_history",
@@ -219,23 +220,23 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("dbanon.errors")
     if name == "plpython":
-        # SQL functions of version 0.1.0 import it from here; it asks for an upgrade.
+        # SQL functions of version 0.1.0 import this module, which tells the user to upgrade.
         return import_module("dbanon.doors.plpython")
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'dbanon' has no attribute {name!r}")
     try:
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(import_module(_MODULE_OF_NAME[name]), name)
     except ModuleNotFoundError as error:
-        # Loading the errors beforehand would cost every import of dbanon.
+        # Import the errors only now, to keep ``import dbanon`` fast.
         from dbanon.errors import missing_extra
 
-        explained = missing_extra(error)
-        if explained is None:
+        missing_extra_error = missing_extra(error)
+        if missing_extra_error is None:
             raise
         try:
-            raise explained from None
+            raise missing_extra_error from None
         finally:
-            del explained
+            del missing_extra_error
     globals()[name] = value
     return value
 

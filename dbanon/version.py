@@ -8,23 +8,23 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """The version, as the installation knows it."""
-    # The name of the directory tells it, too: importlib.metadata costs a backend's first call more
-    # than reading the table does.
-    described = list(Path(__file__).parents[1].glob("dbanon-*.dist-info"))
-    if len(described) == 1:
-        return described[0].name.removeprefix("dbanon-").removesuffix(".dist-info")
+    """The installed version, for example ``0.3.0``."""
+    # The directory's name contains the version. importlib.metadata would be too slow for the first
+    # call of a database connection.
+    metadata_directories = list(Path(__file__).parents[1].glob("dbanon-*.dist-info"))
+    if len(metadata_directories) == 1:
+        return metadata_directories[0].name.removeprefix("dbanon-").removesuffix(".dist-info")
     from importlib import metadata
 
     return metadata.version("dbanon")
 
 
 def share_path(name: str) -> Path:
-    """The directory ``sql`` or ``migrations``.
+    """Find the installed directory ``sql`` or ``migrations``.
 
     Raises
     ------
-    FileNotFoundError : the installation is not complete.
+    FileNotFoundError : the installation is incomplete.
     """
     package = Path(__file__).resolve().parent
     for candidate in (package / "share" / name, package.parent / name):

@@ -23,7 +23,7 @@ from dbanon.data.notebook import NotebookPlot
 from dbanon.data.words import LabelledTextWithCard, json_text
 from dbanon.errors import counted
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
-from dbanon.methods.forecast import in_words
+from dbanon.methods.forecast import describe_seconds
 
 # Part of the advice, subject, finding as text, and finding as plain values.
 AdviceRow = tuple[str, str, str, dict[str, Any]]
@@ -287,7 +287,7 @@ class Advice(NotebookPlot, LabelledTextWithCard):
             ]
         pairs += [("release", _with_withheld(recommendation.point)), ("rule", recommendation.rule)]
         if recommendation.point.forecast is not None:
-            duration = in_words(recommendation.point.forecast)
+            duration = describe_seconds(recommendation.point.forecast)
             pairs.append(("forecast", f"{duration} to find the classes of all rows"))
         if recommendation.runner_up is not None:
             pairs.append(("runner-up", _with_withheld(recommendation.runner_up)))

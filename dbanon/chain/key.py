@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dbanon.errors import ChainKeyWrong, InsufficientRights, OutputExists
-from dbanon.run.key import BYTES, key_path
+from dbanon.run.key import KEY_BYTES, key_path
 from dbanon.run.key import read_key as _read_key
 
 _BLOCK_BYTES = 64
@@ -128,7 +128,7 @@ def new_key(path: Path) -> Iterator[bytes]:
     OutputExists : the file exists.
     InsufficientRights : the file cannot be created.
     """
-    key = secrets.token_bytes(BYTES)
+    key = secrets.token_bytes(KEY_BYTES)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         file = os.open(path, flags, 0o600)

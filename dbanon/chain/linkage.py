@@ -117,7 +117,7 @@ class DisplayedColumns:
             keys += self.state.session.display_keys(relation, [column])
         return keys
 
-    def dependence_strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """The strength of dependence, 0 to 1, between columns and released quasi-identifiers.
 
         By column name, then by source column of the quasi-identifier.

@@ -256,7 +256,7 @@ def _recode_as_first_release(
 ) -> tuple[Microdata, Policy, Measures | None]:
     """Recode records with the hierarchies and measures of the first release, if there was one."""
     if measures is None:
-        return microdata, replace(policy, hierarchies=planned.trees(microdata)), None
+        return microdata, replace(policy, hierarchies=planned.build_trees(microdata)), None
     policy = replace(
         policy, hierarchies=definition.rebuild_hierarchies(state.chain, planned, microdata)
     )

@@ -20,8 +20,8 @@ from dbanon.errors import SourceChanged
 from dbanon.job.verdict import ExpectedRelease
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.report import RecountResult, Report
-from dbanon.run.disclosure import homogeneity_of, kept_identifiers
-from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, linking_columns
+from dbanon.run.disclosure import find_retained_identifiers, measure_homogeneity
+from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -193,9 +193,9 @@ def _publish_table(
             verdict=update.guarantee.check(counts, expected),
             disclosive_columns=update.disclosive_columns,
             few_persons=update.spellings,
-            identifiers=kept_identifiers(update.planned),
+            identifiers=find_retained_identifiers(update.planned),
             linking=_find_linking_columns(update, reads, target, written, table_number),
-            homogeneity=homogeneity_of(
+            homogeneity=measure_homogeneity(
                 planned, update.release.names, partial(target.count_homogeneous_classes, written)
             ),
         )
@@ -203,7 +203,7 @@ def _publish_table(
     report = publish(
         planned,
         update.clustering,
-        planned.draft(update.microdata, update.release),
+        planned.prepare_release(update.microdata, update.release),
         build_source(reads, state.chain.rules),
         target,
         clock,
@@ -229,4 +229,4 @@ def _find_linking_columns(
     retained_columns = RetainedColumns(
         update.planned, draft.originals, written_counts, draft.release.names
     )
-    return linking_columns(retained_columns, update.disclosive_columns)
+    return find_linking_columns(retained_columns, update.disclosive_columns)

@@ -47,7 +47,7 @@ from dbanon.run.disclosure import (
     warn_of_identifiers,
     warn_of_spellings,
 )
-from dbanon.run.files import files_of
+from dbanon.run.files import open_exporter
 from dbanon.run.run import (
     Clock,
     PhaseProgress,
@@ -145,9 +145,9 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             },
         )
         pending.guarantee.require_histories(histories)
-        draft = planned.draft(microdata, release)
+        draft = planned.prepare_release(microdata, release)
         disclosive_columns = find_disclosive_columns(
-            planned.job, draft.originals, partial(source.group_by_value, draft), proved={}
+            planned.job, draft.originals, partial(source.group_by_value, draft), sample_findings={}
         )
     planned = replace(planned, policy=policy)
     return ChainUpdate(
@@ -199,14 +199,14 @@ def _run_in_one_transaction(
     job: Job, database: ClientStore, file: Store | None, key: bytes, clock: Clock
 ) -> Report:
     """Write state, release and files in one transaction; then move the files into place."""
-    with files_of(job, database) as exporter:
+    with open_exporter(job, database) as exporter:
         with chain_session(database, file, job) as session:
             if exporter is not None:
-                exporter.require_places(session)
+                exporter.require_destinations(session)
             update = _advance_state(job, session, key, clock)
             report = publish_tables(update, session, session, clock, exporter)
             if exporter is not None:
-                exporter.committing = True
+                exporter.is_committing = True
         is_recorded = _record_published(job, update)
     _warn_not_recorded(job, is_recorded)
     # Warn only after publishing: sensitive values may not decide whether a release is published.
@@ -231,7 +231,7 @@ def _run_in_two_transactions(
     target : the database of the release; ``source`` itself if that is the same database.
     """
     is_same_database = target is source
-    with files_of(job, target) as exporter:
+    with open_exporter(job, target) as exporter:
         with ExitStack() as stack:
             # Lock the output in the other database before the state is committed, so that no other
             # run can write to it once the release counts as published.
@@ -240,14 +240,14 @@ def _run_in_two_transactions(
                 target_session = stack.enter_context(target.session(write=True, create=True))
             with chain_session(source, file, job) as session:
                 if exporter is not None:
-                    exporter.require_places(target_session or session)
+                    exporter.require_destinations(target_session or session)
                 update = _advance_state(job, session, key, clock, target_session)
             is_recorded = _record_published(job, update)
             reads = stack.enter_context(chain_session(source, file, job, write=is_same_database))
             writes = reads if target_session is None else target_session
             report = publish_tables(update, reads, writes, clock, exporter)
             if exporter is not None:
-                exporter.committing = True
+                exporter.is_committing = True
             stack.close()
         if not is_same_database:
             # Ignore failures: the release counts as published even without this confirmation.

@@ -52,7 +52,7 @@ from dbanon.release.attribute_disclosure import DisclosiveColumn, PersonSpelling
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.recode import Release
 from dbanon.run.disclosure import find_disclosive_columns
-from dbanon.run.linkage import linking_columns
+from dbanon.run.linkage import find_linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, recode_release
 from dbanon.sessions.base import Relation
@@ -284,7 +284,7 @@ def _find_disclosive_columns(
     )
     for chain_table in pending.chain_tables:
         # No message may depend on which person of a cell has which value, so check only uniqueness.
-        draft = plan_table(planned, chain_table).draft(counted_microdata, release)
+        draft = plan_table(planned, chain_table).prepare_release(counted_microdata, release)
         state_column_of = {
             column.name: column.state_column for column in columns_of_table(chain_table, columns)
         }
@@ -295,7 +295,7 @@ def _find_disclosive_columns(
         )
         group_values = partial(group_source.group_by_value, draft)
         disclosive_columns[chain_table.number] = find_disclosive_columns(
-            draft.job, draft.originals, group_values, proved={}, only_unique=True
+            draft.job, draft.originals, group_values, sample_findings={}, only_unique=True
         )
     return disclosive_columns
 
@@ -311,12 +311,12 @@ def _find_linking_columns(
     """The findings on columns that undo cells, by table number."""
     linking, bounds_rows = {}, pending.guarantee.has_k_anonymous_rows
     for chain_table in pending.chain_tables:
-        draft = plan_table(planned, chain_table).draft(microdata, release)
+        draft = plan_table(planned, chain_table).prepare_release(microdata, release)
         own_columns = columns_of_table(chain_table, columns)
         displayed = DisplayedColumns(
             pending.state, draft, own_columns, chain_table.number, bounds_cells=bounds_rows
         )
-        linking[chain_table.number] = linking_columns(
+        linking[chain_table.number] = find_linking_columns(
             displayed, disclosive_columns.get(chain_table.number, ())
         )
     return linking
@@ -334,7 +334,9 @@ def _plan_other_database(
             "Range types of one database cannot be written to another.",
             hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
         )
-    return replace(planned, output=target.plan(job, planned.release_id)).expected(source, target)
+    return replace(planned, output=target.plan(job, planned.release_id)).with_source_counts(
+        source, target
+    )
 
 
 def _require_releasable(planned: Plan, chain_table: ChainTable, target: SqlTarget) -> None:
@@ -419,7 +421,7 @@ def _write_state(
     release = replace(release, columns=typed_columns)
     newcomer_rows, first_new_cell = None, 0
     if chain.definition is None:
-        draft = replace(planned, relation=source_relation).draft(microdata, release)
+        draft = replace(planned, relation=source_relation).prepare_release(microdata, release)
         target.columns(draft, typed_columns, is_copied=False)
         new_definition = definition.build_definition(
             job, planned, release, describe_tables(chain_tables), typical_class_loss

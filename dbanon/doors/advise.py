@@ -21,7 +21,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.reading import Reading
 from dbanon.run.advise import advise as run_advise
-from dbanon.run.bound import bound, bound_table
+from dbanon.run.bound import compute_bound, compute_table_bound
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -219,7 +219,7 @@ def certificate(
                 hint="Leave out `quasi_identifiers` and `key`: all columns of an array or a data"
                 " frame are quasi-identifiers.",
             )
-        return bound(microdata_of(data, orders), class_size, seconds, report_progress)
+        return compute_bound(microdata_of(data, orders), class_size, seconds, report_progress)
     job = build_options(
         Job,
         {
@@ -238,7 +238,7 @@ def certificate(
 
     store = open_store(data, on_sql, reading=job.reading, table=table, memory=memory_limit)
     with store.planning(staging=True) as session:
-        return bound_table(job, SqlSource(session), seconds, report_progress)
+        return compute_table_bound(job, SqlSource(session), seconds, report_progress)
 
 
 def _is_table_in_memory(data: Any) -> bool:

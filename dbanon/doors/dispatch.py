@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
-from dbanon.run.rules import with_table_rules
+from dbanon.run.rules import apply_table_rules
 from dbanon.run.run_with_ledger import Runner, run_in_transactions, run_with_ledger
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_anonymization(
     def run_with_rules(
         job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
     ) -> Report:
-        return runner(with_table_rules(job, source), source, target, progress)
+        return runner(apply_table_rules(job, source), source, target, progress)
 
     return run_with_ledger(job, source, target, progress, run_with_rules)
 
@@ -59,11 +59,16 @@ def plan_anonymization(job: Job, source: Store, target: Store | None, **options:
     """Plan a job that makes classes; ``options`` are passed to ``outlook``."""
     from dbanon.run.outlook import outlook
 
-    job = with_table_rules(job, source)
+    job = apply_table_rules(job, source)
     if job.chain is None:
         return outlook(job, source, target, **options)
     from dbanon.chain.outlook import chain_source, plan_next_release
 
     return outlook(
-        job, source, target, of_chain=plan_next_release, source_of_chain=chain_source, **options
+        job,
+        source,
+        target,
+        plan_chain_release=plan_next_release,
+        open_chain_source=chain_source,
+        **options,
     )

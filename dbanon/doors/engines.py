@@ -48,9 +48,9 @@ class Engine:
 
         if job.declared == BY_RULES:
             from dbanon.run.open import open_store
-            from dbanon.run.rules import with_table_rules
+            from dbanon.run.rules import apply_table_rules
 
-            job = with_table_rules(job, open_store(source))
+            job = apply_table_rules(job, open_store(source))
         # Opening a session takes seconds, so check first.
         job = with_default_blocks(job, source, target)
         session = open_session(self.master, self.conf)

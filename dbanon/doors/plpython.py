@@ -41,9 +41,9 @@ from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job import rules
 from dbanon.job.job import Job
-from dbanon.run.hierarchies import column_values, require_leaves
+from dbanon.run.hierarchies import read_column_values, require_leaves
 from dbanon.run.plan import plan
-from dbanon.run.rules import with_rules
+from dbanon.run.rules import apply_rules_in_session
 from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import hierarchies
@@ -114,7 +114,7 @@ def _label_rows(
 ) -> list[tuple[str, int | None]]:
     """Return the key (JSON text) and the class of every row; None for withheld rows."""
     clock = Clock(progress)
-    run_plan = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
+    run_plan = plan(job, source, pulse=lambda: clock.report_progress("read", 0.0))
     microdata, _, result = read_and_cluster(run_plan, source, clock)
     assert isinstance(result.classes, Partition)
     return list(source.label_rows(run_plan.relation, microdata, result.classes))
@@ -202,7 +202,7 @@ def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     def work() -> dict[str, Any]:
         call = _parse_call(arguments)
         store = PlpyStore(plpy, int(call["source"]))
-        values = column_values(store, store.source_name, call["column_name"])
+        values = read_column_values(store, store.source_name, call["column_name"])
         suggestion = hierarchy_builders.suggestion(values)
         plpy.notice(f"dbanon: {suggestion.reason}")
         return {"levels": suggestion.tree.to_levels()}
@@ -219,11 +219,11 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
     """Repeat a release in the caller's transaction. Returns the same as ``anonymize``."""
 
     def work() -> dict[str, Any]:
-        from dbanon.run.refresh import job_again
+        from dbanon.run.refresh import build_refresh_job
 
         call = _parse_call(arguments)
         session = PlpySession(plpy)
-        job = job_again(
+        job = build_refresh_job(
             session,
             str(RelationName(call["schema"], call["name"])),
             accept=call["accept"],
@@ -232,7 +232,7 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
         )
         options.require_repeatable_in_sql(job)
         source = session.find_existing(parse_relation(job.table))
-        # job_again has already read from the source, so it exists.
+        # build_refresh_job has already read from the source, so it exists.
         assert source is not None
         store = PlpyStore(plpy, int(source.oid or 0))
         return _release(plpy, job, store, _Progress(plpy, False))
@@ -244,7 +244,7 @@ def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
     """Return whether the source's rows have changed since a release, or the error."""
 
     def work() -> dict[str, Any]:
-        from dbanon.run.fingerprint import has_other_rows as compare_rows
+        from dbanon.run.fingerprint import has_changed_rows as compare_rows
 
         return {"differs": compare_rows(PlpySession(plpy), release_id)}
 
@@ -269,7 +269,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
     with store.session(write=True) as session:
         with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", RulesOfAnotherTable)
-            job = with_rules(session, job)
+            job = apply_rules_in_session(session, job)
         for message in messages_of(caught_warnings, RulesOfAnotherTable):
             plpy.notice(message)
         summary_plan = summary.plan(session, parse_relation(job.output), job.if_exists)

@@ -36,7 +36,7 @@ from dbanon.errors.extras import quoted_requirements
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
 from dbanon.ledger.budgets import RecordedBudget
-from dbanon.run.private import ATTEMPTS, Spender, release, spend
+from dbanon.run.private import MAX_SPEND_ATTEMPTS, Spender, release, spend
 from dbanon.run.private_begin import PrivatePlan, plan_private
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.backend import PlpySession, limit_locks
@@ -154,14 +154,14 @@ class _Call:
 
     def _spend_and_commit(self, private_plan: PrivatePlan) -> tuple[RecordedBudget, Session]:
         """Spend and commit; return a session of the next transaction, with a fresh snapshot."""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_SPEND_ATTEMPTS):
             try:
                 spent_budget = spend(self._open_session(), private_plan)
                 self._commit()
                 break
             except SourceChanged:
                 # Another session spent concurrently, which this snapshot does not show.
-                if attempt + 1 == ATTEMPTS:
+                if attempt + 1 == MAX_SPEND_ATTEMPTS:
                     raise
                 self._plpy.rollback()
                 self._plpy.execute(_SET_SEARCH_PATH)

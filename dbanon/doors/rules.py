@@ -9,7 +9,7 @@ from dbanon.doors.dispatch import run_anonymization
 from dbanon.doors.progress import progress_callback
 from dbanon.run import rules as run_rules
 from dbanon.run.open import open_store
-from dbanon.run.refresh import job_again
+from dbanon.run.refresh import build_refresh_job
 from dbanon.run.rules import Declared
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def refresh(
     store = open_store(database, on_sql)
     run_id_option = {} if run_id is None else {"run_id": run_id}
     with store.session(write=False) as session:
-        job = job_again(
+        job = build_refresh_job(
             session,
             release,
             accept=accept,

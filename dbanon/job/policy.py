@@ -270,7 +270,7 @@ class Policy:
                 " docs/differential-privacy.md.",
             )
         method = find_method(self.method)
-        object.__setattr__(self, "options", MappingProxyType(method.checked_options(self.options)))
+        object.__setattr__(self, "options", MappingProxyType(method.check_options(self.options)))
         object.__setattr__(self, "hierarchies", MappingProxyType(dict(self.hierarchies)))
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
         recoding = find_recoding(str(self.recoding))

@@ -1,4 +1,4 @@
-"""The registry of methods: one file and one line each."""
+"""The registry of methods: each has a module of its own and a line in ``METHODS``."""
 
 from __future__ import annotations
 
@@ -72,13 +72,16 @@ def find_method(name: str) -> Method:
 
     Raises
     ------
-    UnknownMethod : there is none.
+    UnknownMethod : there is no such method.
     """
     if name not in METHODS:
-        near = nearest_names(name, METHODS)
+        suggestion = nearest_names(name, METHODS)
         raise UnknownMethod(
             f'There is no method "{name}".',
-            hint=(near + " " if near else "") + "Known methods: " + ", ".join(METHODS) + ".",
+            hint=(suggestion + " " if suggestion else "")
+            + "Known methods: "
+            + ", ".join(METHODS)
+            + ".",
         )
     return METHODS[name]
 

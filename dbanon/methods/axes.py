@@ -1,4 +1,4 @@
-"""Orders of records along one axis: shared by the univariate methods."""
+"""Projection of records onto one axis, and their order along it, for univariate methods."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ AXIS = Parameter(
 )
 
 
-def positions(space: Space, axis: str) -> NDArray[np.float64]:
-    """Where each record lies on the axis, float64 (n,).
+def project(space: Space, axis: str) -> NDArray[np.float64]:
+    """The position of each record on the axis, float64 (n,).
 
     Raises
     ------
-    InvalidParameter : the axis is no attribute and none of the known ones.
+    InvalidParameter : the axis is not an attribute, and is not in ``AXIS``.
     """
     if axis in space.names:
         return space.points[:, space.names.index(axis)]
@@ -46,28 +46,36 @@ def positions(space: Space, axis: str) -> NDArray[np.float64]:
 
 
 def _first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The scores of the points, float64 (n, p), on the first principal component, float64 (n,)."""
     centered = points - points.mean(axis=0)
     _, vectors = np.linalg.eigh(centered.T @ centered)
     direction = vectors[:, -1]
-    # A principal direction has no sign of its own: the largest loading is made positive.
+    # The sign of a principal direction is arbitrary: make the largest loading positive.
     direction = direction * np.sign(direction[np.argmax(np.abs(direction))])
-    along = np.zeros(len(points))
+    scores = np.zeros(len(points))
     for j, loading in enumerate(direction):
-        along += loading * centered[:, j]
-    return along
+        scores += loading * centered[:, j]
+    return scores
 
 
-def order_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Records by ascending value, the smaller index first among equals, int64 (n,)."""
+def sort_records(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Record indices by ascending value, int64 (n,); ties by index."""
     return np.argsort(values, kind="stable").astype(np.int64)
 
 
 def split_from_both_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Labels, int32 (n,), of classes of k counted from both ends; a larger one holds the median."""
+    """Label classes of k records from both ends of the order; the median's class takes leftovers.
+
+    Parameters
+    ----------
+    values : float64 (n,), the position of each record.
+
+    Returns the class of each record, int32 (n,).
+    """
     n = len(values)
-    classes = max(n // k, 1)
-    sizes = np.full(classes, k)
-    sizes[(classes - 1) // 2] += n - k * classes
+    n_classes = max(n // k, 1)
+    sizes = np.full(n_classes, k)
+    sizes[(n_classes - 1) // 2] += n - k * n_classes
     labels = np.empty(n, np.int32)
-    labels[order_of(values)] = np.repeat(np.arange(classes, dtype=np.int32), sizes)
+    labels[sort_records(values)] = np.repeat(np.arange(n_classes, dtype=np.int32), sizes)
     return labels

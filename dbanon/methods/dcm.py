@@ -1,23 +1,23 @@
-"""DCM, the density-based clustering mechanism: DBSCAN's classes, repaired.
+"""DCM, the density-based clustering mechanism: classes of DBSCAN, repaired to hold k records.
 
-A record is core if k records, including itself, lie within ``radius``. The first core record
-without a class starts the next class, which takes all records within the radius of its core records
-that are in no earlier class. Records in no class are noise. (The labels are scikit-learn's, whose
-DBSCAN the source uses.)
+A record is a core record if k records, including itself, lie within ``radius``. The first core
+record without a class starts the next class, which takes all records within the radius of its core
+records that are not in an earlier class. Records in no class are noise. (The labels equal those of
+scikit-learn, whose DBSCAN the source uses.)
 
-As published that is not k-anonymous: k is about neighbourhoods, so that a class which lost its
-border to an earlier one may hold fewer than k records, and fewer than k noise records share the
-overall mean by themselves. The repair is ours: classes below k become noise; noise of k or more is
-a class, less joins, record by record, the class with the nearest centroid, as the centroids were
-before. The source releases noise with the overall mean of the table; here it is a class like any
-other, and its own centroid loses less.
+The published method is not k-anonymous. It applies k to neighbourhoods, so a class that lost border
+records to an earlier class may hold fewer than k records, and fewer than k noise records may share
+the overall mean. The repair is ours: records of classes below k become noise. k or more noise
+records form a class; otherwise each is added to the class with the nearest centroid, without
+updating centroids. The source releases noise with the overall mean of the table; here it is a class
+like any other, whose centroid loses less.
 
-The source gives no radius and does not say how attributes are scaled: ``radius`` is of the space
-after standardization, which is by range where nothing else is asked for.
+The source gives no radius and does not say how attributes are scaled. Here ``radius`` refers to
+the standardized attributes, by default scaled by their ranges.
 
 Source: X. Liu and Q. Li, "Differentially private data release based on clustering anonymization"
 (in Chinese), 2016; DBSCAN: M. Ester, H.-P. Kriegel, J. Sander and X. Xu, KDD 1996.
-Classes: k or more without a bound; in many dimensions often one of most records.
+Classes: k or more, without a bound; in many dimensions often one class of most records.
 Cost: O(n^2) at worst, about O(n log n) for few attributes and a small radius; memory O(n p).
 """
 
@@ -41,36 +41,44 @@ def dcm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator, radius: f
 
 
 def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Partition:
-    """Classes of at least k of the points, float64 (n, p), from the classes of DBSCAN.
+    """Turn the classes of DBSCAN into classes of at least k records.
 
     Parameters
     ----------
-    dbscan_classes : of any size; noise, and no other record, is suppressed.
+    points : float64 (n, p).
+    dbscan_classes : classes of any size; noise is labelled as suppressed.
     """
-    large = np.flatnonzero(dbscan_classes.sizes >= k)
-    number = np.full(dbscan_classes.n_classes + 1, -1, np.int32)
-    number[large] = np.arange(len(large))
-    # The last one stands for noise, -1.
-    labels = number[dbscan_classes.labels]
+    large_classes = np.flatnonzero(dbscan_classes.sizes >= k)
+    # New label by old one; the last element is that of noise, whose label is -1.
+    new_labels = np.full(dbscan_classes.n_classes + 1, -1, np.int32)
+    new_labels[large_classes] = np.arange(len(large_classes))
+    labels = new_labels[dbscan_classes.labels]
     noise = np.flatnonzero(labels < 0)
     if len(noise) >= k:
-        labels[noise] = len(large)
+        labels[noise] = len(large_classes)
     elif len(noise):
-        labels[noise] = _nearest(points, labels, noise)
+        labels[noise] = _nearest_classes(points, labels, noise)
     return Partition(labels)
 
 
-def _nearest(
+def _nearest_classes(
     points: NDArray[np.float64], labels: NDArray[np.int32], noise: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """For each of these records the class with the nearest centroid, the first of several."""
+    """The class with the nearest centroid for each noise record, int64 (r,); ties by class number.
+
+    Parameters
+    ----------
+    points : float64 (n, p).
+    labels : int32 (n,), negative for records without a class.
+    noise : int64 (r,), record indices.
+    """
     is_labelled = labels >= 0
     sizes = np.bincount(labels[is_labelled])
-    squared = np.zeros((len(noise), len(sizes)))
+    squared_distances = np.zeros((len(noise), len(sizes)))
     for column in points.T:
         centroid = np.bincount(labels[is_labelled], column[is_labelled]) / sizes
-        squared += np.square(column[noise, None] - centroid)
-    nearest: NDArray[np.int64] = squared.argmin(axis=1)
+        squared_distances += np.square(column[noise, None] - centroid)
+    nearest: NDArray[np.int64] = squared_distances.argmin(axis=1)
     return nearest
 
 

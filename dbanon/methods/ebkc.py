@@ -1,16 +1,16 @@
 """EBKC: entropy-based k-anonymity clustering.
 
-Each distinct record joins the nearest class within the distance ``threshold``, or starts one;
-random classes below k merge with the class that makes the loss grow least; classes of 2k and more
-are cut in two halves, in the order of the attribute of largest entropy, until all are below 2k or
-of equal records.
+Each distinct record is added to the nearest class within the distance ``threshold``, or starts one.
+Then classes below k, in random order, are merged with the class for which the loss grows least.
+Classes of 2k or more are halved in the order of the attribute with the largest entropy, until each
+holds fewer than 2k records or only equal ones.
 
 Source: Zhang J. P., Zhao Y., Yang Y. and Yang J., "A k-anonymity clustering algorithm based on the
 information entropy", CSCWD 2014, as described in Jiang, Zeng and Ma, Journal of Software 28 (2017),
-section 1; the distance is that of GAA-CP, a mean over the attributes. The default threshold is the
-one of the comparison there.
+section 1. The distance is that of GAA-CP, a mean over the attributes. The default threshold is the
+one used in that article's comparison.
 Classes: k to 2k-1; larger ones hold equal records.
-Cost: O(m c) for m distinct records and c classes within the threshold, then as KACA on these.
+Cost: O(m c) for m distinct records and c classes within the threshold, then that of KACA.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbanon.spaces.mixed import MixedSpace
 def ebkc(
     space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, threshold: float
 ) -> Partition:
-    """Partition the records of ``space`` into classes of k and more records."""
+    """Partition the records of ``space`` into classes of k or more records."""
     return drive(Merging(space.table(), k, int(rng.integers(2**63)), threshold), tick)
 
 

@@ -1,8 +1,8 @@
-"""Measured CPU seconds of methods by table size.
+"""Forecasts of the CPU seconds of methods, from measurements by table size.
 
-Seconds grow as powers of the numbers of records and attributes. For attributes of several kinds
-they also depend on the shares of the kinds: a search can skip distant records by numbers, fewer by
-trees, and by categories only those with other values. Equal records of mixed data count once.
+Seconds grow as powers of the numbers of records and attributes. With attributes of several kinds
+they also depend on the share of each kind: searches skip many records thanks to numeric attributes,
+fewer thanks to hierarchies and fewest thanks to categories. Equal records of mixed data count once.
 ``python -m benchmarks forecast`` compares forecasts with measured seconds and fits the constants;
 benchmarks/results/forecast.md names the machine.
 """
@@ -15,19 +15,19 @@ from collections.abc import Container, Iterable
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 
-# Of the table that ``Power.seconds`` is about.
-RECORDS, ATTRIBUTES = 100_000, 6
+# Size of the table that ``PowerLaw.seconds`` refers to.
+REFERENCE_RECORDS, REFERENCE_ATTRIBUTES = 100_000, 6
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many attributes of a table are of each kind.
+    """The number of attributes of a table by kind.
 
     Parameters
     ----------
-    numbers : those that are seen as numbers.
-    trees : those that have a hierarchy.
-    categories : all others.
+    numbers : attributes treated as numbers.
+    trees : attributes with a hierarchy.
+    categories : all other attributes.
     """
 
     numbers: int
@@ -36,7 +36,7 @@ class Shape:
 
     @classmethod
     def of(cls, attributes: Iterable[Attribute], trees: Container[str] = ()) -> Shape:
-        """The shape of attributes, some of which have trees."""
+        """Count attributes by kind; ``trees`` contains the names of those with a hierarchy."""
         kinds = [
             "trees"
             if attribute.name in trees
@@ -49,60 +49,68 @@ class Shape:
 
     @property
     def attributes(self) -> int:
-        """How many there are."""
+        """The total number of attributes."""
         return self.numbers + self.trees + self.categories
 
     @property
     def is_mixed(self) -> bool:
-        """True where not all are numbers."""
+        """True unless all attributes are numbers."""
         return self.attributes > self.numbers
 
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """seconds · N^(records + both · ln P) · P^attributes · e^(trees · T + categories · C).
+    """seconds · N^(records + interaction · ln P) · P^attributes · e^(trees · T + categories · C).
 
-    N is n · D^different / 100,000 records, of which the share D differs from all before, P is p / 6
-    attributes; of these the share T has trees, and the share C are categories without.
+    N is n · D^distinct_exponent / 100,000, where D is the share of distinct records, and P is p / 6
+    for p attributes. T and C are the shares of attributes with a hierarchy and of other categories.
 
     Parameters
     ----------
-    seconds : CPU seconds of 100,000 records with six attributes, k = 5; larger k take less.
-    both : by how much more each attribute makes of more records: indexes prune less then.
-    trees, categories : how much longer it takes where all attributes are such, as logarithms.
-    different : 1 where equal records are one, 0 where each takes its time.
+    seconds : CPU seconds for 100,000 records with six attributes and k = 5; larger k take less.
+    records, attributes : the exponents of N and P.
+    interaction : growth of the exponent of N with ln P: indexes prune less in more dimensions.
+    trees, categories : logarithm of the factor if all attributes are of this kind.
+    distinct_exponent : 1 if equal records cost as much as one, 0 if each has its full cost.
     """
 
     seconds: float
     records: float
     attributes: float = 1.0
-    both: float = 0.0
+    interaction: float = 0.0
     trees: float = 0.0
     categories: float = 0.0
-    different: float = 1.0
+    distinct_exponent: float = 1.0
 
-    def seconds_of(self, n: float, shape: Shape, different: float = 1.0) -> float:
-        """CPU seconds for n records with such attributes, of which a share is different.
+    def seconds_of(self, n: float, shape: Shape, distinct_share: float = 1.0) -> float:
+        """CPU seconds for n records with attributes of this shape.
 
-        Of numbers alone it does not matter: equal points take as long as others.
+        Parameters
+        ----------
+        distinct_share : share of distinct records, 0 to 1; ignored if all attributes are numbers.
         """
         if shape.is_mixed:
-            n *= different**self.different
+            n *= distinct_share**self.distinct_exponent
         p = shape.attributes
-        wide = p / ATTRIBUTES
-        power = self.records + self.both * math.log(wide)
-        kinds = math.exp((self.trees * shape.trees + self.categories * shape.categories) / p)
-        return float(self.seconds * (n / RECORDS) ** power * wide**self.attributes * kinds)
+        relative_width = p / REFERENCE_ATTRIBUTES
+        power = self.records + self.interaction * math.log(relative_width)
+        kind_factor = math.exp((self.trees * shape.trees + self.categories * shape.categories) / p)
+        return float(
+            self.seconds
+            * (n / REFERENCE_RECORDS) ** power
+            * relative_width**self.attributes
+            * kind_factor
+        )
 
 
 @dataclass(frozen=True)
 class MethodForecast:
-    """The forecast of a method; None where it was not measured.
+    """The forecast of a method; None for tables that were not measured.
 
     Parameters
     ----------
-    numbers : of tables whose attributes are all seen as numbers.
-    mixed : of all others.
+    numbers : for tables whose attributes are all treated as numbers.
+    mixed : for all other tables.
     """
 
     numbers: PowerLaw | None = None
@@ -112,14 +120,18 @@ class MethodForecast:
 UNKNOWN = MethodForecast()
 
 
-def in_words(seconds: float, refinement: float = 0.0) -> str:
-    """CPU seconds, and how many of them a refinement takes."""
+def describe_seconds(seconds: float, refinement_seconds: float = 0.0) -> str:
+    """Describe a forecast of CPU seconds, of which a refinement takes some."""
     if seconds < 1:
         return "less than 1 CPU second"
-    text = f"{two_digits(seconds):,g} CPU seconds"
-    return text + (f", {two_digits(refinement):,g} of them the refinement" if refinement else "")
+    text = f"{round_to_two_digits(seconds):,g} CPU seconds"
+    return text + (
+        f", {round_to_two_digits(refinement_seconds):,g} of them the refinement"
+        if refinement_seconds
+        else ""
+    )
 
 
-def two_digits(value: float) -> float:
-    """A forecast is not better than that."""
+def round_to_two_digits(value: float) -> float:
+    """Round to two significant digits, the precision of a forecast."""
     return float(f"{value:.2g}")

@@ -1,21 +1,22 @@
 """Full-domain generalization: one level of every attribute for the whole table.
 
-A level is a number of steps up from the leaves. Of all combinations of levels that give classes of
-k, the one of least loss is taken: climbed share of the way to the root, or the label's share of the
-range, summed over cells; records in classes below k are withheld while they are at most the share
-``suppression`` of all, and lose all. Numbers without a hierarchy have the levels of
-``data.number_levels``: cells of the column's grid, and unions of these up to all. Ties go
-to the lower level of the attribute named first.
+A level is a number of steps up from the leaves. Chooses the combination of levels with the least
+loss among those with classes of k or more. The loss of a cell is the share of the way to the root
+that its label is above the leaf or, for numbers, the share of the range that its label covers.
+Records in classes below k are withheld if they are at most the share ``suppression`` of all; their
+cells count as fully lost. Numbers without a hierarchy have the levels of ``data.number_levels``:
+cells of the column's grid, and unions of these up to the whole range. Ties go to the lower level of
+the attribute named first.
 
-Combinations above one that needs no more suppression than allowed need none either, and those below
-one that fails fail (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain
-k-anonymity", SIGMOD 2005), so chains of the lattice are bisected (F. Kohlmayer,
+If a combination needs no more suppression than allowed, neither do those above it; if it fails, so
+do those below it (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain
+k-anonymity", SIGMOD 2005). So chains of the lattice are bisected (F. Kohlmayer,
 F. Prasser et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 2012).
 
-Classes: k and more. They are released at common levels, the same for all records; with
-``contract`` by what their records have in common, which loses less and is no full domain any more.
-Strata, whose classes do not cross, have the same levels.
-Cost: O(n d) for each combination looked at; at worst all. All have a place in memory.
+Classes: k or more. All records are released at the same levels; with ``contract`` each class is
+released at the lowest labels its records have in common, which loses less but is no longer
+full-domain. All strata have the same levels.
+Cost: O(n d) for each combination examined, at worst all. Memory grows with their number.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
 _UNKNOWN, _HOLDS, _FAILS = 0, 1, 2
-_MOST_COMBINATIONS = 2**25
+_MAX_COMBINATIONS = 2**25
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
 
@@ -47,94 +48,104 @@ def full_domain(
     contract: bool = False,
     strata: NDArray[np.int64] | None = None,
 ) -> Levels:
-    """Partition the records of ``space``; classes of the best combination of levels.
+    """Partition the records of ``space`` by the best combination of levels.
 
     Parameters
     ----------
-    contract : only changes how classes are released.
-    strata : int64 (n,), sets of k or more records each that no class crosses; None for one.
+    contract : ignored here; changes only how classes are released.
+    strata : int64 (n,), the stratum of each record, of at least k records each; None for one.
 
     Raises
     ------
-    TooFewRecords : no combination satisfies k; with at least k records one always does.
+    TooFewRecords : there are fewer than k records.
     InvalidParameter : there are too many combinations of levels.
     """
     n, names = space.mixed.n_records, space.mixed.names
     if n < k:
         raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
-    apart = np.zeros(n, np.int64) if strata is None else strata
-    limit = max_count_of_share(suppression, n)
+    stratum_of_record = np.zeros(n, np.int64) if strata is None else strata
+    max_withheld = max_count_of_share(suppression, n)
     shape = tuple(height + 1 for height in space.heights())
-    if prod(shape) > _MOST_COMBINATIONS:
+    if prod(shape) > _MAX_COMBINATIONS:
         raise InvalidParameter(
-            f"There are {prod(shape)} combinations of levels, more than {_MOST_COMBINATIONS}.",
+            f"There are {prod(shape)} combinations of levels, more than {_MAX_COMBINATIONS}.",
             hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
         )
-    values, losses = zip(*map(space.groups, range(len(names))), strict=True)
-    bound = np.zeros(shape, np.int64)
-    for attribute, loss in enumerate(losses):
-        bound += loss.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
-    state = np.zeros(shape, np.int8)
-    # The loss of the best so far, times n, and its levels; withholding only adds to a bound.
-    best, chosen, least = None, shape, _NO_BOUND * n
-    total = n * sum(int(unit) for unit in space.mixed.units)
+    # By attribute and level: the group of each record, and the loss of all records.
+    group_codes, losses = zip(*map(space.groups, range(len(names))), strict=True)
+    loss_bound = np.zeros(shape, np.int64)
+    for attribute, level_losses in enumerate(losses):
+        loss_bound += level_losses.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
+    status = np.zeros(shape, np.int8)
+    # Losses are times n. ``loss_bound`` is the loss without withheld records, which only add to it.
+    best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
+    loss_of_withheld = n * sum(int(unit) for unit in space.mixed.units)
     while True:
-        might = (state == _UNKNOWN) & (bound <= least // n)
-        start = np.unravel_index(int(np.where(might, bound, _NO_BOUND).argmin()), shape)
-        if not might[start]:
+        may_improve = (status == _UNKNOWN) & (loss_bound <= least_loss // n)
+        start = np.unravel_index(int(np.where(may_improve, loss_bound, _NO_BOUND).argmin()), shape)
+        if not may_improve[start]:
             break
-        chain = _chain(tuple(int(level) for level in start), bound)
+        chain = _cheapest_chain(tuple(int(level) for level in start), loss_bound)
         low, high = 0, len(chain)
         while low < high:
-            at = chain[(low + high) // 2]
-            tick(float((state != _UNKNOWN).mean()))
-            sizes, labels = _group(values, at, apart)
-            withheld = int(sizes[sizes < k].sum())
-            if withheld > limit or withheld == n:
-                state[tuple(slice(level + 1) for level in at)] = _FAILS
-                low = (low + high) // 2 + 1
+            middle = (low + high) // 2
+            levels = chain[middle]
+            tick(float((status != _UNKNOWN).mean()))
+            sizes, labels = _group(group_codes, levels, stratum_of_record)
+            n_withheld = int(sizes[sizes < k].sum())
+            if n_withheld > max_withheld or n_withheld == n:
+                status[tuple(slice(level + 1) for level in levels)] = _FAILS
+                low = middle + 1
                 continue
-            high = (low + high) // 2
-            state[at] = _HOLDS
-            loss_of_all = int(bound[at]) * (n - withheld) + withheld * total
-            if (loss_of_all, at) < (least, chosen):
-                least, chosen = loss_of_all, at
-                best = np.where(sizes[labels] < k, SUPPRESSED, labels)
-    assert best is not None  # all at their roots: one class a stratum
-    _, numbered = np.unique(best[best >= 0], return_inverse=True)
-    best[best >= 0] = numbered
+            high = middle
+            status[levels] = _HOLDS
+            loss = int(loss_bound[levels]) * (n - n_withheld) + n_withheld * loss_of_withheld
+            if (loss, levels) < (least_loss, best_levels):
+                least_loss, best_levels = loss, levels
+                best_labels = np.where(sizes[labels] < k, SUPPRESSED, labels)
+    assert best_labels is not None  # with all attributes at their roots, each stratum is a class
+    is_released = best_labels >= 0
+    _, consecutive_labels = np.unique(best_labels[is_released], return_inverse=True)
+    best_labels[is_released] = consecutive_labels
     return Levels(
-        best,
-        dict(zip(names, chosen, strict=True)),
-        {n: levels for n, levels in zip(names, space.numbers, strict=True) if levels is not None},
+        best_labels,
+        dict(zip(names, best_levels, strict=True)),
+        {
+            name: number_levels
+            for name, number_levels in zip(names, space.numbers, strict=True)
+            if number_levels is not None
+        },
     )
 
 
 def _group(
-    values: Sequence[Sequence[NDArray[np.int64]]],
+    group_codes: Sequence[Sequence[NDArray[np.int64]]],
     levels: tuple[int, ...],
     strata: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sizes of the groups of equal records in each stratum, and each record's group."""
+    """Group records of a stratum that are equal at these levels.
+
+    Returns the size of each group, int64 (g,), and the group of each record, int64 (n,).
+    """
     group = strata
     for attribute, level in enumerate(levels):
-        column = values[attribute][level]
-        _, group = np.unique(group * (int(column.max()) + 1) + column, return_inverse=True)
+        codes = group_codes[attribute][level]
+        _, group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)
     return np.bincount(group), group
 
 
-def _chain(start: tuple[int, ...], bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
-    """From ``start`` to the top of the lattice, by the cheapest step each time."""
+def _cheapest_chain(start: tuple[int, ...], loss_bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
+    """Combinations of levels from ``start`` to the top of the lattice, by the cheapest steps."""
     chain = [start]
     while True:
         steps = [
             (*chain[-1][:a], level + 1, *chain[-1][a + 1 :])
             for a, level in enumerate(chain[-1])
-            if level + 1 < bound.shape[a]
+            if level + 1 < loss_bound.shape[a]
         ]
         if not steps:
             return chain
-        chain.append(min(steps, key=lambda step: int(bound[step])))
+        chain.append(min(steps, key=lambda step: int(loss_bound[step])))
 
 
 METHOD = MixedMethod(

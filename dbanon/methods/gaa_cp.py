@@ -2,16 +2,16 @@
 
 The first class starts with record 0 and takes the nearest remaining record, one at a time, until it
 holds k. The next class starts with the record farthest from the class just closed. The last
-records, fewer than k, join one by one the class whose loss they raise least. Distance: definitions
-5 and 6 of the paper, the class standing for its generalized record. Ties go to the record of
-smaller index, then to the class made first.
+records, fewer than k, are added one by one to the class whose loss they raise least. The distance
+is that of definitions 5 and 6 of the paper; a class is represented by its generalized record. Ties
+go to the record with the smaller index, then to the class formed first.
 
 Source: Jiang H. W., Zeng G. S. and Ma H. Y., "Greedy clustering-anonymity method for privacy
 preservation of table data-publishing", Journal of Software 28 (2017) 341-351, algorithm 1. Step 3.1
 is read as adding one record at a time.
-Classes: k records; those that take the last records more, 2k-1 at most.
-Cost: O(n^2) in the worst case: of two trees of boxes over the distinct records, one finds the
-nearest, one the farthest.
+Classes: k records; those that the last records are added to hold up to 2k-1.
+Cost: O(n^2) in the worst case. Two trees of bounding boxes over the distinct records find the
+nearest and the farthest record.
 """
 
 from __future__ import annotations
@@ -27,5 +27,7 @@ METHOD = MixedMethod(
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Jiang, Zeng & Ma 2017",
-    forecast=MethodForecast(mixed=PowerLaw(0.33, 1.27, 1.84, trees=2.1, categories=1.7)),
+    forecast=MethodForecast(
+        mixed=PowerLaw(seconds=0.33, records=1.27, attributes=1.84, trees=2.1, categories=1.7)
+    ),
 )

@@ -1,4 +1,4 @@
-"""Microaggregation by a genetic algorithm, for small sets, and the two-step method built on it.
+"""Microaggregation by a genetic algorithm, for small tables, and a two-step method based on it.
 
 A chromosome has one gene per record, the number of its class. Two parents are drawn with
 probability proportional to fitness, 1 / (1 + SSE). With probability ``crossover`` a child takes the
@@ -6,7 +6,7 @@ genes after a random point from the second parent. Each gene is replaced by a ra
 probability ``mutation``. A child whose classes are too small or too large is repaired: classes
 below k are filled with random records of larger ones, or dissolved if there are none, and k random
 records of a class of 2k or more become a class of their own. (The source discards such children,
-which leaves few for larger k.) The best chromosome of a generation is kept.
+which leaves few for larger k.) The best chromosome of each generation survives.
 
 ``two_step`` first groups the records into large classes with MDAV, then runs the genetic algorithm
 inside each of them.
@@ -31,8 +31,8 @@ from dbanon.methods.mdav import mdav
 from dbanon.methods.registry import Method, Tick, drive, on_parts
 from dbanon.spaces.numeric import Space
 
-# Share of the progress after which the large classes are complete.
-_FIRST_STEP = 0.1
+# Share of the progress that the first step, MDAV, takes.
+_FIRST_STEP_SHARE = 0.1
 
 
 def genetic(
@@ -65,11 +65,13 @@ def two_step(
     mutation: float,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    size = min(max(macro, k), space.n_records)
-    large = mdav(space, size, tick=lambda share: tick(_FIRST_STEP * share), rng=rng)
+    macro_size = min(max(macro, k), space.n_records)
+    macro_classes = mdav(
+        space, macro_size, tick=lambda share: tick(_FIRST_STEP_SHARE * share), rng=rng
+    )
     parts = [
-        large.members[first : first + count]
-        for first, count in zip(large.starts, large.sizes, strict=True)
+        macro_classes.members[start : start + size]
+        for start, size in zip(macro_classes.starts, macro_classes.sizes, strict=True)
     ]
 
     def genetic_on_part(part: Space, part_tick: Tick) -> Partition:
@@ -85,7 +87,10 @@ def two_step(
         )
 
     return on_parts(
-        space, parts, genetic_on_part, lambda share: tick(_FIRST_STEP + (1 - _FIRST_STEP) * share)
+        space,
+        parts,
+        genetic_on_part,
+        lambda share: tick(_FIRST_STEP_SHARE + (1 - _FIRST_STEP_SHARE) * share),
     )
 
 

@@ -1,15 +1,15 @@
 """HDF: highest density first.
 
 Each remaining record has a candidate class: itself and its k-1 nearest remaining records. The
-density value of equation 4 is the candidate's within-class sum of squares, so that a large value
-is a low density. Each round takes the candidate with the smallest value, while k records remain;
-the n mod k left over join, each by itself, the class with the nearest centroid, as the centroids
-were when the loop ended. This reading gives all figures of the paper's table, to two decimals.
+density value of equation 4 is the candidate's within-class sum of squares, so a large value is a
+low density. Each round takes the candidate with the smallest value, while k records remain;
+each of the n mod k leftover records is then added to the class with the nearest centroid, without
+updating centroids. This interpretation gives all figures of the paper's table, to two decimals.
 
 Source: T.-H. Wen, J.-L. Lin and C.-H. Wang, "A density-based microaggregation method" (in Chinese),
 Yuan Ze University.
-Classes: k records; a class that leftover records join up to 2k-1.
-Cost: O(n^2) in the worst case; only candidates that lost a member are computed anew.
+Classes: k records; those that leftover records are added to hold up to 2k-1.
+Cost: O(n^2) in the worst case; only candidates that lost a member are recomputed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from dbanon.kernels import DensityFirst, MixedDensityFirst
 from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
+_LOWEST_FIRST = False
+
 METHOD = Method(
     name="hdf",
-    run=on_points(DensityFirst, False, places=MixedDensityFirst),
+    run=on_points(DensityFirst, _LOWEST_FIRST, mixed_kernel=MixedDensityFirst),
     summary="Highest density first: the candidate class of smallest sum of squares each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
-    forecast=MethodForecast(mixed=PowerLaw(0.64, 1.22, 1.68, trees=3.16, categories=3.16)),
+    forecast=MethodForecast(
+        mixed=PowerLaw(seconds=0.64, records=1.22, attributes=1.68, trees=3.16, categories=3.16)
+    ),
 )

@@ -1,13 +1,13 @@
-"""Individual ranking: every attribute sorted and grouped by itself.
+"""Individual ranking: each attribute is sorted and grouped separately.
 
 It loses little, but its rows are not k-anonymous: k records share each released value, while the
-combination of values of a record may be its own. The result is an ``AttributePartition``; a
-release that is counted by rows refuses it.
+combination of values of a record may be unique. The result is an ``AttributePartition``; releases
+that guarantee k-anonymity of rows refuse it.
 
 Source: D. Defays and N. Anwar, "Masking microdata using micro-aggregation", Journal of Official
 Statistics 14 (1998); attacks on it: J. Domingo-Ferrer et al., Int. J. of Uncertainty, Fuzziness
 and Knowledge-Based Systems 10 (2002).
-Classes: per attribute k records, except for the class of the median, k to 2k-1.
+Classes: k records per attribute, except that the class of the median holds k to 2k-1.
 Cost: O(p n log n).
 """
 
@@ -26,9 +26,9 @@ def individual_ranking(
 ) -> AttributePartition:
     """Partition each column of the points, float64 (n, p), into classes of k to 2k-1 records."""
     partitions = []
-    for done, column in enumerate(space.points.T, start=1):
+    for n_done, column in enumerate(space.points.T, start=1):
         partitions.append(Partition(split_from_both_ends(column, k)))
-        tick(done / space.points.shape[1])
+        tick(n_done / space.points.shape[1])
     return AttributePartition(tuple(partitions))
 
 

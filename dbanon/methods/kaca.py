@@ -1,13 +1,14 @@
 """KACA: k-anonymization by clustering in attribute hierarchies.
 
 Classes start as the distinct records. A random class below k merges with the class that makes the
-loss grow least, until no class is below k. Ties go to the class of the record of smaller index.
+loss grow least, until no class is below k. Ties go to the class of the record with the smaller
+index.
 
 Source: J. Li, R. Wong, A. Fu and J. Pei, "Achieving k-anonymity by clustering in attribute
 hierarchical structures", DaWaK 2006, LNCS 4081. Loss is iloss: numbers need no hierarchy.
-Classes: k and more; there is no largest size.
-Cost: O(m^2) in the worst case for m distinct records: of two trees of boxes, one finds the nearest
-class of one record, one the nearest of the others.
+Classes: k or more, without a bound.
+Cost: O(m^2) in the worst case for m distinct records. Two trees of bounding boxes find the nearest
+class: one holds the classes of one record, the other all larger classes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from dbanon.kernels import Merging
 from dbanon.methods.registry import MixedMethod, Tick, drive
 from dbanon.spaces.mixed import MixedSpace
 
+# Tells the kernel to start with one class per distinct record.
+_NO_THRESHOLD = -1.0
+
 
 def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the records of ``space`` into classes of k and more records."""
-    return drive(Merging(space.table(), k, int(rng.integers(2**63)), -1.0), tick)
+    """Partition the records of ``space`` into classes of k or more records."""
+    return drive(Merging(space.table(), k, int(rng.integers(2**63)), _NO_THRESHOLD), tick)
 
 
 METHOD = MixedMethod(

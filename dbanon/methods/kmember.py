@@ -2,15 +2,15 @@
 
 The first class starts with record 0 and takes, one at a time, the remaining record that raises its
 loss least, until it holds k. The next class starts with the record farthest from the seed of the
-class before. The last records, fewer than k, join one by one the class whose loss they raise least.
-Ties go to the record of smaller index, then to the class made first.
+class before. The last records, fewer than k, are added one by one to the class whose loss they
+raise least. Ties go to the record with the smaller index, then to the class formed first.
 
 Source: J.-W. Byun, A. Kamra, E. Bertino and N. Li, "Efficient k-anonymization using clustering
-techniques", DASFAA 2007. The paper starts with a random record; loss is iloss, distance that of
-GAA-CP.
-Classes: k records; those that take the last records more, 2k-1 at most.
-Cost: O(n^2) in the worst case: of two trees of boxes over the distinct records, one finds the
-nearest, one the farthest.
+techniques", DASFAA 2007. The paper starts with a random record. The loss is iloss, and the distance
+that of GAA-CP.
+Classes: k records; those that the last records are added to hold up to 2k-1.
+Cost: O(n^2) in the worst case. Two trees of bounding boxes over the distinct records find the
+nearest and the farthest record.
 """
 
 from __future__ import annotations
@@ -26,5 +26,7 @@ METHOD = MixedMethod(
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Byun, Kamra, Bertino & Li 2007",
-    forecast=MethodForecast(mixed=PowerLaw(0.33, 1.27, 1.84, trees=2.1, categories=1.7)),
+    forecast=MethodForecast(
+        mixed=PowerLaw(seconds=0.33, records=1.27, attributes=1.84, trees=2.1, categories=1.7)
+    ),
 )

@@ -28,38 +28,47 @@ from dbanon.methods.forecast import UNKNOWN, MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
-# Shares of the progress after which the base method and the path are done.
-_BASE, _PATH = 0.6, 0.9
+# Shares of the progress at which the base method and the path are done.
+_BASE_DONE, _PATH_DONE = 0.6, 0.9
 
 
-def _cut(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None) -> Partition:
-    """The optimal cut of the path through all records, or through one group after the other."""
+def _cut_path(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None) -> Partition:
+    """Cut the path through all records optimally.
+
+    Parameters
+    ----------
+    groups : int32 (n,), the class of each record that the path visits one after the other; None for
+        a path over all records.
+    """
     # Each record is labelled with its position on the path.
     path = drive(
-        NearestPath(space.points, groups), lambda share: tick(_BASE + (_PATH - _BASE) * share)
+        NearestPath(space.points, groups),
+        lambda share: tick(_BASE_DONE + (_PATH_DONE - _BASE_DONE) * share),
     )
     order = np.argsort(path.labels).astype(np.int32)
-    return drive(PathCut(space.points, k, order), lambda share: tick(_PATH + (1 - _PATH) * share))
+    return drive(
+        PathCut(space.points, k, order), lambda share: tick(_PATH_DONE + (1 - _PATH_DONE) * share)
+    )
 
 
 def npn_mhm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    return _cut(space, k, tick, None)
+    return _cut_path(space, k, tick, None)
 
 
-def _after_base_method(
-    base: Callable[[NDArray[np.float64], int], Kernel],
+def _run_after_base_method(
+    base_kernel: Callable[[NDArray[np.float64], int], Kernel],
 ) -> Callable[..., Partition]:
-    """A method that cuts the path through the classes of a base method."""
+    """A function that cuts the path through the classes of a base method."""
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-        groups = drive(base(space.points, k), lambda share: tick(_BASE * share))
-        return _cut(space, k, tick, groups.labels)
+        groups = drive(base_kernel(space.points, k), lambda share: tick(_BASE_DONE * share))
+        return _cut_path(space, k, tick, groups.labels)
 
     return run
 
 
-def _method(
+def _build_method(
     name: str,
     run: Callable[..., Partition],
     path: str,
@@ -76,25 +85,25 @@ def _method(
     )
 
 
-NPN = _method(
+NPN = _build_method(
     "npn_mhm", npn_mhm, "always on to the nearest record", "O(n^2) at worst, by a spatial index"
 )
-MDAV = _method(
+MDAV = _build_method(
     "mdav_mhm",
-    _after_base_method(Mdav),
+    _run_after_base_method(Mdav),
     "through MDAV's classes; never loses more than mdav",
     "that of mdav, and O(k n)",
 )
-CBFS = _method(
+CBFS = _build_method(
     "cbfs_mhm",
-    _after_base_method(Cbfs),
+    _run_after_base_method(Cbfs),
     "through CBFS' classes; never loses more than CBFS",
     "that of CBFS, and O(k n)",
-    MethodForecast(numbers=PowerLaw(0.52, 1.29, 1.45, 0.29)),
+    MethodForecast(numbers=PowerLaw(seconds=0.52, records=1.29, attributes=1.45, interaction=0.29)),
 )
-MD = _method(
+MD = _build_method(
     "md_mhm",
-    _after_base_method(Md),
+    _run_after_base_method(Md),
     "through MD's classes; never loses more than MD",
     "that of MD, and O(k n)",
 )

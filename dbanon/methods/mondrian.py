@@ -1,14 +1,14 @@
 """Mondrian: multidimensional cuts.
 
-A class is cut in two along its widest attribute, in units of the attribute's weight. If no cut of
-that attribute leaves k records on both sides, the next widest is tried. A class that no attribute
-can cut is a class of the result. Cuts, by ``cut``:
+Starting with all records, each set is cut in two along its widest attribute, after weighting. If no
+cut of that attribute leaves k records on both sides, the next widest is tried. A set that no
+attribute can cut is a class. Values of ``cut``:
 
 - ``strict`` (default): between two different values, nearest to the median; categories in the
   order of their hierarchy.
-- ``tree``: as strict for numbers; categories only between children of their common ancestor, so
-  that every side is a set of whole branches.
-- ``relaxed``: at the median; records equal to it go to either side.
+- ``tree``: like ``strict`` for numbers; categories only between children of their common ancestor,
+  so that each side is a set of whole branches.
+- ``relaxed``: at the median; records equal to it may go to either side.
 
 Source: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional k-anonymity", ICDE
 2006. Ties go to the attribute named first and to the lower cut. The paper cuts at the median or not
@@ -34,30 +34,30 @@ def mondrian(
 ) -> Partition:
     """Partition the records of ``space`` into classes of k or more records."""
     labels = np.empty(space.n_records, np.int32)
-    waiting = [np.arange(space.n_records)]
-    label = done = 0
-    while waiting:
-        records = waiting.pop()
-        sides = None if len(records) < 2 * k else _sides(space, records, k, cut)
-        if sides is None:
-            labels[records] = label
-            label += 1
-            done += len(records)
-            tick(done / space.n_records)
+    pending = [np.arange(space.n_records)]
+    n_classes = n_done = 0
+    while pending:
+        records = pending.pop()
+        halves = None if len(records) < 2 * k else _cut_in_two(space, records, k, cut)
+        if halves is None:
+            labels[records] = n_classes
+            n_classes += 1
+            n_done += len(records)
+            tick(n_done / space.n_records)
         else:
-            waiting += sides[::-1]
+            pending += halves[::-1]
     return Partition(labels)
 
 
-def _sides(
+def _cut_in_two(
     space: MixedSpace, records: NDArray[np.int64], k: int, cut: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The two sides of the best cut, each in record order; None if there is none."""
+    """The records on both sides of the best cut, int64, ascending; None if no cut is possible."""
     class_codes = space.codes[records]
     low, high = class_codes.min(axis=0), class_codes.max(axis=0)
     widths = [
-        _width(tree, int(unit), int(first), int(last))
-        for tree, unit, first, last in zip(space.trees, space.units, low, high, strict=True)
+        _cell_loss(tree, int(unit), int(lowest), int(highest))
+        for tree, unit, lowest, highest in zip(space.trees, space.units, low, high, strict=True)
     ]
     for attribute in np.argsort(-np.array(widths), kind="stable"):
         if low[attribute] == high[attribute]:
@@ -71,8 +71,8 @@ def _sides(
             borders = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
             tree = space.trees[attribute]
             if cut == "tree" and tree is not None:
-                before, after = ordered[borders - 1], ordered[borders]
-                depths = tree.depths[tree.common(before, after)]
+                codes_below, codes_above = ordered[borders - 1], ordered[borders]
+                depths = tree.depths[tree.common(codes_below, codes_above)]
                 borders = borders[depths == depths.min()]
             borders = borders[(borders >= k) & (borders <= len(records) - k)]
             if not len(borders):
@@ -82,17 +82,18 @@ def _sides(
     return None
 
 
-def _width(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
-    """The loss in this attribute of each record in a class whose codes span ``low`` to ``high``."""
+def _cell_loss(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
+    """The loss of a cell of an attribute in a class whose codes range from ``low`` to ``high``."""
     if tree is None or low == high:
         return float(high - low) if tree is None else 0.0
-    first, last = int(tree.leaves[low]), int(tree.leaves[high])
-    while first != last:
-        if first > last:
-            first = int(tree.parents[first])
+    # Nodes are numbered depth first, so the larger number is never an ancestor of the smaller.
+    node, other_node = int(tree.leaves[low]), int(tree.leaves[high])
+    while node != other_node:
+        if node > other_node:
+            node = int(tree.parents[node])
         else:
-            last = int(tree.parents[last])
-    return unit * (1.0 - int(tree.depths[first]) / tree.height)
+            other_node = int(tree.parents[other_node])
+    return unit * (1.0 - int(tree.depths[node]) / tree.height)
 
 
 METHOD = MixedMethod(

@@ -1,14 +1,14 @@
-"""Minimum spanning tree partitioning, as it is (``mst_forest``) and with large trees split.
+"""Minimum spanning tree partitioning: ``mst_forest``, and ``mst_diameter``, which splits classes.
 
-The edges of the minimum spanning tree are taken away, the longest first, where both sides keep k
-records or more. What hangs together is a class. ``mst_diameter`` (M-d) splits trees of 2k records
-or more by the diameter-based method: while 2k records remain, one class of k around each of the
-two most distant ones; k or more left over form a class, fewer join one by one the class with the
-nearest centroid, as centroids were when the loop ended.
+Removes the edges of the minimum spanning tree, longest first, if both sides keep k or more records.
+Each connected component is a class. ``mst_diameter`` (M-d) splits classes of 2k or more records by
+the diameter-based method: while 2k records remain, the two most distant ones each form a class with
+their k-1 nearest records; the remaining records form a class if there are k or more, otherwise each
+is added to the class with the nearest centroid, without updating centroids.
 
-Among equal distances the smaller record comes first into the tree (Prim from record 0); among
-equal edges the one of the smaller record is taken away first. Of each record in the tree only the
-nearest free record is kept, and looked for anew in a spatial index when it may be the next.
+Ties: among equal distances, the record of smaller index enters the tree first (Prim's algorithm
+from record 0); among equal edges, the one of the smaller record is removed first. For each record
+in the tree, only the nearest record outside is stored; a spatial index finds a new one when needed.
 
 Source: M. Laszlo and S. Mukherjee, "Minimum spanning tree partitioning algorithm for
 microaggregation", IEEE TKDE 17 (2005).
@@ -22,9 +22,11 @@ from __future__ import annotations
 from dbanon.kernels import Mst
 from dbanon.methods.registry import Method, on_points
 
+_KEEPS_LARGE_CLASSES, _SPLITS_LARGE_CLASSES = False, True
+
 FOREST = Method(
     name="mst_forest",
-    run=on_points(Mst, False),
+    run=on_points(Mst, _KEEPS_LARGE_CLASSES),
     summary="Cuts the long edges of the minimum spanning tree: for well separated clusters",
     class_sizes="k or more, no bound",
     cost="O(n^2) at worst, about O(n^1.4) for few attributes",
@@ -33,7 +35,7 @@ FOREST = Method(
 )
 DIAMETER = Method(
     name="mst_diameter",
-    run=on_points(Mst, True),
+    run=on_points(Mst, _SPLITS_LARGE_CLASSES),
     summary="As mst_forest, and large trees are split by the diameter-based method",
     cost="O(n^2) at worst, about O(n^1.4) for few attributes",
     reference="Laszlo & Mukherjee 2005",

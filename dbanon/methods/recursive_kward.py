@@ -1,4 +1,4 @@
-"""Recursive k-Ward: cuts the sorted records into parts while that pays, then applies k-Ward.
+"""Recursive k-Ward: cuts the sorted records into parts while worthwhile, then applies k-Ward.
 
 A set is cut into J parts of equal size along the axis. If the sum of the variances of the parts,
 divided by the variance of the set, is less than theta, k-Ward is applied to the whole set;
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
-from dbanon.methods.axes import AXIS, order_of, positions
+from dbanon.methods.axes import AXIS, project, sort_records
 from dbanon.methods.kward import kward
 from dbanon.methods.registry import Method, Tick, on_parts
 from dbanon.spaces.numeric import Space
@@ -37,31 +37,41 @@ def recursive_kward(
     parts: int,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    sets = sets_for_kward(space.points, order_of(positions(space, axis)), k, theta, parts)
+    record_sets = sets_for_kward(space.points, sort_records(project(space, axis)), k, theta, parts)
     return on_parts(
-        space, sets, lambda part, part_tick: kward(part, k, tick=part_tick, rng=rng), tick
+        space, record_sets, lambda part, part_tick: kward(part, k, tick=part_tick, rng=rng), tick
     )
 
 
 def sets_for_kward(
     points: NDArray[np.float64], order: NDArray[np.int64], k: int, theta: float, parts: int
 ) -> list[NDArray[np.int64]]:
-    """The sets that k-Ward partitions, in record order, so that ties go to the smaller index."""
+    """Cut records into the sets that k-Ward partitions.
+
+    Parameters
+    ----------
+    points : float64 (n, p).
+    order : int64 (m,), the records to cut, sorted along the axis.
+    parts : number of parts that a set is cut into.
+
+    Returns the records of each set, int64, ascending, so that ties go to the smaller index.
+    """
     if len(order) >= 2 * k and len(order) // parts >= k:
-        pieces = np.array_split(order, parts)
+        part_orders = np.array_split(order, parts)
         total_variance = _variance(points[order])
-        within_variance = sum(_variance(points[piece]) for piece in pieces)
+        within_variance = sum(_variance(points[part_order]) for part_order in part_orders)
         if total_variance > 0 and within_variance >= theta * total_variance:
             return [
                 kward_set
-                for piece in pieces
-                for kward_set in sets_for_kward(points, piece, k, theta, parts)
+                for part_order in part_orders
+                for kward_set in sets_for_kward(points, part_order, k, theta, parts)
             ]
     return [np.sort(order)]
 
 
 def _variance(points: NDArray[np.float64]) -> float:
-    # Sum each attribute separately: over rows, rounding would depend on the number of attributes.
+    """The sum of the variances of the attributes."""
+    # Reduce each attribute separately: over rows, rounding depends on the number of attributes.
     return float(np.ascontiguousarray(points.T).var(axis=1).sum())
 
 

@@ -1,4 +1,4 @@
-"""The interface of a method: how it is called, and what it guarantees."""
+"""The interface of methods: how they are called, and what they guarantee."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ Tick = Callable[[float], None]
 ROW_GUARANTEE = "row-wise k-anonymity"
 
 
-# (space, k, *, tick, rng, **options): see Method.run.
-Run: TypeAlias = "Callable[..., MethodResult]"
+# Called as (space, k, *, tick, rng, **options); see ``Method.run``.
+RunMethod: TypeAlias = "Callable[..., MethodResult]"
 
 
 class SpaceBuilder(Protocol):
-    """How a method sees records: from microdata and its table's measures, a function from sets of
-    records to the space that ``Run`` takes."""
+    """Prepares records for a method, given microdata and its table's measures.
+
+    Returns a function that takes record indices, int64 (m,), and returns the space of these records
+    that ``RunMethod`` takes.
+    """
 
     def __call__(
         self,
@@ -44,7 +47,7 @@ class SpaceBuilder(Protocol):
 
 
 def below_2k(k: int) -> int:
-    """The largest class of a method that would make two classes of 2k records."""
+    """The largest class of a method that splits any class of 2k or more records."""
     return 2 * k - 1
 
 
@@ -54,34 +57,34 @@ class Method:
 
     Parameters
     ----------
-    name : as in calls, commands and SQL.
+    name : its name in calls, commands and SQL.
     run : ``(space, k, *, tick, rng, **options) -> Partition | AttributePartition | Levels``.
-        A method that gives Levels sees all strata at once: it also takes ``strata``, int64 (n,).
-        ``tick`` takes the share done (0 to 1) and is called at least five times a second; what it
-        raises ends the run. ``rng`` is the only source of chance, None where it is not ``random``.
-    summary : one line for people.
-    cost : how time grows with n records.
-    reference : where it was published.
-    data : the attributes it takes, in words.
-    class_sizes : the sizes its classes may have, in words.
-    max_size : the largest class it may give for a k, or None when there is no such bound.
-    sentence : what a release with it is; less than row-wise k-anonymity is said here.
-    recoding : the recoding its classes are released with, unless the caller names another.
-    standardize : how its columns are made comparable, unless the caller names another way.
-    max_attributes : how many attributes it takes, or None when there is no such bound.
-    takes_categories : True when it measures attributes that are not numeric by what they are. Other
-        methods see them as points, where ``takes_points`` and the recoding takes them.
-    result_type : the kind of result.
-    space : what it sees of the records.
+        A method that returns ``Levels`` gets all strata at once, as ``strata``, int64 (n,).
+        ``tick`` takes the share done (0 to 1) and is called at least five times a second; its
+        exceptions end the run. ``rng`` is the only source of randomness; None unless ``random``.
+    summary : a one-line description.
+    cost : how the time grows with n records.
+    reference : the publication that defines it.
+    data : a description of the attributes it accepts.
+    class_sizes : a description of the sizes its classes may have.
+    max_size : returns the largest possible class size for a k; None if there is no bound.
+    sentence : the guarantee of its releases, including any restriction of row-wise k-anonymity.
+    recoding : the default recoding of its classes.
+    standardize : the default way to make its columns comparable.
+    max_attributes : the largest number of attributes it accepts; None if there is no bound.
+    takes_categories : True if it measures attributes that are not numeric by their own distances.
+        Other methods treat them as points, if ``takes_points`` and the recoding allow that.
+    result_type : the class of its result.
+    space : builds the representation of the records that it clusters.
     refine : the local search that may follow it: ``points`` (on the sum of squares, after which
-        ``max_size`` does not hold), ``generalized`` (on iloss), or None where none can.
-    random : True when the result depends on the seed.
+        ``max_size`` does not hold), ``generalized`` (on iloss), or None if there is none.
+    random : True if the result depends on the seed.
     options : its own parameters.
     forecast : the CPU seconds that it takes, as far as they were measured.
     """
 
     name: str
-    run: Run
+    run: RunMethod
     summary: str
     cost: str
     reference: str
@@ -102,13 +105,13 @@ class Method:
 
     @property
     def takes_points(self) -> bool:
-        """True when an attribute may be several coordinates, as text is."""
+        """True if an attribute may have several coordinates, as text does."""
         return self.takes_categories or (
             self.result_type.has_row_classes and self.max_attributes is None
         )
 
-    def checked_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All options of the method: checked values, or defaults for the others.
+    def check_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All options of the method: the given values, checked, and defaults for the others.
 
         Raises
         ------
@@ -125,18 +128,18 @@ class Method:
                     else "Leave it out: the method has no options.",
                 )
         return {
-            name: self._checked(option, values[name]) if name in values else option.default
+            name: self._check_option(option, values[name]) if name in values else option.default
             for name, option in options.items()
         }
 
-    def _checked(self, option: Parameter, raw_value: Any) -> Any:
+    def _check_option(self, option: Parameter, raw_value: Any) -> Any:
         value = option.check(raw_value, f'Option "{option.name}" of method {self.name}')
         return float(value) if option.type is float else value
 
 
 @dataclass(frozen=True)
 class MixedMethod(Method):
-    """A method on numbers and categories; its classes are released as what they have in common."""
+    """A method on numbers and categories; its classes are released as generalized values."""
 
     data: str = "numeric, ordinal, categorical"
     recoding: str = "generalization"
@@ -146,18 +149,21 @@ class MixedMethod(Method):
 
 
 class Kernel(Protocol):
-    """A compiled method that works in slices."""
+    """A compiled method that works in short steps."""
 
     @property
-    def progress(self) -> float: ...
+    def progress(self) -> float:
+        """The share done, 0 to 1."""
 
-    def step(self, budget: int = ...) -> bool: ...
+    def step(self, budget: int = ...) -> bool:
+        """Work for a short time; return True when done."""
 
-    def labels(self) -> Any: ...
+    def labels(self) -> Any:
+        """The class of each record, int32 (n,)."""
 
 
 def drive(kernel: Kernel, tick: Tick) -> Partition:
-    """Run a kernel to its end in slices, so that what ``tick`` raises ends it within 0.2 s."""
+    """Run a kernel to its end in short steps; an exception of ``tick`` ends it within 0.2 s."""
     while not kernel.step():
         tick(kernel.progress)
     tick(1.0)
@@ -165,15 +171,18 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
 
 
 def on_points(
-    kernel: Callable[..., Kernel], *settings: Any, places: Callable[..., Kernel] | None = None
+    kernel: Callable[..., Kernel], *settings: Any, mixed_kernel: Callable[..., Kernel] | None = None
 ) -> Callable[..., Partition]:
     """A function that runs a compiled method with these settings on the points of a space.
 
-    places : the method's kernel for records that need no coordinates, where there is one.
+    Parameters
+    ----------
+    mixed_kernel : the method's kernel for mixed data, which needs no coordinates; None if it has
+        none.
     """
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-        return drive(space.kernel(kernel, places)(k, *settings), tick)
+        return drive(space.kernel(kernel, mixed_kernel)(k, *settings), tick)
 
     return run
 
@@ -193,17 +202,25 @@ def on_parts(
     run: Callable[[Space, Tick], Partition],
     tick: Tick,
 ) -> Partition:
-    """Each part of the records, int64 (m,), partitioned by itself; ``tick`` takes their share."""
+    """Partition each part of the records separately, and combine the partitions.
+
+    Parameters
+    ----------
+    parts : the record indices of each part, int64 (m,); every record is in one part.
+    run : partitions the space of a part, and reports its progress.
+    """
     n = space.n_records
     partitions: list[tuple[NDArray[np.int64], Partition]] = []
-    done = 0
+    n_done = 0
     for records in parts:
-        share, before = len(records) / n, done / n
+        part_share, share_before = len(records) / n, n_done / n
 
-        def advance(fraction: float, share: float = share, before: float = before) -> None:
-            tick(before + share * fraction)
+        def part_tick(
+            share: float, part_share: float = part_share, share_before: float = share_before
+        ) -> None:
+            tick(share_before + part_share * share)
 
-        inside = Space(np.ascontiguousarray(space.points[records]), space.names)
-        partitions.append((records, run(inside, advance)))
-        done += len(records)
+        part_space = Space(np.ascontiguousarray(space.points[records]), space.names)
+        partitions.append((records, run(part_space, part_tick)))
+        n_done += len(records)
     return combine(partitions, n)

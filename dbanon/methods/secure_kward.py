@@ -1,15 +1,15 @@
-"""Secure-k-Ward: k-Ward, released with values that lie far enough from enough originals.
+"""Secure-k-Ward: k-Ward, with released values far enough from enough originals.
 
-A released value near the originals of a class gives them away. The security ratio of a value is the
-share of the class's records at distance epsilon or more from it; where the class mean has less than
-gamma0, the recoding ``secure`` (which this method names) releases another value. The classes
-themselves are k-Ward's. The source treats one attribute; with several the classes are those of
-k-Ward on all of them, and each attribute's values are made secure by themselves.
+A released value close to the originals of a class reveals them. The security ratio of a value is
+the share of the class's records at distance epsilon or more from it. If the ratio of the class mean
+is below gamma0, the recoding ``secure``, this method's default, releases another value. The classes
+are those of k-Ward. The source treats a single attribute; with several, k-Ward uses all of them,
+and the values of each attribute are made secure separately.
 
 Source: Y. Li, S. Zhu, L. Wang and S. Jajodia, "A privacy-enhanced microaggregation method", FoIKS
 2002, LNCS 2284.
 Classes: k to 2k-1.
-Cost: as k-Ward; O(m^2) for the values of a class of m records.
+Cost: that of k-Ward, and O(m^2) for the values of a class of m records.
 """
 
 from __future__ import annotations

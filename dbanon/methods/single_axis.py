@@ -1,14 +1,14 @@
 """Single-axis sorting: records sorted by one number and grouped in that order.
 
 The number is the sum of the standardized values (the default), the first principal component, or
-one attribute. Classes of k records are formed from both ends of the order; when k does not divide
-n, the one that holds the median takes the rest (it is the only one larger than k). With an even
-number of classes the two middle ones meet at the median, and the lower takes the rest.
+one attribute. Classes of k records are formed from both ends of the order. If k does not divide n,
+the class that holds the median takes the leftover records (only this class is larger than k). With
+an even number of classes, two classes meet at the median, and the lower one takes the leftovers.
 
 Source: D. Defays and P. Nanopoulos, "Panels of enterprises and confidentiality: the small
 aggregates method" (1993); J. Domingo-Ferrer and J. M. Mateo-Sanz, IEEE TKDE 14 (2002), section
 3.1.
-Classes: k records, except for one of k to 2k-1.
+Classes: k records, except that one holds k to 2k-1.
 Cost: O(n log n).
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.data.partition import Partition
-from dbanon.methods.axes import AXIS, positions, split_from_both_ends
+from dbanon.methods.axes import AXIS, project, split_from_both_ends
 from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
@@ -27,7 +27,7 @@ def single_axis(
     space: Space, k: int, *, tick: Tick, rng: np.random.Generator, axis: str
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    labels = split_from_both_ends(positions(space, axis), k)
+    labels = split_from_both_ends(project(space, axis), k)
     tick(1.0)
     return Partition(labels)
 
@@ -39,6 +39,6 @@ METHOD = Method(
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    forecast=MethodForecast(numbers=PowerLaw(0.045, 0.95, 0.8)),
+    forecast=MethodForecast(numbers=PowerLaw(seconds=0.045, records=0.95, attributes=0.8)),
     options=(AXIS,),
 )

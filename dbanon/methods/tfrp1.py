@@ -1,8 +1,9 @@
 """TFRP-1: two fixed reference points, first stage.
 
-The corners of the data's minima and of its maxima are used in turn: while k records remain, the one
-farthest from the corner forms a class with its k-1 nearest records. The fewer than k left over
-join, each by itself, the class with the nearest centroid, as the centroids were when it ended.
+The corners of the attributes' minima and of their maxima are used alternately: while k records
+remain, the one farthest from the corner forms a class with its k-1 nearest records. Each leftover
+record, fewer than k, is then added to the class with the nearest centroid, without updating
+centroids.
 
 Source: C.-C. Chang, Y.-C. Li and W.-H. Huang, "TFRP: An efficient microaggregation algorithm for
 statistical disclosure control", Journal of Systems and Software 80 (2007).
@@ -16,11 +17,15 @@ from dbanon.kernels import MixedTfrp, Tfrp
 from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, on_points
 
+_DISSOLVES_CLASSES = False
+
 METHOD = Method(
     name="tfrp1",
-    run=on_points(Tfrp, False, places=MixedTfrp),
+    run=on_points(Tfrp, _DISSOLVES_CLASSES, mixed_kernel=MixedTfrp),
     summary="Two fixed reference points, used in turn",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
-    forecast=MethodForecast(mixed=PowerLaw(0.22, 1.29, 1.7, trees=2.04, categories=2.26)),
+    forecast=MethodForecast(
+        mixed=PowerLaw(seconds=0.22, records=1.29, attributes=1.7, trees=2.04, categories=2.26)
+    ),
 )

@@ -2,13 +2,13 @@
 
 While k records remain, the one farthest from the centroid of the whole table (computed once) forms
 a class with its k-1 nearest records. The class then grows up to 2k-1 records: the remaining record
-x nearest to any member joins while d_in < lambda * d_out, d_in being that distance and d_out the
-distance from x to the nearest other remaining record (infinite when there is none). The fewer than
-k left over join, each by itself, the class with the nearest centroid.
+x nearest to any member is added while d_in < lambda * d_out, where d_in is that distance and d_out
+the distance from x to the nearest other remaining record (infinite if there is none). Each leftover
+record, fewer than k, is then added to the class with the nearest centroid.
 
 Source: A. Solanas and A. Martinez-Balleste, "V-MDAV: a multivariate microaggregation with variable
 group size", COMPSTAT 2006.
-Classes: k to 2k-1 records, and up to k-1 more where leftover records join: 3k-2 at most.
+Classes: k to 2k-1 records; leftover records add up to k-1 more, so 3k-2 at most.
 Cost: O(n^2) in the worst case.
 """
 

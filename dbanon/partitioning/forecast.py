@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.forecast import MethodForecast, PowerLaw, Shape, in_words, two_digits
+from dbanon.methods.forecast import (
+    MethodForecast,
+    PowerLaw,
+    Shape,
+    describe_seconds,
+    round_to_two_digits,
+)
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
@@ -21,19 +27,33 @@ from dbanon.partitioning.blocks import Blocks
 REFINEMENTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
-            PowerLaw(0.3, 1.1, 0.89), PowerLaw(0.36, 1.17, 2.17, trees=1.82, categories=3.6)
+            PowerLaw(seconds=0.3, records=1.1, attributes=0.89),
+            PowerLaw(seconds=0.36, records=1.17, attributes=2.17, trees=1.82, categories=3.6),
         ),
         "fast": MethodForecast(
-            PowerLaw(2.6, 1.0, 0.6), PowerLaw(1.5, 1.37, 1.85, trees=1.73, categories=2.51)
+            PowerLaw(seconds=2.6, records=1.0, attributes=0.6),
+            PowerLaw(seconds=1.5, records=1.37, attributes=1.85, trees=1.73, categories=2.51),
         ),
-        "thorough": MethodForecast(PowerLaw(200.0, 1.0, 0.35), PowerLaw(200.0, 1.0, 1.0)),
+        "thorough": MethodForecast(
+            PowerLaw(seconds=200.0, records=1.0, attributes=0.35),
+            PowerLaw(seconds=200.0, records=1.0, attributes=1.0),
+        ),
     },
     "generalized": {
-        "pass": MethodForecast(mixed=PowerLaw(7.3, 1.0, 0.5, trees=-0.6, categories=0.75)),
-        "fast": MethodForecast(
-            mixed=PowerLaw(2.6, 1.03, 0.0, trees=1.0, categories=4.2, different=0.0)
+        "pass": MethodForecast(
+            mixed=PowerLaw(seconds=7.3, records=1.0, attributes=0.5, trees=-0.6, categories=0.75)
         ),
-        "thorough": MethodForecast(mixed=PowerLaw(4300.0, 0.9, 1.9)),
+        "fast": MethodForecast(
+            mixed=PowerLaw(
+                seconds=2.6,
+                records=1.03,
+                attributes=0.0,
+                trees=1.0,
+                categories=4.2,
+                distinct_exponent=0.0,
+            )
+        ),
+        "thorough": MethodForecast(mixed=PowerLaw(seconds=4300.0, records=0.9, attributes=1.9)),
     },
 }
 # Refinements of few records do at least so much, in seconds, those of a block, too.
@@ -55,13 +75,13 @@ class ClusteringSeconds:
     def to_dict(self) -> dict[str, float]:
         """As plain values, with two digits."""
         return {
-            "seconds": two_digits(self.seconds),
-            "refinement_seconds": two_digits(self.refinement),
+            "seconds": round_to_two_digits(self.seconds),
+            "refinement_seconds": round_to_two_digits(self.refinement),
         }
 
     def __str__(self) -> str:
         """In words."""
-        return in_words(self.seconds, self.refinement)
+        return describe_seconds(self.seconds, self.refinement)
 
 
 def forecast(
@@ -75,7 +95,7 @@ def forecast(
     """
     method = find_method(policy.method)
     power = _power(method, shape)
-    if power is None or dict(policy.options) != method.checked_options({}):
+    if power is None or dict(policy.options) != method.check_options({}):
         return None
     blocks = Blocks.of(policy)
     parts = 1 if blocks is None else blocks.block_count_for(n) or 1

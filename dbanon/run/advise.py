@@ -1,4 +1,4 @@
-"""Advise: look at a table, try releases of it, and say where to start. Nothing is written."""
+"""Advice on a table: propose roles, try releases and recommend one. Nothing is written."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.strata import too_few_counted
 from dbanon.release.recode import Release, recode
-from dbanon.run.history import create_command
-from dbanon.run.nulls import choose_nulls, release_of, sample_records, share_withheld
+from dbanon.run.history import build_create_chain_command
+from dbanon.run.nulls import choose_nulls, records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import OnTried, parted_loss, sweep
-from dbanon.run.totals import totals_of
+from dbanon.run.sweep import OnTried, measure_parted_loss, sweep
+from dbanon.run.totals import exact_totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
 
-# Called with a part and the share of it that is done; what it raises ends the advice.
+# Called with a phase and the share of it that is done, 0 to 1; its exceptions end the advice.
 AdviceProgress = Callable[[str, float], None]
 
 OUTPUT_SCHEMA = "release"
@@ -54,105 +54,122 @@ def advise(
     source: Source,
     progress: AdviceProgress | None = None,
     *,
-    tried: OnTried = lambda point, policy: None,
+    on_tried: OnTried = lambda point, policy: None,
 ) -> Advice:
     """Look at a table and advise on its release. Changes nothing and records no run.
 
-    Columns are counted, not read; quasi-identifiers are read as a run reads them.
+    Counts the values of all columns in the database, and reads only the quasi-identifiers.
 
     Parameters
     ----------
-    tried : called with each release of the sweep once it was tried.
+    progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``, ``persons``) and
+        the share of it that is done.
+    on_tried : called with each trial release of the sweep.
 
     Raises
     ------
-    NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : there is nothing to advise.
-    DbanonError : what reading the table raises.
+    NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : no release can be recommended.
+    DbanonError : the table cannot be read.
     """
-    clock = _Clock(progress or (lambda part, share: None))
-    with clock.part("profile") as tick:
+    clock = _Clock(progress or (lambda phase, share: None))
+    with clock.phase("profile") as tick:
         tick(0.0)
-        profile, persons = _profile(request, source)
-        roles = _roles(request, profile, persons)
-        entity = _entity(request, profile, persons)
-        chosen = tuple(
+        profile, person_columns = _count_columns(request, source)
+        roles = _propose_all_roles(request, profile, person_columns)
+        entity = _propose_entity(request, profile, person_columns)
+        quasi_identifiers = tuple(
             column.name for column in profile.columns if roles[column.name].role == QUASI_IDENTIFIER
         )
-        if not chosen:
+        if not quasi_identifiers:
             raise no_quasi_identifiers(request.table)
-    with clock.part("read") as tick:
+    with clock.phase("read") as tick:
         tick(0.0)
-        job = _job(request, chosen, profile, entity)
+        job = _reading_job(request, quasi_identifiers, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.roles, job, tick)
-    small = max(SMALL_COUNT, request.k[0])
-    with clock.part("singling") as tick:
-        counts = group_size_counter(microdata)
+    # A combination of values that fewer rows share singles persons out.
+    rare_below = max(SMALL_COUNT, request.k[0])
+    with clock.phase("singling") as tick:
+        count_sizes = group_size_counter(microdata)
 
-        def sizes(names: Any) -> Mapping[int, int]:
+        def count_with_tick(names: Any) -> Mapping[int, int]:
             tick(0.0)
-            return counts(names)
+            return count_sizes(names)
 
-        singling_out = find_unique_sets(chosen, sizes, small)
-    choice = null_choice(request, planned, microdata)
+        singling_out = find_unique_sets(quasi_identifiers, count_with_tick, rare_below)
+    choice = choose_null_treatment(request, planned, microdata)
     planned = replace(planned, policy=replace(planned.policy, nulls=choice.nulls))
-    with clock.part("sweep") as tick, warnings.catch_warnings():
+    with clock.phase("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        swept = sweep(request, planned, microdata, small, tick, tried)
-    # A single release cannot be compared with anything.
-    compared = len(swept.points) > 1
-    best = recommend(swept.points, request.max_risk, request.max_loss) if compared else None
-    if best is None and compared:
+        sweep_result = sweep(request, planned, microdata, rare_below, tick, on_tried)
+    best = _recommend(request, sweep_result.points)
+    return Advice(
+        source=str(planned.relation.name),
+        rows=profile.rows,
+        columns=tuple(
+            ColumnAdvice(column, roles[column.name], profile.rows, rare_below)
+            for column in profile.columns
+        ),
+        quasi_identifiers=quasi_identifiers,
+        proposed=not request.quasi_identifiers,
+        entity=entity,
+        chain=_suggest_chain_command(str(planned.relation.name), profile, roles, entity, source),
+        singling=singling_out,
+        sweep=sweep_result,
+        recommendation=best,
+        start={}
+        if best is None
+        else _start_arguments(planned, request, roles, best.point, microdata),
+        nulls=None if microdata.valid is None else choice,
+        parted_loss=_measure_parted_loss(request, planned, microdata, best, clock),
+        kinds=planned.policy.kinds,
+        seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
+    )
+
+
+def _recommend(request: AdviceRequest, points: Sequence[Point]) -> Recommendation | None:
+    """Recommend one of the trial releases; None if there are fewer than two to compare.
+
+    Raises
+    ------
+    NothingFits : no release is within the limits of the request.
+    """
+    if len(points) < 2:
+        return None
+    best = recommend(points, request.max_risk, request.max_loss)
+    if best is None:
         raise NothingFits(
             "None of the trial releases is within the limits.",
             hint="Raise `max_risk` or `max_loss`, try other `k` or `methods`, or name fewer"
             " `quasi_identifiers`.",
         )
-    return Advice(
-        source=str(planned.relation.name),
-        rows=profile.rows,
-        columns=tuple(
-            ColumnAdvice(column, roles[column.name], profile.rows, small)
-            for column in profile.columns
-        ),
-        quasi_identifiers=chosen,
-        proposed=not request.quasi_identifiers,
-        entity=entity,
-        chain=_chain(str(planned.relation.name), profile, roles, entity, source),
-        singling=singling_out,
-        sweep=swept,
-        recommendation=best,
-        start={} if best is None else _start(planned, request, roles, best.point, microdata),
-        nulls=None if microdata.valid is None else choice,
-        parted_loss=_parted_loss(request, planned, microdata, best, clock),
-        kinds=planned.policy.kinds,
-        seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
-    )
+    return best
 
 
-def _parted_loss(
+def _measure_parted_loss(
     request: AdviceRequest,
     planned: Plan,
     microdata: Microdata,
     best: Recommendation | None,
     clock: _Clock,
 ) -> float | None:
+    """The loss of the best release with ``persons="rows"``; None where rows are persons."""
     if best is None or microdata.entities is None:
         return None
-    with clock.part("persons") as tick, warnings.catch_warnings():
+    with clock.phase("persons") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return parted_loss(request, planned, microdata, best.point, tick)
+        return measure_parted_loss(request, planned, microdata, best.point, tick)
 
 
 class _Clock:
-    """Measures CPU seconds per part and reports the progress of each."""
+    """Measures CPU seconds per phase and reports the progress of each."""
 
     def __init__(self, progress: AdviceProgress) -> None:
         self._progress = progress
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def part(self, name: str) -> Iterator[Callable[[float], None]]:
+    def phase(self, name: str) -> Iterator[Callable[[float], None]]:
         """Time the block; yield a function that reports its progress."""
         started = time.process_time()
         yield lambda share: self._progress(name, share)
@@ -165,8 +182,9 @@ class ProposedRoles:
 
     Parameters
     ----------
-    roles : of each column, in the table's order.
-    entity : the column that identifies the person a row belongs to; None where a row is a person.
+    profile : the table's columns with their counts.
+    roles : the proposed role by column name, in the table's order.
+    entity : the column that identifies the person a row belongs to; None if each row is a person.
     """
 
     profile: Profile
@@ -179,24 +197,24 @@ def propose_roles(request: AdviceRequest, source: Source) -> ProposedRoles:
 
     Raises
     ------
-    NoRows : there is nothing to count.
-    DbanonError : what looking at the table raises.
+    NoRows : the table is empty.
+    DbanonError : the table cannot be read.
     """
-    profile, persons = _profile(request, source)
-    roles = _roles(request, profile, persons)
-    return ProposedRoles(profile, roles, _entity(request, profile, persons))
+    profile, person_columns = _count_columns(request, source)
+    roles = _propose_all_roles(request, profile, person_columns)
+    return ProposedRoles(profile, roles, _propose_entity(request, profile, person_columns))
 
 
 def propose_kinds(
-    request: AdviceRequest, chosen: Sequence[str], profile: Profile
+    request: AdviceRequest, quasi_identifiers: Sequence[str], profile: Profile
 ) -> dict[str, str]:
-    """The kinds of quasi-identifiers: as asked for, and nominal where they look like codes.
+    """Propose kinds by quasi-identifier: those requested, and nominal for columns of codes.
 
-    Those with a hierarchy need none.
+    Columns with a hierarchy need no kind.
     """
     nominal_kinds = {
         name: NOMINAL
-        for name in chosen
+        for name in quasi_identifiers
         if name not in request.hierarchies and is_code(profile.column(name))
     }
     return nominal_kinds | dict(request.kinds)
@@ -212,19 +230,19 @@ def propose_nulls(
 ) -> NullChoice | None:
     """Propose how to treat NULLs in the quasi-identifiers of the request, as ``advise`` does.
 
-    Where no quasi-identifier has a NULL, nothing is read and the answer is None.
+    Reads nothing and returns None if no quasi-identifier has a NULL.
 
     Parameters
     ----------
-    merges : as of ``null_choice``.
+    merges : False if the release cannot merge patterns of NULLs, as in a chain.
 
     Raises
     ------
     TooFewRecords : the smallest k of the request is not feasible.
-    DbanonError : what reading the table raises.
+    DbanonError : the table cannot be read.
     """
-    chosen = request.quasi_identifiers
-    job = _job(request, chosen, profile, entity)
+    quasi_identifiers = request.quasi_identifiers
+    job = _reading_job(request, quasi_identifiers, profile, entity)
     if job.policy.nulls == ERROR:
         count, unit = profile.rows, "records"
         if entity:
@@ -234,24 +252,27 @@ def propose_nulls(
         return None
     planned = plan(job, source, pulse=lambda: None)
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
-    return null_choice(request, planned, microdata, merges=merges)
+    return choose_null_treatment(request, planned, microdata, merges=merges)
 
 
 def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
-    """The error for a table without a column that could be proposed as a quasi-identifier."""
+    """The error for a table with no column to propose as a quasi-identifier."""
     return NoQuasiIdentifiers(
         f"No column of {table} is proposed as a quasi-identifier.",
         hint="Name the columns whose values others may know about a person: `quasi_identifiers`.",
     )
 
 
-def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
-    """The columns, counted, after all checks of rights and key, and those that identify persons."""
-    named = (*request.quasi_identifiers, *request.sensitive)
+def _count_columns(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
+    """Count the values of all columns, after checking rights and key.
+
+    Returns the profile, and by name the columns that seem to identify persons, with the reason.
+    """
+    named_columns = (*request.quasi_identifiers, *request.sensitive)
     job = Job(
         table=request.table,
         output="",
-        quasi_identifiers=tuple(dict.fromkeys(named)),
+        quasi_identifiers=tuple(dict.fromkeys(named_columns)),
         key=request.key,
         policy=Policy(k=2, method="gaa_cp"),
     )
@@ -263,45 +284,49 @@ def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[s
     return profile, source.find_identifier_columns(relation)
 
 
-def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> str | None:
-    """The column without NULL that identifies persons, where persons have several rows.
+def _propose_entity(
+    request: AdviceRequest, profile: Profile, person_columns: Mapping[str, str]
+) -> str | None:
+    """The column that identifies persons, if persons have several rows; None if they do not.
 
-    A run refuses an entity that is NULL somewhere.
+    Skips columns with NULL, which a run refuses as entity.
     """
-    named = {*request.quasi_identifiers, *request.sensitive}
+    named_columns = {*request.quasi_identifiers, *request.sensitive}
     return coarsest_identifier(
         column
         for column in profile.columns
-        if column.name in persons and column.name not in named and column.present == profile.rows
+        if column.name in person_columns
+        and column.name not in named_columns
+        and column.present == profile.rows
     )
 
 
-def _chain(
+def _suggest_chain_command(
     table: str,
     profile: Profile,
     roles: Mapping[str, RoleProposal],
     entity: str | None,
     source: Source,
 ) -> str | None:
-    """The command that makes a chain of the releases of a table, where it can be made."""
+    """The shell command that creates a chain for the table; None if chains are not possible."""
     if not isinstance(source, SqlSource):
         return None
     file_url = source.session.file_url
     if file_url is None and "chains" in source.session.unsupported_features:
         return None
     identifiers = {name for name, role in roles.items() if role.role == IDENTIFIER}
-    person = entity or person_column(profile.columns, identifiers, profile.rows)
-    if person is None:
+    person_identifier = entity or person_column(profile.columns, identifiers, profile.rows)
+    if person_identifier is None:
         return None
-    several = " --max-rows-per-person N" if entity else ""
-    return create_command(table, person, file_url=file_url) + several
+    row_limit = " --max-rows-per-person N" if entity else ""
+    return build_create_chain_command(table, person_identifier, file_url=file_url) + row_limit
 
 
-def _roles(
-    request: AdviceRequest, profile: Profile, persons: Mapping[str, str]
+def _propose_all_roles(
+    request: AdviceRequest, profile: Profile, person_columns: Mapping[str, str]
 ) -> dict[str, RoleProposal]:
-    """The roles that are proposed; where quasi-identifiers are named, they and no others."""
-    roles = propose(profile, persons)
+    """Propose roles; if the request names quasi-identifiers, propose no others."""
+    roles = propose(profile, person_columns)
     if request.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
@@ -314,42 +339,45 @@ def _roles(
     return roles | {name: RoleProposal(SENSITIVE, "given") for name in request.sensitive}
 
 
-def _job(
-    request: AdviceRequest, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
+def _reading_job(
+    request: AdviceRequest,
+    quasi_identifiers: tuple[str, ...],
+    profile: Profile,
+    entity: str | None = None,
 ) -> Job:
-    """The job that reads all rows, including those with a NULL."""
-    holes = any(profile.column(name).present < profile.rows for name in chosen)
+    """A job that reads all rows, including those with a NULL."""
+    has_nulls = any(profile.column(name).present < profile.rows for name in quasi_identifiers)
     return Job(
         table=request.table,
         output="",
-        quasi_identifiers=chosen,
+        quasi_identifiers=quasi_identifiers,
         entity=entity,
         key=request.key,
         hierarchies=request.hierarchies,
         memory_limit=request.memory_limit,
-        # Of any kind of column; the methods that are tried have policies of their own.
+        # This method accepts columns of any kind. Each trial release has its own policy.
         policy=Policy(
             k=request.k[0],
             method="gaa_cp",
-            nulls="category" if holes else "error",
-            kinds=propose_kinds(request, chosen, profile),
+            nulls="category" if has_nulls else "error",
+            kinds=propose_kinds(request, quasi_identifiers, profile),
         ),
     )
 
 
-# The k of what ``init`` proposes: what becomes of NULLs is decided at the k that is next to it.
+# Decide on NULLs at the requested k nearest to this one, which ``init`` proposes.
 USUAL_K = 5
 
 
-def null_choice(
+def choose_null_treatment(
     request: AdviceRequest, planned: Plan, microdata: Microdata, *, merges: bool = True
 ) -> NullChoice:
-    """What becomes of NULLs in quasi-identifiers, tried with the first of the usual methods.
+    """Choose how to treat NULLs in quasi-identifiers, by trial releases with one usual method.
 
     Parameters
     ----------
-    microdata : all records, those with a NULL too.
-    merges : as of ``choose_nulls``.
+    microdata : all records, including those with a NULL.
+    merges : False if the release cannot merge patterns of NULLs, as in a chain.
 
     Raises
     ------
@@ -357,43 +385,44 @@ def null_choice(
     """
     k = min(request.k, key=lambda k: (abs(k - USUAL_K), k))
 
-    def release(records: Microdata, nulls: str) -> Release:
+    def try_release(records: Microdata, nulls: str) -> Release:
         records = sample_records(records, request.sample, request.seed, k)
-        trees = planned.trees(records)
+        trees = planned.build_trees(records)
         method = default_methods(are_numbers(records.attributes, trees))[0]
         policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
-        clustering = partition_for(records, policy, trees=planned.trees)
-        return recode(records, clustering, policy, totals_of(records), planned.trees)
+        clustering = partition_for(records, policy, trees=planned.build_trees)
+        return recode(records, clustering, policy, exact_totals_of(records), planned.build_trees)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return choose_nulls(microdata, k, request.nulls, release, merges=merges)
+        return choose_nulls(microdata, k, request.nulls, try_release, merges=merges)
 
 
-def _start(
+def _start_arguments(
     planned: Plan,
     request: AdviceRequest,
     roles: Mapping[str, RoleProposal],
     point: Point,
     microdata: Microdata,
 ) -> dict[str, Any]:
-    """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
-    name, policy = planned.relation.name, planned.policy
+    """Arguments of ``anonymize`` for this release, without the hierarchies of the request."""
+    source_name, policy = planned.relation.name, planned.policy
     arguments: dict[str, Any] = {
-        "table": str(name),
-        "output": str(RelationName(OUTPUT_SCHEMA, name.name)),
+        "table": str(source_name),
+        "output": str(RelationName(OUTPUT_SCHEMA, source_name.name)),
         "quasi_identifiers": list(planned.job.quasi_identifiers),
         "sensitive": [column for column, role in roles.items() if role.role == SENSITIVE],
         "k": point.k,
         "method": point.method,
     }
+    released_records = records_to_release(microdata, policy.nulls, point.k)
     optional_arguments = {
         "entity": planned.job.entity,
         "refine": point.refine,
         "recoding": point.recoding,
         "kinds": dict(policy.kinds) or None,
         "nulls": None if policy.nulls == "error" else policy.nulls,
-        "max_suppression": share_withheld(release_of(microdata, policy.nulls, point.k)) or None,
+        "max_suppression": share_withheld(released_records) or None,
         "key": list(request.key) or None,
     }
     return arguments | {

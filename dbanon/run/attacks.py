@@ -20,7 +20,7 @@ from dbanon.partitioning.strata import count_of, groups, stratum_numbers
 from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
-from dbanon.run.totals import totals_of
+from dbanon.run.totals import exact_totals_of
 
 
 def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
@@ -28,35 +28,35 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
 
     Raises
     ------
-    TooFewRecords : half of the records make no class, or all of them would be withheld.
+    TooFewRecords : half of the records are fewer than k, or all of them would be withheld.
     """
     policy = planned.policy
-    members, others = _halves(microdata, policy)
-    if not len(members):
+    released_half, control_half = _split_persons(microdata, policy)
+    if not len(released_half):
         raise TooFewRecords("Half of the records are too few for a class.")
-    mine = take_records(microdata, members)
+    half_records = take_records(microdata, released_half)
     try:
         clustering = partition_for(
-            mine,
+            half_records,
             policy,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=lambda share: tick(share / 2),
         )
-        clustering = with_sets(mine, clustering, policy, planned.job.memory_limit)
+        clustering = with_sets(half_records, clustering, policy, planned.job.memory_limit)
     except DbanonError as error:
         # The error's own text may contain a count, and more people read the ledger than the run.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
         raise TooFewRecords(
             f"Half of the records cannot be released by the same options: {reason}."
         ) from None
-    release = recode(mine, clustering, policy, totals_of(mine))
+    release = recode(half_records, clustering, policy, exact_totals_of(half_records))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be suppressed.")
     return attacks_of(
         attack_data_of(
-            take_records(microdata, np.concatenate((members, others))),
-            len(members),
+            take_records(microdata, np.concatenate((released_half, control_half))),
+            len(released_half),
             release.columns,
             np.asarray(release.partition.sizes, np.int64),
             release.hierarchies,
@@ -66,24 +66,31 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     )
 
 
-def _halves(microdata: Microdata, policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The records of a random half of the persons, and those of the others.
+def _split_persons(
+    microdata: Microdata, policy: Policy
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split records into those of a random half of the persons, and those of the others.
 
-    Rows of one person stay together: a control group that shares persons with the release would
-    hide what the release reveals of them. Strata whose half is no class are in neither.
+    All rows of a person are in the same half: a control group that shares persons with the release
+    would hide what the release reveals about them. Strata with fewer than k in the first half are
+    in neither.
+
+    Returns two arrays of record indices, int64, ascending.
     """
     persons = microdata.entities
     if persons is None:
         persons = np.arange(microdata.n_records, dtype=np.int32)
-    named, places = np.unique(persons, return_inverse=True)
-    half = len(named) // 2
-    inside = np.zeros(len(named), np.bool_)
-    inside[np.random.default_rng([policy.seed, half]).permutation(len(named))[:half]] = True
-    parts: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+    distinct_persons, person_codes = np.unique(persons, return_inverse=True)
+    n_persons = len(distinct_persons)
+    half = n_persons // 2
+    is_released = np.zeros(n_persons, np.bool_)
+    is_released[np.random.default_rng([policy.seed, half]).permutation(n_persons)[:half]] = True
+    # Start with an empty array, because concatenate needs at least one.
+    released = [np.zeros(0, np.int64)]
+    control = [np.zeros(0, np.int64)]
     for records in groups(stratum_numbers(microdata)):
-        chosen = inside[places[records]]
-        if count_of(microdata, records[chosen]) >= policy.k:
-            parts[0].append(records[chosen])
-            parts[1].append(records[~chosen])
-    none = np.zeros(0, np.int64)
-    return np.sort(np.concatenate([none, *parts[0]])), np.sort(np.concatenate([none, *parts[1]]))
+        in_half = is_released[person_codes[records]]
+        if count_of(microdata, records[in_half]) >= policy.k:
+            released.append(records[in_half])
+            control.append(records[~in_half])
+    return np.sort(np.concatenate(released)), np.sort(np.concatenate(control))

@@ -1,4 +1,4 @@
-"""Bound: what no release of a table can lose less than. Nothing is written."""
+"""Lower bounds of the information loss of any release of a table. Nothing is written."""
 
 from __future__ import annotations
 
@@ -23,34 +23,38 @@ from dbanon.run.plan import plan
 from dbanon.stores.ports import Source
 
 
-def bound_table(job: Job, source: Source, seconds: float, tick: Tick) -> Certificate:
-    """The certificate of a table; its quasi-identifiers are read, and no more.
+def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) -> Certificate:
+    """Read the quasi-identifiers of a table, and compute its certificate.
+
+    Parameters
+    ----------
+    seconds : as in ``compute_bound``.
 
     Raises
     ------
-    DbanonError : what reading the table raises, and as ``bound``.
+    DbanonError : the table cannot be read, or as ``compute_bound``.
     """
     relation = source.describe(job)
     for name in job.quasi_identifiers:
         require_number(relation.attribute(name), job.policy.orders)
     planned = plan(job, source, pulse=lambda: tick(0.0))
     microdata = source.read(planned.relation, planned.roles, job, tick)
-    return bound(microdata, int(job.policy.k), seconds, tick)
+    return compute_bound(microdata, int(job.policy.k), seconds, tick)
 
 
 def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:
-    """Check that a bound can be of an attribute.
+    """Check that bounds support the type of an attribute.
 
     Parameters
     ----------
-    orders : names of columns of text whose order is stated.
+    orders : names of text columns with a stated order.
 
     Raises
     ------
-    UnsupportedType : it is text, or truths, without an order.
+    UnsupportedType : it is text or Boolean, without an order.
     """
-    takes = attribute.kind.is_numeric or attribute.kind is Kind.OTHER
-    if not takes and attribute.name not in orders:
+    is_supported = attribute.kind.is_numeric or attribute.kind is Kind.OTHER
+    if not is_supported and attribute.name not in orders:
         raise UnsupportedType(
             f'Column "{attribute.name}" is of type {attribute.sql_type or "text"},'
             " and a bound needs numbers, dates, or ordered text.",
@@ -58,26 +62,26 @@ def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:
         )
 
 
-def bound(
+def compute_bound(
     microdata: Microdata,
     k: int,
     seconds: float,
     tick: Tick,
     start: Sequence[Partition] = (),
 ) -> Certificate:
-    """The certificate of records of numbers.
+    """Compute the certificate of numeric records: a lower bound of the loss of any release.
 
     Parameters
     ----------
-    start : partitions of all of them into classes of k or more; where there is none, one is made.
-    seconds : of wall time, for all but the bound of nearest neighbours.
-    tick : called with a share now and then; what it raises ends it.
+    start : partitions of all records into classes of k or more; if empty, one is computed.
+    seconds : limit of wall time; excludes the bound by nearest neighbours.
+    tick : called regularly with the share done, 0 to 1; its exceptions end the computation.
 
     Raises
     ------
     TooFewRecords : fewer than k records.
-    NullInQuasiIdentifier : a value is missing, and z-scores of a class are not those of all.
-    UnsupportedType : a column is neither of numbers nor of ranks.
+    NullInQuasiIdentifier : a value is missing, so that z-scores within a class differ from overall.
+    UnsupportedType : a column holds neither numbers nor ranks.
     """
     policy = Policy(k=k, refine="fast")
     for attribute in microdata.attributes:

@@ -14,8 +14,8 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
 
-# What a budget may be of: a view may show other rows each time.
-_KINDS = ("table", "partitioned table", "inherited table", "materialized view")
+# Relations that a budget may protect. A view may run a different query each time.
+_SOURCE_KINDS = ("table", "partitioned table", "inherited table", "materialized view")
 
 
 @dataclass(frozen=True)
@@ -24,35 +24,36 @@ class BudgetShown:
 
     Parameters
     ----------
-    spendings : the newest first; none in a list of budgets.
+    record : the budget as stored in the ledger.
+    spendings : newest first; empty when budgets are listed.
     """
 
-    kept: RecordedBudget
+    record: RecordedBudget
     spendings: tuple[Spending, ...] = ()
 
     @property
     def name(self) -> str:
         """The name of the budget."""
-        return self.kept.name
+        return self.record.name
 
     @property
     def total(self) -> float:
         """The amount that may be spent in total."""
-        return float(self.kept.total)
+        return float(self.record.total)
 
     @property
     def spent(self) -> float:
         """The amount already spent."""
-        return float(self.kept.spent)
+        return float(self.record.spent)
 
     @property
     def left(self) -> float:
         """The amount that may still be spent."""
-        return float(self.kept.remaining)
+        return float(self.record.remaining)
 
     def to_dict(self) -> dict[str, Any]:
         """The budget as plain values, for JSON."""
-        record = self.kept
+        record = self.record
         return {
             "name": record.name,
             "source": record.source,
@@ -75,7 +76,7 @@ class BudgetShown:
 
     def _epsilons(self) -> dict[str, float]:
         """Amounts of rho converted to epsilon; empty for a budget of epsilon."""
-        delta = self.kept.delta
+        delta = self.record.delta
         if delta is None:
             return {}
         return {
@@ -85,11 +86,11 @@ class BudgetShown:
 
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of label and text, for people."""
-        record = self.kept
-        meant = [
+        record = self.record
+        epsilon_pairs = [
             (
                 f"epsilon at delta {record.delta:g}",
-                " / ".join(f"{e:.4g}" for e in epsilons.values()),
+                " / ".join(f"{epsilon:.4g}" for epsilon in epsilons.values()),
             )
             for epsilons in [self._epsilons()]
             if epsilons
@@ -103,7 +104,7 @@ class BudgetShown:
                 f"{record.parameter}: total / spent / left",
                 " / ".join(map(plain, (record.total, record.spent, record.remaining))),
             ),
-            *meant,
+            *epsilon_pairs,
             *([("raises", record.raises)] if record.raises else []),
             (
                 "created",
@@ -117,14 +118,14 @@ class BudgetShown:
         ]
 
 
-def require_of_rows(relation: Relation) -> None:
-    """Check that a relation has rows of its own.
+def require_table_rows(relation: Relation) -> None:
+    """Check that a relation stores its rows, unlike a view.
 
     Raises
     ------
-    UnsupportedType : it shows those of others, which may be others each time.
+    UnsupportedType : it is a view, whose rows may differ each time.
     """
-    if relation.kind not in _KINDS:
+    if relation.kind not in _SOURCE_KINDS:
         raise UnsupportedType(
             f"{relation.name} is a {relation.kind}: only tables and materialized views can be"
             " read, because a view could run a different query each time.",
@@ -138,9 +139,9 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
     with store.session(write=True) as session:
         session.require("budgets")
         relation = session.find_source(parse_relation(budget.source))
-        require_of_rows(relation)
-        for name in filter(None, (budget.entity,)):
-            relation.attribute(name)
+        require_table_rows(relation)
+        if budget.entity:
+            relation.attribute(budget.entity)
         try:
             return BudgetShown(budgets.create(session, budget, relation.name))
         except OutputExists:
@@ -150,21 +151,21 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
 
 
 def list_budgets(store: Store) -> list[BudgetShown]:
-    """The budgets of a database, the oldest first."""
+    """List the budgets of a database, oldest first."""
     with store.session(write=False) as session:
         return [BudgetShown(record) for record in budgets.list_budgets(session)]
 
 
 def show_budget(store: Store, name: str) -> BudgetShown:
-    """A budget with all of its spendings; raises BudgetNotFound."""
+    """Read a budget with all of its spendings; raises BudgetNotFound."""
     with store.session(write=False) as session:
         record = budgets.find(session, name)
         return BudgetShown(record, tuple(budgets.spendings(session, name)))
 
 
 def _describe_spending(spending: Spending) -> str:
-    by = f" by {spending.spent_by}" if spending.spent_by else ""
-    came = (
+    spender = f" by {spending.spent_by}" if spending.spent_by else ""
+    outcome = (
         f"release {spending.release_id}" if spending.release_id else "nothing was published of it"
     )
-    return f"{spending.spent_at}{by}: {came}"
+    return f"{spending.spent_at}{spender}: {outcome}"

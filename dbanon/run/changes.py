@@ -1,4 +1,4 @@
-"""Relations and files that a run would change. Finding out changes nothing."""
+"""Find the relations and files that a run would change, without changing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbanon.ledger import entries, job_history, release_tables, releases
 from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.run.comparison import Comparison
 from dbanon.run.export import Exporter
-from dbanon.run.fingerprint import fingerprint, has_other_rows, salt_of
+from dbanon.run.fingerprint import compute_fingerprint, has_changed_rows, parse_salt
 from dbanon.run.plan import plan
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import parse_relation
@@ -25,24 +25,26 @@ from dbanon.stores.lake_catalog import open_catalogs
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 
-LEDGER = "ledger"
+_LEDGER = "ledger"
 
 
-def with_exact_staleness(store: Store, listed: Sequence[releases.Listed]) -> list[releases.Listed]:
-    """The releases, with ``stale`` decided by the source's rows where a digest was recorded.
+def with_exact_staleness(
+    store: Store, listed_releases: Sequence[releases.Listed]
+) -> list[releases.Listed]:
+    """Decide ``stale`` by the source's rows instead of counters, where a digest was recorded.
 
-    Reads rows with the rights of this role. Where a right is missing, the result of the counters
+    Reads rows with the rights of this role. If a right is missing, the value from the counters
     stays.
     """
     result = []
-    for listed_release in listed:
-        stale = None
+    for listed_release in listed_releases:
+        is_stale = None
         if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
             # Use one transaction per release, so that one failing source does not affect others.
             with suppress(DbanonError), store.session(write=False) as session:
-                stale = has_other_rows(session, listed_release.release_id)
-        if stale is not None:
-            listed_release = replace(listed_release, stale=stale, stale_by=releases.DIGEST)
+                is_stale = has_changed_rows(session, listed_release.release_id)
+        if is_stale is not None:
+            listed_release = replace(listed_release, stale=is_stale, stale_by=releases.DIGEST)
         result.append(listed_release)
     return result
 
@@ -51,17 +53,24 @@ def with_exact_staleness(store: Store, listed: Sequence[releases.Listed]) -> lis
 def planning_ports(
     source: Store, target: Store | None, staging: bool
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
-    """Source and target of a plan, on transactions that change nothing."""
+    """Yield source and target of a plan, in transactions that change nothing.
+
+    Parameters
+    ----------
+    staging : True if the plan needs temporary tables.
+    """
     with ExitStack() as stack:
         if target is None or target.same_database(source):
             session = stack.enter_context(source.planning(staging=staging))
             yield SqlSource(session), SqlTarget(session)
         else:
-            # The rows of a file are staged where the chain is.
-            in_target = staging and not source.is_persistent
-            writes = stack.enter_context(target.planning(staging=in_target, create=True))
-            reads = stack.enter_context(source.session(write=False))
-            yield SqlSource(reads), SqlTarget(writes)
+            # The rows of a file are staged in the database of the chain.
+            stages_in_target = staging and not source.is_persistent
+            target_session = stack.enter_context(
+                target.planning(staging=stages_in_target, create=True)
+            )
+            source_session = stack.enter_context(source.session(write=False))
+            yield SqlSource(source_session), SqlTarget(target_session)
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,9 @@ class PlannedFile:
 
     Parameters
     ----------
-    path : its place, with ``{release}`` for the id that the release gets.
-    replaces : True where a file of an earlier release has the place.
-    keep_last : how many files stay, with this one; None for all.
+    path : its path, with ``{release}`` in place of the future release id.
+    replaces : True if it would replace the file of an earlier release.
+    keep_last : number of files to keep, including this one; None for all.
     """
 
     path: str
@@ -83,13 +92,13 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a run would change.
+    """The changes that a run would make.
 
     Parameters
     ----------
-    creates : relations, and the ledger where there is none.
-    drops : tables of earlier releases of the view.
-    files : that would be written.
+    creates : descriptions of relations to create, and of the ledger if there is none.
+    drops : names of tables of earlier releases of the view.
+    files : the files to write.
     """
 
     creates: tuple[str, ...]
@@ -98,43 +107,47 @@ class Changes:
 
 
 @open_catalogs()
-def changes(
+def plan_changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
 ) -> Changes:
-    """What a run would change, after the checks that it would make of places of files.
+    """List the changes that a run would make; checks the destinations of files, as a run does.
 
     Parameters
     ----------
-    session, target : of the database that would be written to.
-    keep_last : replaced releases of the view that stay; None for all.
+    session, target : a session and the store of the database to write to.
+    keep_last : number of replaced releases of the view to keep; None for all.
 
     Raises
     ------
-    OutputExists, InsufficientRights, InvalidParameter : a file cannot have its place.
+    OutputExists, InsufficientRights, InvalidParameter : a file cannot be written.
     """
-    created = [] if session.has_ledger() else [LEDGER]
+    created_relations = [] if session.has_ledger() else [_LEDGER]
     if output.creates_schema:
-        created.append(f"schema {output.name.schema}, which is missing")
+        created_relations.append(f"schema {output.name.schema}, which is missing")
     if output.replaced_kind is None:
-        created.append(f"{output.kind} {output.name}")
+        created_relations.append(f"{output.kind} {output.name}")
     if output.relation != output.name:
-        created.append(f"a table for {output.kind} {output.name}")
+        created_relations.append(f"a table for {output.kind} {output.name}")
     if job.exports:
-        Exporter(job, target).require_places(session, make=False)
-    return Changes(tuple(created), _drops(session, output, keep_last), tuple(_files(job)))
+        Exporter(job, target).require_destinations(session, create_directories=False)
+    return Changes(
+        tuple(created_relations),
+        _superseded_tables(session, output, keep_last),
+        tuple(_planned_files(job)),
+    )
 
 
-def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str, ...]:
-    """Tables that the view shows no longer once it is replaced, and that are not kept."""
+def _superseded_tables(session: Session, output: Output, keep_last: int | None) -> tuple[str, ...]:
+    """Tables of earlier releases to drop once the view shows the new one."""
     if keep_last is None or output.kind != "view" or output.replaced_kind is None:
         return ()
-    # The one that it shows now is then the newest of those that were replaced.
-    before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
-    current = [] if keep_last else release_tables.shown_table(session, output.name)
-    return tuple(str(name) for name in (*current, *before))
+    # The table that the view shows now will be the newest of the replaced ones.
+    replaced_before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
+    current_table = [] if keep_last else release_tables.shown_table(session, output.name)
+    return tuple(str(name) for name in (*current_table, *replaced_before))
 
 
-def _files(job: Job) -> list[PlannedFile]:
+def _planned_files(job: Job) -> list[PlannedFile]:
     return [
         PlannedFile(
             str(destinations.resolve_destination(export.path, "{release}")),
@@ -148,44 +161,46 @@ def _files(job: Job) -> list[PlannedFile]:
     ]
 
 
-def unchanged_since(job: Job, source: Store, target: Store | None = None) -> str | None:
-    """The id of a job's last release, where a run would make the same one; None where it may not.
+def find_unchanged_release(job: Job, source: Store, target: Store | None = None) -> str | None:
+    """The id of the job's last release if a run would only repeat it, else None.
 
-    Its source, its definition and its version are the same by fingerprint, its output is there and
-    as it was released, and so are its files. Nothing is changed.
+    A run would repeat it if the fingerprint of source rows, definition and dbanon version is the
+    same, and the output and its files are unchanged.
 
     Raises
     ------
-    DbanonError : what the run would be refused with.
+    DbanonError : the run would be refused with this error.
     """
     assert job.name is not None
-    # Here the output and its release are expected to exist.
+    # The output and its release usually exist, so plan to replace them.
     replacing_job = replace(job, if_exists="replace")
     if job.chain is None:
         replacing_job = replace(replacing_job, releases=INDEPENDENT)
-    with planning_ports(source, target, staging=False) as (reads, writes):
-        session = writes.session
-        last = job_history.last_release(session, job.name)
-        if last is None or last.fingerprint is None:
+    with planning_ports(source, target, staging=False) as (sql_source, sql_target):
+        session = sql_target.session
+        last_release = job_history.last_release(session, job.name)
+        if last_release is None or last_release.fingerprint is None:
             return None
-        planned = plan(replacing_job, reads, writes)
-        current_fingerprint = fingerprint(planned, reads, salt_of(last.fingerprint))
-        if current_fingerprint != last.fingerprint or not _is_as_released(
-            session, job, last.release_id
+        planned = plan(replacing_job, sql_source, sql_target)
+        current_fingerprint = compute_fingerprint(
+            planned, sql_source, parse_salt(last_release.fingerprint)
+        )
+        if current_fingerprint != last_release.fingerprint or not _is_as_released(
+            session, job, last_release.release_id
         ):
             return None
-        [row] = rows_of_release(session, "release", last.release_id)
+        [row] = rows_of_release(session, "release", last_release.release_id)
     files = row["arguments"].get("exports", ())
-    return last.release_id if all(map(_is_as_written, files)) else None
+    return last_release.release_id if all(map(_is_as_written, files)) else None
 
 
 def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
-    """True where the job's output is this release still, by the digest of its rows."""
+    """True if the job's output still is this release, judged by the digest of its rows."""
     try:
         entry = entries.find_release(session, parse_relation(job.output))
         if entry.release_id != release_id:
             return False
-        # Looked at as a source is: its owner may have made a view of it.
+        # Inspect it like a source: its owner may have replaced it by a view.
         session.find_source(entry.name)
         comparison = Comparison(session, entry.name, entry)
         comparison.compare_rows()
@@ -196,6 +211,7 @@ def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
 
 @open_catalogs()
 def _is_as_written(file: Mapping[str, Any]) -> bool:
+    """True if an exported file has the SHA-256 that the ledger recorded."""
     try:
         path = destinations.resolve_destination(file["path"], "")
         return (

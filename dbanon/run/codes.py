@@ -1,4 +1,4 @@
-"""Codes that were averaged: released numbers of a coded column that no row of the source has."""
+"""Detection of averaged codes: released numbers of a code column that no source row contains."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NUMERIC, Kind
 from dbanon.release.recode import Release
 
-# Of types whose numbers may be codes: a frame has floats where a number is missing.
-_KINDS = (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
+# Kinds whose numbers may be codes. Data frames hold integers with missing values as floats.
+_CODE_KINDS = (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
 
 
-def averaged_codes(
+def count_averaged_codes(
     microdata: Microdata, release: Release, kinds: Mapping[str, str]
 ) -> dict[str, int]:
-    """Released rows with a code that is not in the source, by quasi-identifier.
+    """Count released rows whose code does not occur in the source, by quasi-identifier.
 
     A column of codes holds few distinct whole numbers and has a name that suggests codes. Labels
     and ranges do not count as codes: they contain the values of their class.
@@ -27,24 +27,24 @@ def averaged_codes(
     sizes = release.partition.sizes
     for column in release.columns:
         attribute = column.attribute
-        numeric = [numeric_attribute.name for numeric_attribute in microdata.numeric]
+        numeric_names = [numeric_attribute.name for numeric_attribute in microdata.numeric]
         if (
-            attribute.kind not in _KINDS
+            attribute.kind not in _CODE_KINDS
             or column.source_name is not None
             or column.upper is not None
         ):
             continue
         name = attribute.name
-        if kinds.get(name) == NUMERIC or name not in numeric or column.extent is not None:
+        if kinds.get(name) == NUMERIC or name not in numeric_names or column.extent is not None:
             continue
         valid = microdata.valid_column(name)
-        values = microdata.numbers[:, numeric.index(name)]
+        values = microdata.numbers[:, numeric_names.index(name)]
         source_codes = np.unique(values if valid is None else values[valid])
         if not names_code(name) or len(source_codes) > MAX_CODES or (source_codes % 1).any():
             continue
-        strange = ~np.isin(column.as_float(), source_codes)
+        is_unknown = ~np.isin(column.as_float(), source_codes)
         if column.missing is not None:
-            strange &= ~column.missing
-        if rows := int(sizes[strange].sum()):
+            is_unknown &= ~column.missing
+        if rows := int(sizes[is_unknown].sum()):
             rows_by_column[name] = rows
     return rows_by_column

@@ -24,11 +24,11 @@ from dbanon.stores import digest
 from dbanon.stores.hierarchies import resolve
 from dbanon.stores.sql_counts import count_class_values
 
-# What can differ, in the words of messages.
+# What may differ, as worded in messages.
 COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"
 CLASS_SIZES, MODELS = "class sizes", "levels of privacy models"
 
-AGAIN = "Drop it (dbanon drop), and release the table again."
+RELEASE_AGAIN_HINT = "Drop it (dbanon drop), and release the table again."
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class ModelCount:
 
     Parameters
     ----------
-    model : in words.
+    model : a description of the model.
     recorded : the level counted when it was released.
-    counted : the level counted now; None where it could not be.
-    why_not : why it could not.
+    counted : the level counted now; None if it could not be counted.
+    why_not : the reason why it could not be counted.
     """
 
     model: str
@@ -54,101 +54,112 @@ class Comparison:
 
     Parameters
     ----------
-    entry : as ``ledger.find_release`` gives it; None for a relation without one: nothing differs.
+    entry : the entry from ``ledger.find_release``. Without one, nothing is compared.
 
     Attributes
     ----------
-    digest : what that of the rows says, in the words of ``stores.digest``; None without entry.
+    digest : result of comparing the digest of the rows, a constant of ``stores.digest``; None
+        before the comparison, or without an entry.
     """
 
     def __init__(self, session: Session, relation: RelationName, entry: LedgerEntry | None) -> None:
         self._session, self._relation, self._entry = session, relation, entry
-        self._differing: list[str] = []
+        self._differences: list[str] = []
         self._detail: str | None = None
-        self._recorded: str | None = None
+        self._recorded_digest: str | None = None
         self.digest: str | None = None
-        self._now: list[str] = []
+        self._current_names: list[str] = []
         if entry is not None:
-            self._recorded = recorded_digest(session, entry.release_id)
+            self._recorded_digest = recorded_digest(session, entry.release_id)
             self._compare_columns(released_columns(session, entry.release_id))
 
-    def _compare_columns(self, then: Sequence[tuple[str, str]]) -> None:
-        now = self._session.columns_of(self._relation)
-        self._now = [name for name, _ in now]
-        names = [name for name, _ in then]
+    def _compare_columns(self, recorded_columns: Sequence[tuple[str, str]]) -> None:
+        """Compare names, order and types; ``recorded_columns`` are pairs of name and SQL type."""
+        current_columns = self._session.columns_of(self._relation)
+        self._current_names = [name for name, _ in current_columns]
+        released_names = [name for name, _ in recorded_columns]
         # Releases of version 0.1.0 recorded neither the order nor the types of the catalog.
-        in_order = list if self._recorded is not None else sorted
-        if in_order(self._now) != in_order(names):
-            self._differing.append(COLUMNS)
-            new = [name for name in self._now if name not in names]
-            missing = [name for name in names if name not in self._now]
-            self._detail = f"Columns now {len(now)}, released {len(names)}." + "".join(
-                f" {word}: {', '.join(quoted_names)}."
-                for word, quoted_names in (
-                    ("New", _quote_names(new)),
-                    ("Missing", _quote_names(missing)),
+        normalize_order = list if self._recorded_digest is not None else sorted
+        if normalize_order(self._current_names) != normalize_order(released_names):
+            self._differences.append(COLUMNS)
+            new_names = [name for name in self._current_names if name not in released_names]
+            missing_names = [name for name in released_names if name not in self._current_names]
+            self._detail = (
+                f"Columns now {len(current_columns)}, released {len(released_names)}."
+                + "".join(
+                    f" {word}: {', '.join(quoted_names)}."
+                    for word, quoted_names in (
+                        ("New", _quote_names(new_names)),
+                        ("Missing", _quote_names(missing_names)),
+                    )
+                    if quoted_names
                 )
-                if quoted_names
             )
-        elif self._recorded is not None and now != list(then):
-            self._differing.append(TYPES)
-            changed = [name for (name, a), (_, b) in zip(now, then, strict=True) if a != b]
-            self._detail = f"Of another type now: {', '.join(_quote_names(changed))}."
+        elif self._recorded_digest is not None and current_columns != list(recorded_columns):
+            self._differences.append(TYPES)
+            retyped_names = [
+                name
+                for (name, current_type), (_, released_type) in zip(
+                    current_columns, recorded_columns, strict=True
+                )
+                if current_type != released_type
+            ]
+            self._detail = f"Of another type now: {', '.join(_quote_names(retyped_names))}."
 
     @property
     def columns_differ(self) -> bool:
-        """True when names, order or types do: then neither models nor rows can be compared."""
-        return bool({COLUMNS, TYPES} & set(self._differing))
+        """True if names, order or types differ, so that neither models nor rows can be compared."""
+        return bool({COLUMNS, TYPES} & set(self._differences))
 
     @property
     def unchanged(self) -> bool | None:
-        """True where the rows are as released; None where they could not be compared."""
+        """True if the rows are as released; None if they could not be compared."""
         return True if self.digest == digest.UNCHANGED else None
 
     def require_columns(self, names: Sequence[str]) -> None:
-        """Check that there is something to count.
+        """Check that these columns exist, so that classes can be counted.
 
         Raises
         ------
-        ReleaseChanged : a quasi-identifier is gone.
+        ReleaseChanged : a column is missing.
         """
-        if self._entry is not None and not set(names) <= set(self._now):
-            raise self._changed()
+        if self._entry is not None and not set(names) <= set(self._current_names):
+            raise self._error()
 
     def compare_class_sizes(self, recount: Recount) -> None:
-        """Compare the histogram."""
+        """Compare the histogram of class sizes."""
         assert self._entry is not None
         histogram = {str(size): count for size, count in sorted(recount.histogram.items())}
         if histogram != self._entry.histogram:
-            self._differing.append(CLASS_SIZES)
+            self._differences.append(CLASS_SIZES)
 
     def compare_models(self, models: Sequence[ModelCount]) -> None:
-        """Compare the levels of those that could be counted."""
+        """Compare the levels of models that could be counted."""
         if any(
             model.counted is not None and not isclose(model.counted, model.recorded, rel_tol=1e-9)
             for model in models
         ):
-            self._differing.append(MODELS)
+            self._differences.append(MODELS)
 
     def compare_rows(self) -> None:
-        """Compare the digest, the last of all.
+        """Compare the digest of the rows, then raise if this or an earlier comparison failed.
 
         Raises
         ------
-        ReleaseChanged : anything differs.
+        ReleaseChanged : something differs.
         """
         if self._entry is None:
             return
         if not self.columns_differ:
-            self.digest = digest.compare(self._session, self._relation, self._recorded)
+            self.digest = digest.compare(self._session, self._relation, self._recorded_digest)
         if self.digest == digest.CHANGED:
-            self._differing.append(ROWS)
-        if self._differing:
-            raise self._changed()
+            self._differences.append(ROWS)
+        if self._differences:
+            raise self._error()
 
-    def _changed(self) -> ReleaseChanged:
+    def _error(self) -> ReleaseChanged:
         return ReleaseChanged(
-            f"{self._relation} has changed since it was released: {', '.join(self._differing)}"
+            f"{self._relation} has changed since it was released: {', '.join(self._differences)}"
             " differ.",
             detail=self._detail,
             hint="Find out who changed it, and release it again.",
@@ -163,25 +174,26 @@ def recount_models(
     session: Session,
     relation: RelationName,
     names: Sequence[str],
-    then: Sequence[Mapping[str, Any]],
+    recorded_models: Sequence[Mapping[str, Any]],
     hierarchies: Mapping[str, Any],
     recount: Recount,
 ) -> tuple[ModelCount, ...]:
-    """The privacy models of a release, counted again where enough was recorded of them.
+    """Count the privacy models of a release again, as far as enough was recorded to do so.
 
     Parameters
     ----------
-    names : its quasi-identifiers and strata.
-    then, hierarchies : the models and hierarchies as its ledger or file has them.
+    names : the quasi-identifiers and strata of the release.
+    recorded_models, hierarchies : as stored in the ledger's entry or in the file.
+    recount : the classes of the relation, counted now.
 
     Raises
     ------
-    RecountFailed : a class does not keep to one.
+    RecountFailed : a class violates a model.
     """
     model_counts: list[ModelCount] = []
     models: dict[int, Model] = {}
-    for index, recorded in enumerate(then):
-        model = _recorded_model(session, recorded, hierarchies)
+    for index, recorded in enumerate(recorded_models):
+        model = _restore_model(session, recorded, hierarchies)
         why_not = None
         if isinstance(model, Model):
             models[index] = model
@@ -192,34 +204,32 @@ def recount_models(
         )
     if not models:
         return tuple(model_counts)
-    counted_models = with_null_leaves(list(models.values()))
-    relation_read = session.find_source(relation)
-    of_models = tuple(dict.fromkeys(model.attribute for model in counted_models))
-    model_attributes = session.inspect(
-        relation_read, [relation_read.attribute(name) for name in of_models]
-    )
-    relation_read = relation_read.with_attributes(model_attributes)
+    countable_models = with_null_leaves(list(models.values()))
+    source = session.find_source(relation)
+    sensitive_names = tuple(dict.fromkeys(model.attribute for model in countable_models))
+    model_attributes = session.inspect(source, [source.attribute(name) for name in sensitive_names])
+    source = source.with_attributes(model_attributes)
     attributes = {attribute.name: attribute for attribute in model_attributes}
     questions = CountRequests(
         tuple(names),
-        sensitive=of_models,
-        leaf_columns=frozenset(trees_of_models(counted_models)),
+        sensitive=sensitive_names,
+        leaf_columns=frozenset(trees_of_models(countable_models)),
     )
     try:
-        cells = count_class_values(session, relation_read, relation, questions)
-        levels = require_levels(counted_models, attributes, Counts(recount, cells=cells))
+        cells = count_class_values(session, source, relation, questions)
+        levels = require_levels(countable_models, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
-        error.hint = AGAIN
+        error.hint = RELEASE_AGAIN_HINT
         raise
     for index, level in zip(models, levels, strict=True):
         model_counts[index] = replace(model_counts[index], counted=level.achieved)
     return tuple(model_counts)
 
 
-def _recorded_model(
+def _restore_model(
     session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
 ) -> Model | str:
-    """The model of a ledger's entry, or the reason why it cannot be restored."""
+    """Restore a model from its record, or return the reason why that is impossible."""
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
     if str(recorded["model"]).endswith(FIRST_RELEASE_SUFFIX):

@@ -55,37 +55,38 @@ from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
-# Recodings that compute a value or the bounds of an interval, which may be those of no record.
-_COMPUTED = ("mean", "median", "secure", "generalization")
-_FIRST_DAY, _LAST_DAY, _LEAST_DAYS = 17000101, 22001231, 10
+# Recodings that compute a value or the bounds of an interval, which may not occur in any record.
+_COMPUTING_RECODINGS = ("mean", "median", "secure", "generalization")
+# Range of yyyymmdd numbers that count as days, and the smallest number of values to judge by.
+_FIRST_DAY, _LAST_DAY, _MIN_DAYS = 17000101, 22001231, 10
 
 
 def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
-    """The columns that would be released as they are, and look like identifiers.
+    """Find columns that look like identifiers and would be released unchanged.
 
     Warns with ``KeptColumnIdentifies``.
 
     Raises
     ------
-    KeptIdentifierRefused : there is one, and the policy is strict.
+    KeptIdentifierRefused : there is such a column, and the policy is strict.
     """
-    findings = kept_identifiers(planned)
-    refused = partial(
+    findings = find_retained_identifiers(planned)
+    build_refusal = partial(
         KeptIdentifierRefused,
         "A column that looks like an identifier would be released as it is. Nothing was published.",
         hint="Do not copy it, release it as a pseudonym, or leave out `strict`.",
     )
-    _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, refused)
+    _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, build_refusal)
     return findings
 
 
 def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
-    """Warn with ``DaysAsNumbers`` of columns that write days as whole numbers.
+    """Find columns that hold days as whole numbers, and warn with ``DaysAsNumbers``.
 
-    Only for recodings that compute values, which may not be valid days; columns with hierarchies
-    are not affected.
+    Only for recodings that compute values, which may not be valid days. Skips columns with a
+    hierarchy.
     """
-    if policy.recoding not in _COMPUTED:
+    if policy.recoding not in _COMPUTING_RECODINGS:
         return ()
     day_columns = []
     for position, attribute in enumerate(microdata.numeric):
@@ -110,7 +111,7 @@ def are_days(values: NDArray[np.float64]) -> bool:
 
     False for fewer than ten values, which are too few to tell.
     """
-    if len(values) < _LEAST_DAYS or values.min() == values.max():
+    if len(values) < _MIN_DAYS or values.min() == values.max():
         return False
     if values.min() < _FIRST_DAY or values.max() > _LAST_DAY or (values % 1).any():
         return False
@@ -122,18 +123,18 @@ class SpellingCounter(Protocol):
     """A source that counts persons by exact and by normalized spelling."""
 
     def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
-        """The persons by how the identifier is normalized."""
+        """The number of persons by normalization of the identifier; "" for none."""
 
 
 def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpellings, ...]:
-    """The finding on the entity if some of its texts differ only in white space or case.
+    """Find texts of the entity that differ only in white space or case.
 
     Warns with ``EntitySpellings``.
 
     Raises
     ------
-    EntitySpellingsRefused : there is one, and the policy is strict.
-    InvalidParameter : the column's collation equates values that its normalization tells apart.
+    EntitySpellingsRefused : there are such texts, and the policy is strict.
+    InvalidParameter : the column's collation equates values that the normalization distinguishes.
     """
     findings = []
     for name in [planned.job.entity] if planned.job.entity else []:
@@ -142,74 +143,75 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
         if attribute.kind is not Kind.CATEGORY:
             continue
         counts = source.count_spellings(planned.relation, person)
-        exact, casefolded = counts[person.normalize], counts[CASEFOLD]
-        if exact > counts[""]:
+        n_spellings, n_casefolded = counts[person.normalize], counts[CASEFOLD]
+        if n_spellings > counts[""]:
             raise InvalidParameter(
                 f'The database considers values of "{name}" equal that entity_normalize='
                 f"{person.normalize} tells apart.",
                 hint="Leave out `entity_normalize`, and spell them alike in a view.",
             )
-        if casefolded < exact:
-            findings.append(PersonSpellings.of(name, exact, exact - casefolded))
-    refused = partial(
+        if n_casefolded < n_spellings:
+            findings.append(PersonSpellings.of(name, n_spellings, n_spellings - n_casefolded))
+    build_refusal = partial(
         EntitySpellingsRefused,
         "Spellings of one person would count as several persons; nothing was published.",
         hint='Compare them without regard to spelling: `entity_normalize="casefold"`. Or leave'
         " out `strict`.",
     )
-    _warn_or_refuse(findings, planned.policy, EntitySpellings, refused)
+    _warn_or_refuse(findings, planned.policy, EntitySpellings, build_refusal)
     return tuple(findings)
 
 
-def kept_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
-    """The findings on columns that look like identifiers, without a warning."""
+def find_retained_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
+    """The columns that look like identifiers and are released unchanged. Does not warn."""
     return tuple(RetainedIdentifier(name, reason) for name, reason in planned.identifiers.items())
 
 
 def find_disclosive_columns(
     job: Job,
     originals: ReleasedOriginals,
-    groups: Callable[[str], ValueGroups],
-    proved: Mapping[str, DisclosiveColumn],
+    group_rows: Callable[[str], ValueGroups],
+    sample_findings: Mapping[str, DisclosiveColumn],
     only_unique: bool = False,
 ) -> tuple[DisclosiveColumn, ...]:
-    """The findings on what columns that are released unchanged disclose by their values.
+    """Find columns that are released unchanged and disclose too much by their values.
 
     Warns with ``KeptColumnTells``.
 
     Parameters
     ----------
-    groups : counts the released rows that have a value in a column, by that value.
-    proved : findings that a sample of the release has proved; these columns are not counted again.
-    only_unique : True to find only columns whose values are nearly unique, and to leave out which
-        quasi-identifier a column determines.
+    group_rows : groups the released rows by their value in a column.
+    sample_findings : findings that a sample of the release has proved, by column; these columns are
+        not counted again.
+    only_unique : True to find only columns whose values are nearly unique, but not those that
+        determine a quasi-identifier.
 
     Raises
     ------
-    TellingColumnRefused : a column tells too much, and the policy is strict.
+    TellingColumnRefused : a column discloses too much, and the policy is strict.
     """
     k = int(job.policy.k)
     findings: list[DisclosiveColumn] = []
     for name in job.retained_columns:
-        if name in proved:
-            findings.append(proved[name])
+        if name in sample_findings:
+            findings.append(sample_findings[name])
             continue
-        for finding in disclosures_of_column(name, groups(name), originals, k):
+        for finding in disclosures_of_column(name, group_rows(name), originals, k):
             if finding.determines is None or not only_unique:
                 findings.append(finding)
-    refused = partial(
+    build_refusal = partial(
         TellingColumnRefused,
         "A column that would be released as it is reveals too much. Nothing was published.",
         hint="Do not copy it, name it as a quasi-identifier, or leave out `strict`.",
     )
-    _warn_or_refuse(findings, job.policy, KeptColumnTells, refused)
+    _warn_or_refuse(findings, job.policy, KeptColumnTells, build_refusal)
     return tuple(findings)
 
 
 def require_pseudonyms(
     draft: PreparedRelease, source: Source, target: Target[W], written: W
 ) -> None:
-    """Check that different values have different pseudonyms, and NULL has none.
+    """Check that values and their pseudonyms correspond one to one; NULL has no pseudonym.
 
     Warns with ``PseudonymsLink``.
 
@@ -230,7 +232,7 @@ def require_pseudonyms(
 
 
 def visible_classes(draft: PreparedRelease, counts: Counts) -> Partition:
-    """The classes as readers see them: classes with the same released values are joined."""
+    """The classes that readers can distinguish: joins classes with the same released values."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:
         return partition
@@ -238,34 +240,34 @@ def visible_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     return Partition(np.append(class_of_label, np.int32(-1))[partition.labels])
 
 
-def few_persons(
-    planned: Plan, classes_below: Callable[[str], tuple[int, int]]
+def find_few_persons(
+    planned: Plan, count_classes: Callable[[str], tuple[int, int]]
 ) -> tuple[FewPersons, ...]:
-    """Columns that look like person identifiers and have fewer than k values in some class.
+    """Find columns that look like person identifiers and have fewer than k values in some class.
 
     Warns with ``PersonsBelowK``.
 
     Parameters
     ----------
-    classes_below : counts the classes that readers see, and those of them that hold fewer than k
-        values of a column.
+    count_classes : given a column, counts the classes that readers can distinguish, and those with
+        fewer than k values in this column.
 
     Raises
     ------
-    TooFewPersons : there is one, and the policy is strict.
+    TooFewPersons : there is such a column, and the policy is strict.
     """
     findings = []
-    for name in planned.numbers:
-        classes, below = classes_below(name)
-        if below:
-            findings.append(FewPersons.of(name, classes, below))
-    refused = partial(
+    for name in planned.person_columns:
+        n_classes, n_below_k = count_classes(name)
+        if n_below_k:
+            findings.append(FewPersons.of(name, n_classes, n_below_k))
+    build_refusal = partial(
         TooFewPersons,
         "Classes would hold fewer persons than k; nothing was published.",
         hint="Name the column that identifies persons as `entity`, so that k counts persons,"
         " or leave out `strict`.",
     )
-    _warn_or_refuse(findings, planned.policy, PersonsBelowK, refused)
+    _warn_or_refuse(findings, planned.policy, PersonsBelowK, build_refusal)
     return tuple(findings)
 
 
@@ -273,12 +275,12 @@ def _warn_or_refuse(
     findings: Sequence[DisclosiveColumn | FewPersons | RetainedIdentifier],
     policy: Policy,
     warning: type[PrivacyWarning],
-    refused: Callable[..., DbanonError],
+    build_refusal: Callable[..., DbanonError],
 ) -> None:
     """Warn of each finding; a strict policy raises one error for all of them instead."""
     descriptions = [column.describe(int(policy.k)) for column in findings]
     if policy.strict and descriptions:
-        raise refused(detail="Column " + "; column ".join(descriptions) + ".")
+        raise build_refusal(detail="Column " + "; column ".join(descriptions) + ".")
     for text in descriptions:
         warn_caller(warning(f"Column {text}."))
 
@@ -289,43 +291,43 @@ def warn_of_lost_columns(report: Report) -> None:
         warn_caller(ColumnLost(f"Column {text}."))
 
 
-def homogeneity_of(
+def measure_homogeneity(
     planned: Plan,
     released: Sequence[str],
-    count: Callable[[Sequence[str], str], ClassHomogeneity],
+    count_homogeneous: Callable[[Sequence[str], str], ClassHomogeneity],
 ) -> tuple[ClassHomogeneity, ...]:
-    """For each sensitive column, the classes of rows whose members all share one value.
+    """For each sensitive column, measure the classes whose rows all share one value.
 
-    Nothing is counted for releases per attribute, which have no classes of rows.
+    Returns nothing for releases per attribute, which have no classes of rows.
 
     Parameters
     ----------
     released : the names of the released quasi-identifiers.
-    count : counts them, given the columns of a class and the sensitive column.
+    count_homogeneous : counts such classes, given the columns of a class and a sensitive column.
     """
     questions = planned.count_requests(released)
     if questions.attribute_columns:
         return ()
-    return tuple(count(questions.columns, name) for name in planned.job.sensitive)
+    return tuple(count_homogeneous(questions.columns, name) for name in planned.job.sensitive)
 
 
 def warn_of_homogeneity(report: Report) -> None:
-    """Warn with ``HomogeneousClasses`` of sensitive values that classes reveal, without a model."""
+    """Warn with ``HomogeneousClasses`` of sensitive values that whole classes share."""
     for text in report.homogeneous:
         warn_caller(HomogeneousClasses(f"Column {text}."))
 
 
-def findings_of(counted: RecountResult) -> dict[str, Any]:
-    """The findings on a release by key, as stored in the arguments of its report."""
-    has_spellings = bool(counted.few_persons) and isinstance(
-        counted.few_persons[0], PersonSpellings
+def findings_by_key(recount: RecountResult) -> dict[str, Any]:
+    """The findings of a recount by key, as stored in the report's arguments."""
+    has_spellings = bool(recount.few_persons) and isinstance(
+        recount.few_persons[0], PersonSpellings
     )
     findings = {
-        **with_former_key("disclosive_columns", counted.disclosive_columns),
-        "entity_spellings" if has_spellings else "few_persons": counted.few_persons,
-        "linking": counted.linking,
-        "kept_identifiers": counted.identifiers,
-        "homogeneity": counted.homogeneity,
+        **with_former_key("disclosive_columns", recount.disclosive_columns),
+        "entity_spellings" if has_spellings else "few_persons": recount.few_persons,
+        "linking": recount.linking,
+        "kept_identifiers": recount.identifiers,
+        "homogeneity": recount.homogeneity,
     }
     return {
         key: [vars(column) for column in columns]

@@ -1,4 +1,4 @@
-"""Evaluation inside the run that makes a release: only that run has pairs of records."""
+"""Evaluation within the run that makes a release: only that run knows which rows correspond."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ T = TypeVar("T")
 def evaluate(
     microdata: Microdata, release: Release, tick: Tick
 ) -> tuple[Evaluated, Mapping[str, Any] | None]:
-    """The figures of a release as it is written, or why there are none; and the exact ones.
+    """Evaluate a release that is about to be published.
 
-    A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
+    Returns the figures for publication, or the reason why there are none, and the exact figures.
+    Errors of the evaluation do not fail the run; those that ``tick`` raises do.
 
     Parameters
     ----------
     microdata : all records that were read.
     """
 
-    def work(report_progress: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        # A backend imports the measures only where they are asked for.
-        from dbanon.measures.catalogue import evaluate as figures_of
+    def compute(report_progress: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        # Import the measures only when needed, to keep database backends small.
+        from dbanon.measures.catalogue import evaluate as compute_figures
         from dbanon.measures.figure import EvaluationTask, Parameters
         from dbanon.release.evaluation import evaluation_of_figures, pairs_of
         from dbanon.release.figures import published_figures
@@ -46,94 +47,102 @@ def evaluate(
 
         records, measures = _records_with_suppressed(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
-        chosen = Parameters()
-        exact = figures_of(
-            EvaluationTask(pairs, chosen, tick=lambda share: report_progress(share / 2))
+        parameters = Parameters()
+        exact_figures = compute_figures(
+            EvaluationTask(pairs, parameters, tick=lambda share: report_progress(share / 2))
         )
         loss = published_loss(release.public, release.measure)
         names = [column.name for column in release.losses]
-        losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
-        public = published_figures(
+        recorded_losses = (
+            release.measure,
+            dict(zip(names, loss.columns.tolist(), strict=True)),
+            loss.total,
+        )
+        published = published_figures(
             pairs,
-            exact,
-            chosen,
-            losses,
+            exact_figures,
+            parameters,
+            recorded_losses,
             separate_classes=release.separate_classes,
             tick=lambda share: report_progress(0.5 + share / 2),
         )
-        first, last = (evaluation_of_figures(pairs, figures, chosen) for figures in (public, exact))
-        return first.to_dict(), last.to_dict()
+        public_evaluation = evaluation_of_figures(pairs, published, parameters)
+        exact_evaluation = evaluation_of_figures(pairs, exact_figures, parameters)
+        return public_evaluation.to_dict(), exact_evaluation.to_dict()
 
-    public_and_exact, failed = attempt(work, tick)
-    public_figures, exact = (None, None) if public_and_exact is None else public_and_exact
-    return Evaluated(public_figures, failed), exact
+    public_and_exact, failure = attempt(compute, tick)
+    public_figures, exact_figures = (None, None) if public_and_exact is None else public_and_exact
+    return Evaluated(public_figures, failure), exact_figures
 
 
 def _records_with_suppressed(
     microdata: Microdata, release: Release
 ) -> tuple[Microdata, Measures | None]:
-    """The records with the values of suppressed cells, and their measures; None to find them.
+    """The records with the values of suppressed cells restored, and their measures.
 
-    A hierarchy that was built of the released values may lack a suppressed one. The suppressed
-    cells of such a column stay NULL.
+    The measures are None if they have to be computed anew. A hierarchy built from released values
+    may lack a suppressed value; then all suppressed cells of that column stay NULL.
     """
-    full = microdata.before_suppression
-    if full is None:
+    original = microdata.before_suppression
+    if original is None:
         return microdata, release.measures
-    released = take_records(full, np.flatnonzero(release.partition.labels >= 0))
-    for attribute in full.attributes:
+    released = take_records(original, np.flatnonzero(release.partition.labels >= 0))
+    for attribute in original.attributes:
         tree = release.hierarchies.get(attribute.name)
         if tree is None:
             continue
         try:
             leaf_codes(released, attribute, tree)
         except HierarchyBroken:
-            full = _without_suppressed(full, microdata, attribute)
-    return full, None
+            original = _clear_suppressed_cells(original, microdata, attribute)
+    return original, None
 
 
-def _without_suppressed(full: Microdata, merged: Microdata, attribute: Attribute) -> Microdata:
-    """The records with a column of those whose suppressed cells are NULL."""
-    assert full.valid is not None
+def _clear_suppressed_cells(
+    original: Microdata, merged: Microdata, attribute: Attribute
+) -> Microdata:
+    """The original records with the suppressed cells of one column set to NULL, as ``merged``."""
+    assert original.valid is not None
     assert merged.valid is not None
-    valid = full.valid.copy()
-    column = full.attributes.index(attribute)
+    valid = original.valid.copy()
+    column = original.attributes.index(attribute)
     valid[:, column] = merged.valid[:, column]
     if attribute.kind.is_numeric:
-        return replace(full, valid=valid)
-    position = full.categorical.index(attribute)
-    codes, categories = full.codes.copy(), list(full.categories)
+        return replace(original, valid=valid)
+    position = original.categorical.index(attribute)
+    codes, categories = original.codes.copy(), list(original.categories)
     codes[:, position] = merged.codes[:, position]
     categories[position] = merged.categories[position]
-    return replace(full, valid=valid, codes=codes, categories=tuple(categories))
+    return replace(original, valid=valid, codes=codes, categories=tuple(categories))
 
 
 def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
-    """What attacks reach on a release of a random half of the records, or why that is not known.
+    """Attack a release of a random half of the records; the other half is the control group.
 
-    The other half is the control group. A failure of it fails nothing else; what ``tick`` raises
-    does.
+    Returns the results, or the reason for a failure as ``failed``. Errors of the attacks do not
+    fail the run; those that ``tick`` raises do.
 
     Parameters
     ----------
     microdata : all records that were read.
-    planned : its policy has the hierarchies of these records.
+    planned : the plan, whose policy has the hierarchies of these records.
     """
 
-    def work(report_progress: Tick) -> dict[str, Any]:
-        # A backend imports attacks only where they are asked for.
+    def compute(report_progress: Tick) -> dict[str, Any]:
+        # Import attacks only when needed, to keep database backends small.
         from dbanon.run.attacks import attacks_on_half
 
         return attacks_on_half(microdata, planned, report_progress).to_dict()
 
-    attacks, failed = attempt(work, tick)
-    return {"failed": failed} if attacks is None else attacks
+    attacks, failure = attempt(compute, tick)
+    return {"failed": failure} if attacks is None else attacks
 
 
 def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:
-    """The lower bound of the released records beside what they lost, or why there is none.
+    """Compare the loss of the released records with a lower bound.
 
-    A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
+    Returns the certificate, or the reason for a failure as ``failed``. Errors of the computation do
+    not fail the run; those that ``tick`` raises do.
 
     Parameters
     ----------
@@ -141,62 +150,62 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
     """
     seconds = float(policy.certificate or 0.0)
 
-    def work(report_progress: Tick) -> dict[str, Any]:
-        # A backend imports what bounds need only where they are asked for.
-        from dbanon.run.bound import bound
+    def compute(report_progress: Tick) -> dict[str, Any]:
+        # Import bounds only when needed, to keep database backends small.
+        from dbanon.run.bound import compute_bound
 
         labels = release.partition.labels
         records = np.flatnonzero(labels >= 0)
         classes = Partition(labels[records])
-        lower_bound = bound(
+        lower_bound = compute_bound(
             take_records(microdata, records), int(policy.k), seconds, report_progress, [classes]
         )
-        above = lower_bound.gap(release.loss)
-        return {**lower_bound.to_dict(), "above": above if math.isfinite(above) else None}
+        gap = lower_bound.gap(release.loss)
+        return {**lower_bound.to_dict(), "above": gap if math.isfinite(gap) else None}
 
-    certificate, failed = attempt(work, tick)
-    return {"limit": seconds, **(certificate or {"failed": failed})}
+    certificate, failure = attempt(compute, tick)
+    return {"limit": seconds, **(certificate or {"failed": failure})}
 
 
 def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
-    """What readers may see of a certificate: how near the loss is to the least possible one.
+    """The part of a certificate that readers may see: by how much the loss exceeds the bound.
 
-    The bound itself would tell as much of the originals as their exact loss does.
+    The bound itself would reveal as much about the originals as their exact loss.
     """
     if "failed" in exact:
         return dict(exact)
-    # Upwards, in hundredths.
+    # Round up to hundredths.
     above = None if exact["above"] is None else math.ceil(100 * exact["above"] - 1e-9) / 100
     return {**exact, "above": above, "lower_bound": None, "simple_bound": None}
 
 
-def attempt(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
-    """What ``work`` gives, or why there is nothing; what ``tick`` raises is raised."""
-    ended: list[BaseException] = []
+def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
+    """Return the result of ``compute``, or why it failed; errors that ``tick`` raises propagate."""
+    tick_errors: list[BaseException] = []
 
     def report_progress(share: float) -> None:
         try:
             tick(share)
         except BaseException as error:
-            ended.append(error)
+            tick_errors.append(error)
             raise
 
     try:
         report_progress(0.0)
-        result = work(report_progress)
+        result = compute(report_progress)
         report_progress(1.0)
     except Exception as error:
-        if ended:
-            raise ended.pop() from None
-        return None, _why(error)
+        if tick_errors:
+            raise tick_errors.pop() from None
+        return None, _failure_reason(error)
     finally:
-        # The error's traceback holds this frame.
-        ended.clear()
+        # Break the reference cycle of this frame and the error's traceback.
+        tick_errors.clear()
     return result, None
 
 
-def _why(error: Exception) -> str:
-    """Of an error of ours its words; the text of another may quote a value."""
+def _failure_reason(error: Exception) -> str:
+    """The message of dbanon's own errors; for others the class only, as texts may quote values."""
     if lacks_memory(error):
         return "there was too little memory for it"
     if isinstance(error, DbanonError):

@@ -1,6 +1,6 @@
-"""Later evaluation of a release, from the ledger and from queries on its relation.
+"""Evaluation of a published release, from the ledger and from queries on its relation.
 
-A release has neither keys nor order, so its rows are never paired with originals.
+A release has neither keys nor row order, so its rows cannot be paired with originals.
 """
 
 from __future__ import annotations
@@ -31,9 +31,15 @@ from dbanon.stores.sql_counts import (
 
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
 WITHOUT_PAIRS = "from source and release alone, without pairs"
-_OF_PAIRS = "needs the pairs of the run: release with evaluate"
-_WITHHELD = "rows were withheld: source and release hold different rows"
-_OF_NUMBERS = ("sse_loss", "moment_loss", "structure_loss", "covariance_loss", "correlation_loss")
+_NEEDS_PAIRS_NOTE = "needs the pairs of the run: release with evaluate"
+_WITHHELD_NOTE = "rows were withheld: source and release hold different rows"
+_NUMERIC_MEASURES = (
+    "sse_loss",
+    "moment_loss",
+    "structure_loss",
+    "covariance_loss",
+    "correlation_loss",
+)
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,10 @@ class ReleaseFigure:
 
     Parameters
     ----------
-    measure : as in docs/evaluation.md.
-    attribute : the column; None for all.
-    value : None where it has no meaning; ``note`` says why.
-    note : where it is from.
+    measure : its name in docs/evaluation.md.
+    attribute : the column; None for the whole release.
+    value : None if it cannot be computed; ``note`` says why.
+    note : the origin of the figure.
     """
 
     measure: str
@@ -60,10 +66,10 @@ class ReleaseEvaluation:
 
     Parameters
     ----------
-    release_id, relation : the release.
-    original : the relation it was compared with; None if none was named.
+    release_id, relation : id and relation of the release.
+    original : the relation it was compared with; None if there was none.
     evaluation : ``Evaluation.to_dict()`` as recorded; None if the run did not evaluate.
-    figures : those of the ledger, then those counted or computed now.
+    figures : recorded figures first, then those counted or computed now.
     """
 
     release_id: str
@@ -88,13 +94,13 @@ def evaluate_release(
 
     Parameters
     ----------
-    original : the relation that it was made of, in the same database.
-    changed_source : True to compare it although its rows or columns have changed.
+    original : the source of the release, in the same database; None to compare with nothing.
+    changed_source : True to compare even if the rows or columns of the source have changed.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
-    OriginalChanged : the original has other rows or columns than the release was made of.
+    OriginalChanged : the rows or columns of the original have changed since the release.
     """
     with store.session(write=False) as session:
         entry = entries.find_release(
@@ -119,8 +125,8 @@ def evaluate_release(
             if not changed_source:
                 _require_original(session, source, record)
             if report.suppressed:
-                names = (*_OF_NUMBERS, "entropy_change")
-                figures += [ReleaseFigure(name, None, None, _WITHHELD) for name in names]
+                names = (*_NUMERIC_MEASURES, "entropy_change")
+                figures += [ReleaseFigure(name, None, None, _WITHHELD_NOTE) for name in names]
             else:
                 figures += _compare_originals(
                     session, released, source, entry.quasi_identifiers, report
@@ -134,16 +140,16 @@ def evaluate_release(
     )
 
 
-def _describe_figure(where: str, value: float | None, note: str) -> str:
-    """The origin of a figure with its note; without a value the note says why."""
+def _describe_figure(origin: str, value: float | None, note: str) -> str:
+    """Combine the origin of a figure with its note; without a value return only the note."""
     if note and (value is None or note.startswith(NOT_FOR_LABELS)):
         return note
-    return f"{where}; {note}" if note else where
+    return f"{origin}; {note}" if note else origin
 
 
 def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
     if evaluation is None:
-        yield ReleaseFigure("linkage_risk", None, None, _OF_PAIRS)
+        yield ReleaseFigure("linkage_risk", None, None, _NEEDS_PAIRS_NOTE)
         return
     notes = evaluation["notes"]
     recorded_figures = {**evaluation["losses"], **evaluation["risks"]}
@@ -158,9 +164,9 @@ def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[Relea
     attacks = evaluation.get("attacks", {})
     for name, attack_figure in read_renamed(attacks, "results", {}).items():
         low, high = attack_figure["interval"] or (None, None)
-        between = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
+        interval_text = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
         yield ReleaseFigure(
-            name, None, attack_figure["risk"], f"{attack_figure['note'] or RECORDED}{between}"
+            name, None, attack_figure["risk"], f"{attack_figure['note'] or RECORDED}{interval_text}"
         )
     for column, column_figures in evaluation["columns"].items():
         for name, value in column_figures.items():
@@ -168,19 +174,21 @@ def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[Relea
 
 
 def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
-    rows = sum(size * classes for size, classes in sizes.items())
+    """Figures from class sizes; ``sizes`` has the number of classes by rows per class."""
+    rows = sum(size * count for size, count in sizes.items())
     classes = sum(sizes.values())
-    squares = sum(size * size * number for size, number in sizes.items())
+    sum_of_squares = sum(size * size * count for size, count in sizes.items())
     for name, value in (
         ("class_risk", 1 / min(sizes) if sizes else None),
         ("average_class_risk", classes / rows if rows else None),
         ("average_class_size", rows / classes if rows else None),
-        ("discernibility", float(squares) if rows else None),
+        ("discernibility", float(sum_of_squares) if rows else None),
     ):
         yield ReleaseFigure(name, None, value, "no row is released" if value is None else COUNTED)
 
 
 def _require_original(session: Session, source: Relation, record: RecordedRelease) -> None:
+    """Check that a relation has the columns and the number of rows that were released."""
     names = {attribute.name for attribute in source.schema.attributes}
     missing = [
         column.name
@@ -194,11 +202,11 @@ def _require_original(session: Session, source: Relation, record: RecordedReleas
             + ".",
             hint="Name the relation that the release was made from, as it was then.",
         )
-    rows, then = count_rows(session, source.relation), record.report.rows_in
-    if rows != then:
+    rows, recorded_rows = count_rows(session, source.relation), record.report.rows_in
+    if rows != recorded_rows:
         raise OriginalChanged(
-            f"{source.name} is not the table that was released: it has {rows} rows, and had {then}"
-            " then.",
+            f"{source.name} is not the table that was released: it has {rows} rows, and had"
+            f" {recorded_rows} then.",
             hint="To compare it all the same: `changed_source`.",
         )
 
@@ -210,48 +218,53 @@ def _compare_originals(
     quasi_identifiers: Sequence[str],
     report: Report,
 ) -> Iterator[ReleaseFigure]:
-    """Figures from both relations. Skips strata, which lose nothing, and ordered columns."""
+    """Figures from source and release. Skips strata, which lose nothing, and ordered columns."""
     arguments = report.arguments
-    of_source = {attribute.name: attribute.kind for attribute in source.schema.attributes}
-    of_release = {attribute.name: attribute.kind for attribute in released.schema.attributes}
-    numbers, texts = [], []
+    source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}
+    released_kinds = {attribute.name: attribute.kind for attribute in released.schema.attributes}
+    numeric_columns, text_columns = [], []
     for name in quasi_identifiers:
-        kinds = {of_source.get(name), of_release.get(name)}
+        kinds = {source_kinds.get(name), released_kinds.get(name)}
         if name in arguments.get("by", []):
             continue
         if kinds <= {Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT}:
-            numbers.append(name)
+            numeric_columns.append(name)
         elif kinds == {Kind.CATEGORY} and name not in arguments.get("orders", {}):
-            texts.append(name)
-    if numbers:
-        sides = [
-            compute_column_moments(session, side.relation, numbers) for side in (source, released)
-        ]
-        note = f"{WITHOUT_PAIRS}; of {', '.join(numbers)}"
-        for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
+            text_columns.append(name)
+    if numeric_columns:
+        source_moments = compute_column_moments(session, source.relation, numeric_columns)
+        released_moments = compute_column_moments(session, released.relation, numeric_columns)
+        note = f"{WITHOUT_PAIRS}; of {', '.join(numeric_columns)}"
+        for measure, figure in unpaired_figures(
+            source_moments, released_moments, numeric_columns
+        ).items():
             yield ReleaseFigure(
                 measure, None, figure.value, _describe_figure(note, figure.value, figure.note)
             )
             for name, value in figure.columns.items():
                 yield ReleaseFigure(measure, name, value, WITHOUT_PAIRS)
     else:
-        for measure in _OF_NUMBERS:
+        for measure in _NUMERIC_MEASURES:
             yield ReleaseFigure(
                 measure, None, None, "no column holds numbers in source and release"
             )
-    before = [compute_entropy(session, source.relation, name) for name in texts]
-    after = [compute_entropy(session, released.relation, name) for name in texts]
+    source_entropies = [compute_entropy(session, source.relation, name) for name in text_columns]
+    released_entropies = [
+        compute_entropy(session, released.relation, name) for name in text_columns
+    ]
     yield ReleaseFigure(
         "entropy_change",
         None,
-        _change(sum(before), sum(after)) if texts else None,
-        f"percent; {WITHOUT_PAIRS}" if texts else "no column of text, without an order, is in both",
+        _percent_change(sum(source_entropies), sum(released_entropies)) if text_columns else None,
+        f"percent; {WITHOUT_PAIRS}"
+        if text_columns
+        else "no column of text, without an order, is in both",
     )
-    for name, original, release in zip(texts, before, after, strict=True):
+    for name, before, after in zip(text_columns, source_entropies, released_entropies, strict=True):
         yield ReleaseFigure(
-            "entropy_change", name, _change(original, release), f"percent; {WITHOUT_PAIRS}"
+            "entropy_change", name, _percent_change(before, after), f"percent; {WITHOUT_PAIRS}"
         )
 
 
-def _change(before: float, after: float) -> float:
+def _percent_change(before: float, after: float) -> float:
     return 100 * abs(before - after) / before if before else 0.0

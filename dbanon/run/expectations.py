@@ -1,4 +1,4 @@
-"""Compares the counts of a source with those its job expects, before any row is read."""
+"""Compare the counts of a source with those its job expects, before any row is read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source, SourceCounts, Target
 
 
-def require_expected(
+def require_expected_counts(
     job: Job, relation: Relation, source: Source, target: Target[Any], output: RelationName
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Check that the source has the counts its job expects; counts nothing without expectations.
 
     Parameters
     ----------
-    output : of the job. Counts are compared with its last release from this source by this job.
+    output : the job's output. Changes are relative to the last release of this job and source.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def require_expected(
 
     Raises
     ------
-    InvalidParameter : it expects persons, and the rules of its table have no entity.
+    InvalidParameter : the job expects persons, but the rules of its table have no entity.
     UnexpectedCounts : the counts differ, and this run does not accept that.
     """
     expected = job.expect
@@ -47,40 +47,42 @@ def require_expected(
             " expect.",
         )
     counts = source.count_totals(relation, persons, tuple(expected.share_null))
-    last = target.last_counts(job, relation.name, output)
-    before = {} if last is None else last.counts.totals
-    breaches = _breaches(expected, counts, before)
-    unmet = [name for name in breaches if name not in job.accept_counts]
-    if unmet:
+    last_release = target.last_counts(job, relation.name, output)
+    last_totals = {} if last_release is None else last_release.counts.totals
+    breaches = _find_breaches(expected, counts, last_totals)
+    refused_names = [name for name in breaches if name not in job.accept_counts]
+    if refused_names:
         raise UnexpectedCounts(
             f"{relation.name} does not have the counts that the job expects; nothing was"
             " published, and the last release stays.",
-            detail="; ".join(text for name in unmet for text in breaches[name]) + ".",
+            detail="; ".join(text for name in refused_names for text in breaches[name]) + ".",
             hint="Check whether the source is complete. If its counts are as they should be, accept"
-            f" them with one run of job {job.name}: `accept_counts={json.dumps(unmet)}`. Later runs"
-            " compare with the release that it makes.",
+            f" them with one run of job {job.name}: `accept_counts={json.dumps(refused_names)}`."
+            " Later runs compare with the release that it makes.",
         )
-    compared: dict[str, Any] = {"compared_with": None if last is None else last.release_id}
-    unknown = [
+    comparison: dict[str, Any] = {
+        "compared_with": None if last_release is None else last_release.release_id
+    }
+    not_compared = [
         name
         for name, bounds in expected.counts.items()
-        if bounds.change is not None and name not in before
+        if bounds.change is not None and name not in last_totals
     ]
-    if unknown:
-        compared["not_compared"] = unknown
+    if not_compared:
+        comparison["not_compared"] = not_compared
     if breaches:
-        compared["accepted"] = list(breaches)
-    return dict(counts.totals), compared
+        comparison["accepted"] = list(breaches)
+    return dict(counts.totals), comparison
 
 
-def _breaches(
-    expected: Expectations, counts: SourceCounts, before: Mapping[str, int]
+def _find_breaches(
+    expected: Expectations, counts: SourceCounts, last_totals: Mapping[str, int]
 ) -> dict[str, list[str]]:
     """Descriptions of unmet expectations, by the name of the expectation."""
     breaches: dict[str, list[str]] = {}
     for name, bounds in expected.counts.items():
         count = counts.totals[name]
-        breach = bounds.describe_violation(count, before.get(name))
+        breach = bounds.describe_violation(count, last_totals.get(name))
         if breach is not None:
             breaches[name] = [f"{name}: {count}; {breach}"]
     rows = counts.totals[ROWS]

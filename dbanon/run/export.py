@@ -1,4 +1,4 @@
-"""Files of a release: written from the verified relation, read back and counted again.
+"""Export a release to files: write them from the verified relation, then recount each file.
 
 The publishing transaction writes them under temporary names next to their destinations and records
 them in the ledger. They get their final names only after the commit, so no file contains an
@@ -47,61 +47,62 @@ from dbanon.stores.sql_target import SqlTarget
 
 # Rows in memory at once while a file is written.
 _BATCH_ROWS = formats.GROUP_ROWS
-# Files of an output's releases, the newest first: release, number in it, what the ledger has.
+# Files of an output's releases, newest first: release id, index of the export in its job, and the
+# ledger's entry for the file.
 PublishedExports: TypeAlias = Sequence[tuple[str, int, Mapping[str, Any]]]
 
 
 class Exporter:
-    """The files of one run.
+    """Writes, recounts and publishes the files of one run.
 
     Parameters
     ----------
-    database : the target; its URL is part of the temporary file names.
+    database : the target; a hash of its URL is part of the temporary file names.
     """
 
     def __init__(self, job: Job, database: Store) -> None:
-        self._job, self._tag = job, destinations.tag_of(database.url, job.output)
+        self._job, self._name_tag = job, destinations.tag_of(database.url, job.output)
         self._database = database
         self._pending: list[destinations.PendingFile | destinations.PendingObject] = []
-        # Status of each destination when it was checked: only that file may be replaced.
-        self._found: dict[destinations.Destination, destinations.FileStatus] = {}
+        # Status of the file at each destination when it was checked: no other file may be replaced.
+        self._checked_status: dict[destinations.Destination, destinations.FileStatus] = {}
         self._release_id = ""
-        # True from COMMIT on: from then on the ledger decides what happens to the files.
-        self.committing = False
+        # True from COMMIT on: after that, the ledger decides whether the files are published.
+        self.is_committing = False
 
     @property
-    def _replaces(self) -> bool:
+    def _may_replace(self) -> bool:
         return self._job.if_exists == "replace"
 
-    def require_places(self, session: Session, *, make: bool = True) -> None:
+    def require_destinations(self, session: Session, *, create_directories: bool = True) -> None:
         """Check that the files can be written to their destinations, before anything is read.
 
         Parameters
         ----------
-        make : also create their directories.
+        create_directories : also create missing directories.
 
         Raises
         ------
-        OutputExists : another file is there.
+        OutputExists : a file exists that may not be replaced.
         InsufficientRights, InvalidParameter : a directory cannot be created.
         """
-        claimed: set[destinations.Destination] = set()
+        claimed_paths: set[destinations.Destination] = set()
         for export in self._job.exports:
             path = destinations.resolve_destination(export.path, self._job.run_id)
-            if path in claimed:
+            if path in claimed_paths:
                 raise OutputExists(f"Two exports would have the path {path}.")
-            claimed.add(path)
-            self._found[path] = destinations.status_of(path)
-            if not self._replaces:
+            claimed_paths.add(path)
+            self._checked_status[path] = destinations.status_of(path)
+            if not self._may_replace:
                 destinations.require_free(path)
-            elif not is_free(path, self._exports_of(session)):
+            elif not may_be_replaced(path, self._exports_of(session)):
                 kind = destinations.kind_of(path)
                 raise OutputExists(
                     f"The {kind} {path} is not a {kind} that dbanon made from a release, so it was"
                     " not replaced.",
                     hint="Choose another place, or remove it.",
                 )
-            if make and "{release}" not in export.path:
+            if create_directories and "{release}" not in export.path:
                 destinations.make_parent(path)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
@@ -125,27 +126,29 @@ class Exporter:
         """
         entries = []
         self._release_id = report.release_id
-        for number, export in enumerate(self._job.exports):
+        for index, export in enumerate(self._job.exports):
             path = destinations.resolve_destination(export.path, report.release_id)
-            pending = destinations.begin(path, self._tag, report.release_id, number)
+            pending = destinations.begin(path, self._name_tag, report.release_id, index)
             self._pending.append(pending)
-            attributes, parts = target.read_released(written, self._job.chunk_rows)
-            shared = written.draft.columns
+            attributes, row_batches = target.read_released(written, self._job.chunk_rows)
+            class_columns = written.draft.columns
             try:
                 formats.write(
                     pending.file,
                     export,
                     with_field_ids(path, arrow_schema(attributes)),
-                    batches(attributes, parts, _BATCH_ROWS),
-                    quasi_identifiers=shared,
-                    metadata=_metadata(report, shared),
+                    batches(attributes, row_batches, _BATCH_ROWS),
+                    quasi_identifiers=class_columns,
+                    metadata=_metadata(report, class_columns),
                 )
                 size, digest = pending.flush()
             except OSError as error:
                 raise problems.write_error(pending.directory, error) from None
-            _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
+            _require_same_counts(
+                pending.path, export, attributes, questions, counts, guarantee.models
+            )
             try:
-                older = count_older_versions(path, self._found.get(path))
+                older_versions = count_older_versions(path, self._checked_status.get(path))
                 pending.upload()
             except OSError as error:
                 raise problems.write_error(path.parent, error) from None
@@ -156,7 +159,7 @@ class Exporter:
                     "bytes": size,
                     "sha256": digest,
                     "template": export.path,
-                    **older,
+                    **older_versions,
                 }
             )
         return entries
@@ -164,27 +167,28 @@ class Exporter:
     def finish(self) -> None:
         """Move the files to their destinations, after the commit of the release.
 
-        From here on errors become warnings, except where no database holds the release.
+        Errors become warnings, because the release is published; if no database holds it, they are
+        raised.
 
         Raises
         ------
         OutputBusy, DatabaseFailure : a file could not be moved, and no database has the release.
-        OutcomeUnknown : a table's commit was not answered, and no database has the release.
+        OutcomeUnknown : a catalog did not answer a commit, and no database has the release.
         """
         failures: list[tuple[destinations.Destination, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
                 with pending.file, _interruptible_wait(pending.destination):
-                    self._finish(pending)
+                    self._publish_file(pending)
             except (DbanonError, OSError) as raised:
-                # The traceback would reference this frame, and the frame the error.
+                # Drop the traceback: it would make a reference cycle of this frame and the error.
                 error = lake_commit.commit_error(
                     pending.staged, pending.destination, raised.with_traceback(None)
                 )
                 if self._database.is_persistent:
-                    _warn_of(pending.staged, pending.destination, error)
+                    _warn_pending(pending.staged, pending.destination, error)
                     continue
-                # No ledger will settle it. Rows that a table may already show stay there.
+                # No ledger records the file, so delete it. Rows already visible in a table stay.
                 pending.undo()
                 failures.append((pending.destination, error))
                 del error
@@ -202,23 +206,25 @@ class Exporter:
                 del failure
         try:
             with interruptible():
-                self._drop_old()
+                self._delete_old_files()
         except (DbanonError, OSError, KeyboardInterrupt) as error:
             message = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warn_caller(ExportPending(message))
 
-    def _finish(self, pending: destinations.PendingFile | destinations.PendingObject) -> None:
+    def _publish_file(self, pending: destinations.PendingFile | destinations.PendingObject) -> None:
         """Move a file to its destination, or delete it if a later release is there."""
-        path, existing = pending.destination, destinations.status_of(pending.destination)
-        if existing is not None and not destinations.same_file(existing, self._found.get(path)):
-            # Another run has written a file there meanwhile.
+        path, existing_status = pending.destination, destinations.status_of(pending.destination)
+        if existing_status is not None and not destinations.same_file(
+            existing_status, self._checked_status.get(path)
+        ):
+            # Another run has written a file there since this one checked.
             with self._database.session(write=False) as session:
                 exports = self._exports_of(session)
             if is_current_or_later(path, self._release_id, exports):
                 pending.undo()
                 return
-            existing = existing if is_free(path, exports) else None
-        pending.finish(over=existing if self._replaces else None)
+            existing_status = existing_status if may_be_replaced(path, exports) else None
+        pending.finish(over=existing_status if self._may_replace else None)
 
     def undo(self) -> None:
         """Delete the files: the release was not published."""
@@ -226,44 +232,57 @@ class Exporter:
             pending.undo()
         self._pending.clear()
 
-    def leave(self) -> None:
-        """Leave the files to the next run: it is unknown whether the release was published."""
+    def leave_pending(self) -> None:
+        """Leave the files to the next run, because the outcome of the commit is unknown."""
         for pending in self._pending:
             destinations.close(pending.file)
         self._pending.clear()
 
-    def settle(self) -> None:
-        """Finish or delete the files that earlier runs left behind."""
-        left = {
+    def finish_earlier_runs(self) -> None:
+        """Publish or delete the files that earlier runs left behind."""
+        leftovers = {
             leftover
             for export in self._job.exports
-            for leftover in destinations.leftover_files(export.path, self._tag)
+            for leftover in destinations.leftover_files(export.path, self._name_tag)
         }
         with ExitStack() as locks:
-            # Query the ledger only with the locks held: before, their runs might still publish.
-            ended = [
+            # Query the ledger only while holding the locks: until then these runs might publish.
+            unlocked_leftovers = [
                 leftover
-                for leftover in left
+                for leftover in leftovers
                 if locks.enter_context(destinations.lock_leftover(leftover[0]))
             ]
-            if ended:
-                self._settle(ended)
+            if unlocked_leftovers:
+                self._finish_leftovers(unlocked_leftovers)
 
-    def _settle(self, left: Sequence[tuple[destinations.StagedFile, str, int]]) -> None:
-        """Move the files that the ledger has to their destinations; delete the others."""
+    def _finish_leftovers(
+        self, leftovers: Sequence[tuple[destinations.StagedFile, str, int]]
+    ) -> None:
+        """Move the files that the ledger records to their destinations; delete the others.
+
+        Parameters
+        ----------
+        leftovers : path, release id and index of the export of each file.
+        """
         exports: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
             exports = self._exports_of(session)
-        recorded = {
-            (release_id, number): (age, entry)
-            for age, (release_id, number, entry) in enumerate(reversed(exports))
+        recorded_exports = {
+            (release_id, index): (position, entry)
+            for position, (release_id, index, entry) in enumerate(reversed(exports))
         }
-        nothing: tuple[int, Mapping[str, Any]] = (-1, {})
+        unrecorded: tuple[int, Mapping[str, Any]] = (-1, {})
+
+        def publication_order(
+            leftover: tuple[destinations.StagedFile, str, int],
+        ) -> tuple[int, str]:
+            path, release_id, index = leftover
+            position, _ = recorded_exports.get((release_id, index), unrecorded)
+            return position, str(path)
+
         # Oldest first, so that a newer release replaces an older one.
-        for path, release_id, number in sorted(
-            left, key=lambda entry: (recorded.get(entry[1:], nothing)[0], str(entry[0]))
-        ):
-            entry = recorded.get((release_id, number), nothing)[1]
+        for path, release_id, index in sorted(leftovers, key=publication_order):
+            _, entry = recorded_exports.get((release_id, index), unrecorded)
             destination: destinations.Destination | None = None
             try:
                 destination = destinations.resolve_destination(entry["path"], "") if entry else None
@@ -276,35 +295,37 @@ class Exporter:
                 elif is_current_or_later(destination, release_id, exports):
                     path.unlink(missing_ok=True)
                 else:
-                    existing = destinations.status_of(destination)
-                    replaces = self._replaces and is_free(destination, exports)
+                    existing_status = destinations.status_of(destination)
+                    may_replace = self._may_replace and may_be_replaced(destination, exports)
                     destinations.move_to_destination(
-                        path, destination, over=existing if replaces else None
+                        path, destination, over=existing_status if may_replace else None
                     )
             except (DbanonError, OSError) as error:
-                _warn_of(
+                _warn_pending(
                     path, destination or path, lake_commit.commit_error(path, destination, error)
                 )
 
-    def _drop_old(self) -> None:
+    def _delete_old_files(self) -> None:
         """Delete unchanged files of earlier releases, except the newest ``keep_last``."""
         for export in self._job.exports:
             if export.keep_last is None:
                 continue
             with self._database.session(write=False) as session:
                 exports = self._exports_of(session)
-            # The first is this run's.
-            older = [entry for _, _, entry in exports if entry["template"] == export.path][1:]
-            named = [
-                (destinations.resolve_destination(entry["path"], ""), entry) for entry in older
+            entries = [entry for _, _, entry in exports if entry["template"] == export.path]
+            # The newest is the file of this run.
+            older_entries = entries[1:]
+            older_files = [
+                (destinations.resolve_destination(entry["path"], ""), entry)
+                for entry in older_entries
             ]
-            existing = [
+            existing_files = [
                 (path, entry)
-                for path, entry in named
+                for path, entry in older_files
                 if destinations.is_file(destinations.status_of(path))
             ]
-            for path, entry in existing[export.keep_last - 1 :]:
-                # A table's path names no release: each release is a snapshot of the table.
+            for path, entry in existing_files[export.keep_last - 1 :]:
+                # ``keep_last`` is refused for tables, whose snapshots are the releases.
                 assert not isinstance(path, IcebergTable)
                 if destinations.sha256(path) == entry["sha256"]:
                     path.unlink(missing_ok=True)
@@ -328,40 +349,41 @@ def _interruptible_wait(destination: destinations.Destination) -> Iterator[None]
         raise InterruptedError(errno.EINTR, "it was interrupted") from None
 
 
-def _warn_of(
+def _warn_pending(
     path: destinations.Destination | destinations.StagedFile,
     destination: destinations.Destination | destinations.StagedFile,
     error: DbanonError | OSError,
 ) -> None:
+    """Warn that a file of a published release did not reach its destination."""
     if isinstance(error, OutcomeUnknown):
         message = (
             f"The release was published, but the commit to {destination} was not answered: the next"
             f" run finds out whether it shows the file. It is {path}."
         )
     else:
-        why = error.strerror if isinstance(error, OSError) else error.message.rstrip(".")
+        reason = error.strerror if isinstance(error, OSError) else error.message.rstrip(".")
         message = (
             f"The release was published, but its file could not get the place {destination}"
-            f" ({why}): it is {path}."
+            f" ({reason}): it is {path}."
         )
     warn_caller(ExportPending(message))
 
 
-def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
-    """The metadata of a Parquet file, which name neither the publisher nor the source."""
+def _metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str, str]:
+    """The metadata of a Parquet file. Names neither the publisher nor the source."""
     chain = report.arguments.get("chain")
-    # The guarantee contains its name.
-    of_chain = (
+    # The chain's name is part of the guarantee.
+    chain_metadata = (
         {"chain": chain["chain_id"], "chain_sequence": str(chain["sequence"])} if chain else {}
     )
     return {
-        **of_chain,
+        **chain_metadata,
         "release_id": report.release_id,
         "version": report.dbanon_version,
         "k_requested": str(report.k_requested),
         "k_counted": str(report.k_achieved),
         "guarantee": report.guarantee,
-        "quasi_identifiers": json.dumps(list(shared)),
+        "quasi_identifiers": json.dumps(list(class_columns)),
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
@@ -373,38 +395,38 @@ def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _require_same(
+def _require_same_counts(
     path: Path,
     export: Export,
     attributes: tuple[Attribute, ...],
-    questions: CountRequests,
+    requests: CountRequests,
     counts: Counts,
     models: Sequence[Model],
 ) -> None:
     """Count a file again, as another reader reads it, and compare with the relation's counts."""
     # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
     # their own ways, so leave out columns with a hierarchy.
-    texts = tuple(name for name in questions.sensitive if name not in questions.leaf_columns)
-    file_counts, sensitive = count_file(
-        path, export, attributes, replace(questions, persons=(), sensitive=texts)
+    model_columns = tuple(name for name in requests.sensitive if name not in requests.leaf_columns)
+    file_counts, file_attributes = count_file(
+        path, export, attributes, replace(requests, persons=(), sensitive=model_columns)
     )
-    comparable_models = [model for model in models if model.attribute in texts]
-    differing = [] if file_counts.rows == counts.rows else ["rows or class sizes"]
+    comparable_models = [model for model in models if model.attribute in model_columns]
+    differences = [] if file_counts.rows == counts.rows else ["rows or class sizes"]
     if file_counts.further_sets != counts.further_sets:
-        differing.append("combinations of sets of columns")
-    released = {attribute.name: attribute for attribute in attributes}
+        differences.append("combinations of sets of columns")
+    released_attributes = {attribute.name: attribute for attribute in attributes}
     if not all(
-        isclose(level, before, rel_tol=1e-9)
-        for level, before in zip(
-            row_levels(comparable_models, sensitive, file_counts),
-            row_levels(comparable_models, released, counts),
+        isclose(file_level, release_level, rel_tol=1e-9)
+        for file_level, release_level in zip(
+            row_levels(comparable_models, file_attributes, file_counts),
+            row_levels(comparable_models, released_attributes, counts),
             strict=True,
         )
     ):
-        differing.append("levels of privacy models")
-    if differing:
+        differences.append("levels of privacy models")
+    if differences:
         raise RecountFailed(
-            f"The {export.format} file differs from the release: {', '.join(differing)}"
+            f"The {export.format} file differs from the release: {', '.join(differences)}"
             " differ; nothing was published.",
             hint=REPORT_IT
             if export.format == PARQUET
@@ -412,8 +434,8 @@ def _require_same(
         )
 
 
-def is_free(path: destinations.Destination, exports: PublishedExports) -> bool:
-    """True if nothing is there, or a file of a release by its metadata or the ledger's digests."""
+def may_be_replaced(path: destinations.Destination, exports: PublishedExports) -> bool:
+    """True if there is no file, or one that its metadata or digest show to be of a release."""
     status = destinations.status_of(path)
     if status is None:
         return True
@@ -425,26 +447,27 @@ def is_free(path: destinations.Destination, exports: PublishedExports) -> bool:
             return True
     except (ValueError, OSError):
         pass
-    return _has_one_of(path, exports)
+    return _has_recorded_digest(path, exports)
 
 
 def is_current_or_later(
     path: destinations.Destination, release_id: str, exports: PublishedExports
 ) -> bool:
-    """True if the file at a path is this release or a later one.
+    """True if the file at a path belongs to this release or a later one.
 
     Compares digests with the ledger; does not rely on the file's own metadata.
     """
-    if not any(release_id == of for of, _, _ in exports):
+    if not any(release_id == recorded_id for recorded_id, _, _ in exports):
         return False
-    later = list(takewhile(lambda entry: entry[0] != release_id, exports))
-    this_release = [entry for entry in exports if entry[0] == release_id]
-    return destinations.is_file(destinations.status_of(path)) and _has_one_of(
-        path, [*later, *this_release]
+    later_files = list(takewhile(lambda file: file[0] != release_id, exports))
+    release_files = [file for file in exports if file[0] == release_id]
+    return destinations.is_file(destinations.status_of(path)) and _has_recorded_digest(
+        path, [*later_files, *release_files]
     )
 
 
-def _has_one_of(path: destinations.Destination, exports: PublishedExports) -> bool:
+def _has_recorded_digest(path: destinations.Destination, exports: PublishedExports) -> bool:
+    """True if the file's SHA-256 is that of one of these exports."""
     digests = {entry["sha256"] for _, _, entry in exports}
     try:
         return bool(digests) and destinations.sha256(path) in digests

@@ -1,4 +1,4 @@
-"""The files of a run: they get their places once the release is committed, or go."""
+"""The exported files of a run: moved to their destinations after the commit, else deleted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from dbanon.run.export import Exporter
 
 
-def require_place(job: Job, source: Store, target: Store | None) -> None:
-    """Check that a release of a file has a place: it is not written into its source.
+def require_destination(job: Job, source: Store, target: Store | None) -> None:
+    """Check that a release of a file has a target or an export; a file is never written to.
 
     Raises
     ------
-    InvalidParameter : it has none.
+    InvalidParameter : it has neither.
     """
     if target is None and not source.is_persistent and not job.exports:
         raise InvalidParameter(
@@ -31,10 +31,11 @@ def require_place(job: Job, source: Store, target: Store | None) -> None:
 
 
 @contextmanager
-def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
-    """What writes a job's files; they get their places when the block ends, and go when it raises.
+def open_exporter(job: Job, database: Store) -> Iterator[Exporter | None]:
+    """Yield the exporter for a job's files; None if it has no exports.
 
-    What earlier runs left behind is settled before.
+    First finishes the files of earlier runs. When the block ends, the files move to their
+    destinations; if it raises, they are deleted.
     """
     if not job.exports:
         yield None
@@ -44,21 +45,23 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
 
     exporter = Exporter(job, database)
     with open_catalogs():
-        exporter.settle()
+        exporter.finish_earlier_runs()
         try:
             yield exporter
         except BaseException as error:
-            # Nor does taking away wait for a store that stalls.
+            # Do not wait for a stalled object store while deleting files, either.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 thread_connections().request_end()
             # If the outcome is unknown, the next run looks it up in the ledger.
-            refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
-            if exporter.committing and not refused:
-                exporter.leave()
+            is_rolled_back = isinstance(error, DbanonError) and not isinstance(
+                error, OutcomeUnknown
+            )
+            if exporter.is_committing and not is_rolled_back:
+                exporter.leave_pending()
             else:
                 exporter.undo()
             raise
-        # Do not report a committed release as interrupted: move its files first.
-        with interruptible_until_commit() as hold:
-            hold()
+        # The release is committed: finish moving its files before an interrupt takes effect.
+        with interruptible_until_commit() as hold_interrupts:
+            hold_interrupts()
             exporter.finish()

@@ -27,9 +27,9 @@ from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
 # Takes tens of milliseconds: negligible for a run, expensive for guessing values.
-_ROUNDS = 200_000
-# Fields that do not change a release: its destination, memory limits and the caller.
-_OF_RUNS = {
+_HASH_ROUNDS = 200_000
+# Fields of ``Job`` that do not change the released rows.
+_RUN_FIELDS = {
     "accept_counts",
     "accept_types",
     "chunk_rows",
@@ -46,57 +46,61 @@ _OF_RUNS = {
 }
 
 
-def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:
-    """The fingerprint of a planned job; None without a key, or where the source has no digest.
+def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:
+    """Compute the fingerprint of a planned job; None without a key or a digest of the source.
 
     Parameters
     ----------
-    salt : of the one that it is compared with; None for a salt of its own.
+    salt : that of the recorded hash to compare with; None for a new random salt.
     """
     job = planned.job
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
     names = sorted({*job.named_columns, *job.guarantee.persons, *job.key})
-    rows = source.digest(planned.relation, names, salt)
-    if rows is None:
+    rows_digest = source.digest(planned.relation, names, salt)
+    if rows_digest is None:
         return None
     import hashlib
 
     types = {name: planned.relation.attribute(name).sql_type for name in names}
-    content = json.dumps([version(), definition(planned), types, rows], sort_keys=True)
+    content = json.dumps(
+        [version(), describe_definition(planned), types, rows_digest], sort_keys=True
+    )
     key = str(salt).encode() + b":" + job.fingerprint_key
-    return f"{salt}:{hashlib.pbkdf2_hmac('sha256', content.encode(), key, _ROUNDS).hex()}"
+    return f"{salt}:{hashlib.pbkdf2_hmac('sha256', content.encode(), key, _HASH_ROUNDS).hex()}"
 
 
-def source_digest(
+def digest_source(
     source: Source, relation: Relation, names: Sequence[str], salt: int | None = None
 ) -> dict[str, Any]:
-    """A slow hash of the rows that a release reads, for its entry; empty if there is no digest.
+    """A slow hash of the rows that a release reads, for its ledger entry; empty without a digest.
 
     Parameters
     ----------
-    names : the columns that it reads.
-    salt : of the one that it is compared with; None for a salt of its own.
+    names : the columns that the release reads.
+    salt : that of the recorded hash to compare with; None for a new random salt.
     """
     salt = random_salt() if salt is None else salt
     names = sorted(names)
-    rows = source.digest(relation, names, salt)
-    if rows is None:
+    rows_digest = source.digest(relation, names, salt)
+    if rows_digest is None:
         return {}
     import hashlib
 
-    algorithm, probe, *sums = rows
+    algorithm, probe, *sums = rows_digest
     text = json.dumps([names, sums]).encode()
-    hashed = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _ROUNDS).hex()
-    # Another algorithm or another version of the database gives another sum for the same rows.
+    hashed = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _HASH_ROUNDS).hex()
+    # ``way`` identifies the algorithm and the database version, because others hash the same rows
+    # differently.
     return {"columns": names, "way": f"{algorithm}:{probe}", "salt": salt, "hash": hashed}
 
 
-def has_other_rows(session: Session, release_id: str) -> bool | None:
+def has_changed_rows(session: Session, release_id: str) -> bool | None:
     """Whether the source of a release has changed since; None where that is unknown.
 
-    Never runs a condition written by another role: it would run with the caller's rights.
+    Never runs a ``where`` condition that another role wrote, because it would run with the
+    caller's rights.
 
     Raises
     ------
@@ -105,9 +109,9 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
     request, _, _, publisher, _ = recorded_request(session, release_id)
     is_publisher = publisher == session.current_user()
     try:
-        job, read = _read_before(request)
+        job, recorded_digest = _parse_recorded_read(request)
     except MISSHAPEN:
-        # Runners write entries, so a broken one must not break the listing of releases.
+        # The roles that run jobs write these entries; a malformed one must not break the listing.
         return None
     if job.where is not None and not is_publisher:
         return None
@@ -116,22 +120,23 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
     if not set(names) <= {a.name for a in relation.schema.attributes}:
         return True
     relation = source.locate(relation, job, names)
-    now = source_digest(source, relation, names, read["salt"])
-    if now.get("way") != read["way"]:
+    current_digest = digest_source(source, relation, names, recorded_digest["salt"])
+    if current_digest.get("way") != recorded_digest["way"]:
         return None
-    return bool(now["hash"] != read["hash"])
+    return bool(current_digest["hash"] != recorded_digest["hash"])
 
 
-def _read_before(request: str | None) -> tuple[Job, Mapping[str, Any]]:
-    """A job that reads the same as a recorded release, with the release's digest.
+def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
+    """Parse a recorded request into a job that reads the same rows, and the digest of these rows.
 
     Raises
     ------
-    TypeError, ValueError, KeyError, AttributeError : the entry has none, or is broken.
-    InvalidParameter : the entry describes no valid job.
+    TypeError, ValueError, KeyError, AttributeError : the request has no digest, or is malformed.
+    InvalidParameter : the request is not a valid job.
     """
-    recorded = json.loads(request or "{}")
-    read, job_options = recorded["source"]["read"], recorded["asked"]
+    recorded_request_fields = json.loads(request or "{}")
+    read = recorded_request_fields["source"]["read"]
+    job_options = recorded_request_fields["asked"]
     algorithm, salt, hashed = read["way"], read["salt"], read["hash"]
     if not (isinstance(algorithm, str) and isinstance(hashed, str) and type(salt) is int):
         raise TypeError
@@ -145,37 +150,40 @@ def _read_before(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     return job, {"way": algorithm, "salt": salt, "hash": hashed}
 
 
-def salt_of(recorded: str) -> int:
-    """The salt of a recorded fingerprint."""
+def parse_salt(recorded: str) -> int:
+    """The salt at the start of a recorded fingerprint."""
     return int(recorded.partition(":")[0])
 
 
-def definition(planned: Plan) -> Any:
-    """All that determines a release except the rows, as plain values; hierarchies by digest."""
+def describe_definition(planned: Plan) -> Any:
+    """Everything but the rows that determines a release, as JSON values; hierarchies by SHA-256."""
     job = planned.job
     job_fields = {
         job_field.name: getattr(job, job_field.name)
         for job_field in fields(job)
-        if job_field.name not in _OF_RUNS
+        if job_field.name not in _RUN_FIELDS
     }
-    read: dict[str, Any] = {
+    key_and_hierarchies: dict[str, Any] = {
         "trees": planned.hierarchies.trees,
         "models": planned.hierarchies.models,
     }
     if planned.pseudonym_key is not None:
-        read["pseudonym_key"] = planned.pseudonym_key.fingerprint
-    return _plain({"relation": str(planned.relation.name), **job_fields, **read})
+        key_and_hierarchies["pseudonym_key"] = planned.pseudonym_key.fingerprint
+    return _to_json_value(
+        {"relation": str(planned.relation.name), **job_fields, **key_and_hierarchies}
+    )
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, Hierarchy):
         return value.sha256
     if is_dataclass(value):
         return {
-            part_field.name: _plain(getattr(value, part_field.name)) for part_field in fields(value)
+            value_field.name: _to_json_value(getattr(value, value_field.name))
+            for value_field in fields(value)
         }
     if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): _to_json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return [_to_json_value(item) for item in value]
     return value

@@ -14,17 +14,17 @@ from dbanon.stores import scratch
 from dbanon.stores.exports import destinations
 from dbanon.stores.scratch import clear_staged_directories
 
-_MOST_DAYS = 36_500
+_MAX_DAYS = 36_500
 
 
 def collect_garbage(
     store: Store, keep_last: int = 1, output: RelationName | None = None
 ) -> list[str]:
-    """Drop released tables that a view no longer shows, except the newest ``keep_last``.
+    """Drop superseded tables of each view, except the newest ``keep_last``; return their names.
 
     ``output`` restricts this to the tables of one view. None means all views, and also tables that
-    workers of a cluster wrote more than a day ago before their driver was lost. Drops only tables
-    with dbanon's mark and, for releases, with an entry in the ledger.
+    Spark workers wrote more than a day ago for a driver that has died. Drops only tables with
+    dbanon's mark; released tables also need an entry in the ledger.
     """
     if keep_last < 0:
         raise InvalidParameter("keep_last must be 0 or more.")
@@ -37,11 +37,11 @@ def collect_garbage(
 
 
 def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]) -> set[str]:
-    """The ids of this role's releases of an output that have neither a table nor a file left.
+    """Find those of this role's releases of an output whose table and files are all gone.
 
     Parameters
     ----------
-    ids : of releases, in lower case.
+    ids : release ids, in lower case.
     """
     with store.session(write=False) as session:
         tables = release_tables.tables_of_releases(session, output)
@@ -52,7 +52,7 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
             if release_id in tables and not release_tables.has_mark(session, *tables[release_id])
         }
     for release_id, _, entry in files:
-        # A path without an id is of the newest release.
+        # A path without an id always belongs to the newest release.
         has_own_file = release_id in without_data and "{release}" in entry["template"]
         if (
             has_own_file
@@ -68,39 +68,39 @@ def clear_runs(store: Store, days: float) -> int:
 
     Raises
     ------
-    InvalidParameter : it is no number of days.
-    InsufficientRights : the ledger belongs to another role, which did not let this one in.
+    InvalidParameter : ``days`` is negative or too large.
+    InsufficientRights : the ledger belongs to another role and this one has no rights on it.
     """
-    if not 0 <= days <= _MOST_DAYS:
+    if not 0 <= days <= _MAX_DAYS:
         raise InvalidParameter("runs_older_than must be a number of days, 0 or more.")
-    before = time_text(datetime.now(timezone.utc) - timedelta(days=days))
+    cutoff_time = time_text(datetime.now(timezone.utc) - timedelta(days=days))
     with store.session(write=True) as session:
-        return releases.clear_runs(session, before)
+        return releases.clear_runs(session, cutoff_time)
 
 
 def clear_spilled(directories: Sequence[str]) -> list[str]:
-    """Delete and list files that killed runs left in their spill directories.
+    """Delete files that killed runs left in their spill directories; return their paths.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : one is not a spill directory, or others can access it.
-    JobRunning : a run is using one.
+    InvalidParameter, InsufficientRights : an entry is not a spill directory, or others have access.
+    JobRunning : a run is using one of the directories.
     """
-    return [left for directory in directories for left in scratch.clear_leftovers(directory)]
+    return [path for directory in directories for path in scratch.clear_leftovers(directory)]
 
 
 def clear_staged(directories: Sequence[str]) -> list[str]:
-    """Delete and list files that drivers of clusters left where they wrote releases as files.
+    """Delete staged files that Spark drivers left next to exported releases; return their paths.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : one is no directory that may be looked into.
+    InvalidParameter, InsufficientRights : an entry is not a directory, or cannot be read.
     """
-    return [left for directory in directories for left in clear_staged_directories(directory)]
+    return [path for directory in directories for path in clear_staged_directories(directory)]
 
 
 def clear_abandoned_directories(directories: Sequence[str]) -> list[str]:
-    """Delete and list files that killed drivers left on disks of this machine.
+    """Delete files that killed drivers left on local disks; return their paths.
 
     Parameters
     ----------
@@ -108,8 +108,8 @@ def clear_abandoned_directories(directories: Sequence[str]) -> list[str]:
 
     Raises
     ------
-    InvalidParameter, InsufficientRights : one is no directory that may be looked into.
+    InvalidParameter, InsufficientRights : an entry is not a directory, or cannot be read.
     """
     return [
-        left for directory in directories for left in scratch.clear_abandoned_directories(directory)
+        path for directory in directories for path in scratch.clear_abandoned_directories(directory)
     ]

@@ -1,6 +1,6 @@
-"""Reads the hierarchies that a job names, and column values in the spelling of their leaves.
+"""Read the hierarchies that a job names, and compare column values with their leaves.
 
-Reads happen in the job's own transaction, with the caller's rights.
+All reads run in the job's own transaction, with the caller's rights.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ class JobHierarchies:
 
     Parameters
     ----------
-    trees : by quasi-identifier; builders stay, until the records are read.
-    models : the privacy models, with their hierarchies.
+    trees : hierarchy by quasi-identifier, or the specification of a builder that needs the records.
+    models : the privacy models, with their hierarchies read.
     origins : by column, where a hierarchy came from, for the ledger.
-    of_models : by sensitive column, those that were read or made for a model.
+    model_trees : by sensitive column, the hierarchies of the privacy models.
     """
 
     trees: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
     models: tuple[Model, ...] = ()
     origins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    of_models: Mapping[str, Hierarchy] = field(default_factory=dict)
+    model_trees: Mapping[str, Hierarchy] = field(default_factory=dict)
 
-    def of(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
-        """The hierarchies by quasi-identifier, those of builders made from these records' values.
+    def build_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
+        """The hierarchies by quasi-identifier; builders use the values of these records.
 
         Raises
         ------
-        InvalidParameter : a builder does not take the values.
+        InvalidParameter : a builder cannot use the values.
         """
         return build_all(self.trees, microdata, pulse)
 
-    def described(self, trees: Mapping[str, Hierarchy]) -> dict[str, dict[str, Any]]:
-        """Hierarchies by column as plain values without labels, for the ledger."""
+    def describe(self, trees: Mapping[str, Hierarchy]) -> dict[str, dict[str, Any]]:
+        """Size and origin of hierarchies by column, without labels, for the ledger."""
         return {
             column: {"leaves": tree.n_leaves, "height": tree.height, **self.origins.get(column, {})}
-            for column, tree in {**trees, **self.of_models}.items()
+            for column, tree in {**trees, **self.model_trees}.items()
         }
 
 
@@ -69,12 +69,12 @@ def read_hierarchies(
     ------
     TableNotFound, HierarchyNotFound : there is no such hierarchy.
     InsufficientRights : the role may not read it.
-    HierarchyBroken : it is no tree.
-    InvalidParameter : its columns have other names, the column is of no enumerated type, or a
-        builder does not take the values of a model's column.
+    HierarchyBroken : the rows of a hierarchy are not a tree.
+    InvalidParameter : a hierarchy table has other columns, a column is not of an enumerated type,
+        or a builder cannot use the values of a model's column.
     """
     origins: dict[str, dict[str, Any]] = {}
-    of_models: dict[str, Hierarchy] = {}
+    model_trees: dict[str, Hierarchy] = {}
     models = []
     for model in job.policy.models:
         if isinstance(model.distance, HierarchySpec):
@@ -84,19 +84,19 @@ def read_hierarchies(
                 values = source.list_distinct_values(relation, relation.attribute(name))
                 tree = build(tree, values, name, pulse)
             model = replace(model, distance=tree)
-            of_models[name] = tree
+            model_trees[name] = tree
         models.append(model)
-    trees, named_origins = read_named(source, relation, job.hierarchies, pulse)
-    return JobHierarchies(trees, tuple(models), origins | named_origins, of_models)
+    trees, named_origins = read_specs(source, relation, job.hierarchies, pulse)
+    return JobHierarchies(trees, tuple(models), origins | named_origins, model_trees)
 
 
-def read_named(
+def read_specs(
     source: Source,
     relation: Relation,
     specs: Mapping[str, Hierarchy | HierarchySpec],
     pulse: Pulse = ignore_pulses,
 ) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
-    """Hierarchies by column, and their origins for the ledger; builders stay unread.
+    """Read hierarchies by column, and their origins for the ledger; builders are left as they are.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def read_named(
 def _read(
     source: Source, relation: Relation, column: str, spec: HierarchySpec, pulse: Pulse
 ) -> tuple[Hierarchy | HierarchySpec, dict[str, Any]]:
-    """The hierarchy, or its builder, and where it came from."""
+    """Read a hierarchy and where it came from; a builder is returned unchanged."""
     origin: dict[str, Any] = {"from": spec.parameters}
     if spec.kind in (TABLE, NAME):
         tree = source.load_hierarchy(column, spec, pulse)
@@ -131,14 +131,15 @@ def _read(
     return enum_tree(spec, attribute.order), origin
 
 
-def column_values(store: Store, table: RelationName, column: str) -> list[str]:
+def read_column_values(store: Store, table: RelationName, column: str) -> list[str]:
     """The distinct values of a column except NULL, ordered by code point.
 
     Raises
     ------
     InvalidParameter : the column holds timestamps, which databases spell differently.
     """
-    return _read_column(store, table, column)[1]
+    _, values = _read_column(store, table, column)
+    return values
 
 
 def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarchy) -> None:
@@ -146,8 +147,8 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
 
     Raises
     ------
-    HierarchyBroken : some are none; they are named in ``problems``.
-    InvalidParameter : as ``column_values``.
+    HierarchyBroken : some values are not; ``problems`` names them.
+    InvalidParameter : as ``read_column_values``.
     """
     attribute, values = _read_column(store, table, column)
     tree.encode(spell_as_leaves(tree, values, attribute), column)
@@ -171,12 +172,12 @@ def require_covered(
 ) -> None:
     """Check that hierarchies cover the values of their columns, without reading rows.
 
-    Skips timestamps, which the run checks: databases spell them differently.
+    Skips timestamps, because databases spell them differently; the run checks them.
 
     Raises
     ------
-    HierarchyBroken : a value is no leaf.
-    InvalidParameter : a builder does not take the values.
+    HierarchyBroken : a value is not a leaf.
+    InvalidParameter : a builder cannot use the values.
     """
     for name, tree_or_builder in hierarchies.trees.items():
         attribute = relation.attribute(name)

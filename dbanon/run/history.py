@@ -1,4 +1,4 @@
-"""Second releases of a source: refuse them, warn, or accept an explicit consent."""
+"""Repeated releases of a source: refuse them or warn, unless the job consents to them."""
 
 from __future__ import annotations
 
@@ -16,113 +16,121 @@ from dbanon.release.joint import JOINT, describe_joint_histories, describe_missi
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.ports import Target, W
 
-# How many outputs a message names.
-_NAMED = 5
+_MAX_NAMED_OUTPUTS = 5
 CONSENT = '`releases="independent"`'
 
 
-def require_first(
+def require_first_release(
     job: Job, source: RelationName, history: SourceHistory, consent: str = CONSENT
 ) -> None:
-    """Check that the persons of a source were not released before, unless the job asks for it.
+    """Refuse to release persons of a source again, unless the job allows independent releases.
 
-    A release of a chain is checked by the chain. Without an entity, ``caution_of`` warns.
+    Chains check their own releases. For jobs without an entity, see ``caution_about_history``.
 
     Parameters
     ----------
-    consent : the option by which it is asked for, as hints have it.
+    consent : the option that allows it, as written in the hint.
 
     Raises
     ------
-    SecondRelease : they were, and the job does not ask for it.
+    SecondRelease : persons were released before, and the job does not allow it.
     """
     if job.chain is not None or job.releases == INDEPENDENT:
         return
     for entity in job.guarantee.persons:
-        earlier = history.of_entity(entity)
-        if earlier:
+        earlier_releases = history.of_entity(entity)
+        if earlier_releases:
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
-                detail=f"The ledger has {_describe_outputs(earlier)}. {INTERSECT}.",
+                detail=f"The ledger has {_describe_outputs(earlier_releases)}. {INTERSECT}.",
                 hint=_hint(str(source), entity, history, consent),
             )
 
 
-def caution_of(job: Job, source: str, history: SourceHistory) -> Caution | None:
-    """The caution about earlier releases for readers of this one; None if there is none."""
-    earlier = history.with_classes()
-    if not earlier or job.chain is not None or job.releases == INDEPENDENT:
+def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caution | None:
+    """A caution that earlier releases may intersect with this one; None if there is no risk."""
+    earlier_releases = history.with_classes()
+    if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
         return None
-    return releases_intersect(f"{source} was released before: {_describe_outputs(earlier)}")
+    return releases_intersect(
+        f"{source} was released before: {_describe_outputs(earlier_releases)}"
+    )
 
 
-def joint_histories(
+def measure_joint_histories(
     job: Job, history: SourceHistory, target: Target[W], written: W
 ) -> dict[str, Any]:
-    """The report's entry about joint histories; empty for a first release.
+    """Measure joint histories with earlier releases, for the report; empty for a first release.
 
-    Releases of a chain have their own report.
+    Chains report on their own releases.
     """
     for entity in () if job.chain is not None else job.guarantee.persons:
         if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
-        earlier = history.of_entity(entity)
-        if earlier:
-            counts = target.joint_histories(written, earlier, int(job.policy.k))
-            of_chains = [release.output for release in earlier if release.is_chained]
-            return {JOINT: describe_joint_histories(len(earlier), counts, of_chains)}
+        earlier_releases = history.of_entity(entity)
+        if earlier_releases:
+            counts = target.joint_histories(written, earlier_releases, int(job.policy.k))
+            chained_outputs = [release.output for release in earlier_releases if release.is_chained]
+            return {JOINT: describe_joint_histories(len(earlier_releases), counts, chained_outputs)}
     return {}
 
 
-def unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
-    """The same for a release whose persons are in no ledger."""
+def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
+    """The report's entry about joint histories when no ledger records the released persons."""
     for entity in job.guarantee.persons:
-        earlier = history.of_entity(entity)
-        if earlier:
-            return {JOINT: describe_joint_histories(len(earlier), None, ())}
+        earlier_releases = history.of_entity(entity)
+        if earlier_releases:
+            return {JOINT: describe_joint_histories(len(earlier_releases), None, ())}
     return {}
 
 
 def warn_of_history(caution: Caution | None) -> None:
-    """Warn with ``ReleasesIntersect``, if there is something to warn of."""
+    """Issue the caution as a ``ReleasesIntersect`` warning, if there is one."""
     if caution is not None:
         warn_caller(ReleasesIntersect(f"{caution.warning}; {caution.reason}."))
 
 
-def _describe_outputs(earlier: Sequence[EarlierRelease]) -> str:
-    names = list(dict.fromkeys(release.output for release in earlier))
-    more = f" and {len(names) - _NAMED} more outputs" if len(names) > _NAMED else ""
-    return f"{counted(len(earlier), 'earlier release')} ({', '.join(names[:_NAMED])}{more})"
+def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
+    names = list(dict.fromkeys(release.output for release in earlier_releases))
+    suffix = (
+        f" and {len(names) - _MAX_NAMED_OUTPUTS} more outputs"
+        if len(names) > _MAX_NAMED_OUTPUTS
+        else ""
+    )
+    listed_outputs = ", ".join(names[:_MAX_NAMED_OUTPUTS])
+    return f"{counted(len(earlier_releases), 'earlier release')} ({listed_outputs}{suffix})"
 
 
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """Suggest a chain where the source's database supports one, or else the option."""
     independent_hint = f"To release it all the same, with no protection against this: {consent}"
     if not history.takes_chains:
-        which = "Its source is no database" if history.file_url is None else "No database here"
-        return f"{which} that keeps chains. {independent_hint}"
-    where = "" if history.file_url is None else " in the database that takes the releases"
+        reason = "Its source is no database" if history.file_url is None else "No database here"
+        return f"{reason} that keeps chains. {independent_hint}"
+    database = "" if history.file_url is None else " in the database that takes the releases"
     return (
-        f"Make a chain{where}, and name it for each release (`chain`): its releases stay private"
-        f" together.\n  {create_command(source, entity, file_url=history.file_url)}\n"
+        f"Make a chain{database}, and name it for each release (`chain`): its releases stay private"
+        f" together.\n  {build_create_chain_command(source, entity, file_url=history.file_url)}\n"
         f"{independent_hint}"
     )
 
 
-def create_command(source: str, entity: str, url: str = "URL", file_url: str | None = None) -> str:
-    """The command that makes a chain of a source.
+def build_create_chain_command(
+    source: str, entity: str, url: str = "URL", file_url: str | None = None
+) -> str:
+    """The shell command that creates a chain for releases of a source.
 
     Parameters
     ----------
-    url : of the database that keeps it, as a shell has it.
-    file_url : of the files that it reads; None where it reads a table of that database.
+    url : the URL of the database that stores the chain, quoted for a shell if necessary.
+    file_url : the URL of the source's files; None for a table of that database.
     """
-    name = chain_name(parse_relation(source).name)
-    words = [name, "--table", source, "--entity", entity, "--changes", "freeze"]
-    words += [] if file_url is None else ["--source", file_url]
-    return f"dbanon chain create {url} {shlex.join([*words, '--key-out', f'{name}.key'])}"
+    name = derive_chain_name(parse_relation(source).name)
+    arguments = [name, "--table", source, "--entity", entity, "--changes", "freeze"]
+    arguments += [] if file_url is None else ["--source", file_url]
+    return f"dbanon chain create {url} {shlex.join([*arguments, '--key-out', f'{name}.key'])}"
 
 
-def chain_name(name: str) -> str:
-    """A name for a chain, made of the name of its table or job."""
+def derive_chain_name(name: str) -> str:
+    """Derive a chain's name from the name of its table or job."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:48] or "chain"

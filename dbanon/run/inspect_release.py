@@ -1,4 +1,4 @@
-"""Looking at a release: what the ledger has of it, and how its released values are distributed."""
+"""Inspection of a release: its record in the ledger, and the distributions of released values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from dbanon.sessions.statements import (
 )
 from dbanon.sessions.store import Store
 
-# A released value has k rows at least, so that there are not too many; more are not looked at.
-_MOST_VALUES = 2_000_000
+# A column with more distinct released values is shown without a distribution of its values.
+_MAX_VALUES = 2_000_000
 
 
 @dataclass(frozen=True)
 class ReleaseInspection:
-    """A release as it stands in its database.
+    """A release as it is in its database now.
 
     Parameters
     ----------
-    recorded : what the ledger has of it.
-    counting : what anyone can count again: in words, and the query.
-    distributions : of the released quasi-identifiers and sensitive columns, in their order.
+    recorded : its record in the ledger.
+    counting : what any reader of the release can count: pairs of a description and a query.
+    distributions : those of the released quasi-identifiers and sensitive columns, in their order.
     """
 
     recorded: RecordedRelease
@@ -41,13 +41,13 @@ class ReleaseInspection:
     distributions: tuple[Distribution, ...]
 
 
-def look(store: Store, relation: RelationName) -> ReleaseInspection:
-    """Look at the release of this name. No original is read.
+def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
+    """Read a release's record and count its released values. Reads no originals.
 
     Raises
     ------
     ReleaseNotFound, TableNotFound, LedgerNotTrusted : as ``entries.find_release``.
-    InsufficientRights : it may not be read.
+    InsufficientRights : the relation may not be read.
     """
     with store.session(write=False) as session:
         entry = entries.find_release(session, relation)
@@ -56,17 +56,17 @@ def look(store: Store, relation: RelationName) -> ReleaseInspection:
         return ReleaseInspection(
             record,
             tuple(
-                (words, recount_for_people(entry.name, columns))
-                for words, columns in _counted_again(entry)
+                (description, recount_for_people(entry.name, columns))
+                for description, columns in _describe_counts(entry)
             ),
             _distributions(session, entry, record),
         )
 
 
-def private_report(store: Store, relation: RelationName) -> PrivateReport | None:
-    """The report of a release if it is differentially private; None if it has classes.
+def read_private_report(store: Store, relation: RelationName) -> PrivateReport | None:
+    """Read the report of a differentially private release; None if the release has classes.
 
-    It is read from the ledger: no noise is drawn, and no budget is charged.
+    Reading it from the ledger draws no noise and charges no budget.
 
     Raises
     ------
@@ -77,8 +77,8 @@ def private_report(store: Store, relation: RelationName) -> PrivateReport | None
         return None if entry.epsilon is None else recorded_report.read_private(session, entry)
 
 
-def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
-    """What whoever has the release can count: in words, and by which columns."""
+def _describe_counts(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield what any reader can count: a description, and the columns to group by."""
     guarantee = entry.guarantee
     questions = guarantee.count_requests(entry.quasi_identifiers)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
@@ -87,19 +87,19 @@ def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
     if questions.attribute_columns:
         yield "Whole rows: nothing is guaranteed of them.", questions.columns
         return
-    counts = "k counts these."
+    count_text = "k counts these."
     for name in questions.persons:
-        counts = (
+        count_text = (
             f'k counts persons, by "{name}", who are at most as many in a class. The release does'
             " not show which person a row belongs to, so only the run could count them."
         )
-    yield f"Rows that share all quasi-identifiers{within_strata}: {counts}", questions.columns
+    yield f"Rows that share all quasi-identifiers{within_strata}: {count_text}", questions.columns
 
 
 def _distributions(
     session: Session, entry: LedgerEntry, record: RecordedRelease
 ) -> tuple[Distribution, ...]:
-    """Of each quasi-identifier and sensitive column that is in the relation still."""
+    """The distributions of quasi-identifiers and sensitive columns that the relation still has."""
     source = session.find_source(entry.name)
     attributes = {attribute.name: attribute for attribute in source.schema.attributes}
     shown_roles = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
@@ -115,17 +115,19 @@ def _distribution(
 ) -> Distribution:
     text = session.text_of(attribute)
 
-    def values() -> list[tuple[str, int]] | None:
-        counted = session.rows(value_counts(entry.name, text))
-        if len(counted) > _MOST_VALUES:
+    def count_values() -> list[tuple[str, int]] | None:
+        value_rows = session.rows(value_counts(entry.name, text))
+        if len(value_rows) > _MAX_VALUES:
             return None
-        return [(str(value), int(size)) for value, size in counted if value is not None]
+        return [(str(value), int(size)) for value, size in value_rows if value is not None]
 
-    def labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
-        shared = session.rows(shared_values(entry.name, text, bound))
-        others, rows = session.rows(rare_values(entry.name, text, bound))[0]
-        named = [("NULL" if value is None else str(value), int(size)) for value, size in shared]
-        return named, int(others), int(rows)
+    def count_labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
+        shared_rows = session.rows(shared_values(entry.name, text, bound))
+        [(n_rare_values, n_rare_rows)] = session.rows(rare_values(entry.name, text, bound))
+        labelled_sizes = [
+            ("NULL" if value is None else str(value), int(size)) for value, size in shared_rows
+        ]
+        return labelled_sizes, int(n_rare_values), int(n_rare_rows)
 
     return distribution_of(
         attribute.name,
@@ -133,6 +135,6 @@ def _distribution(
         entry.k_requested,
         attribute.kind,
         persons=bool(entry.guarantee.persons),
-        values=values,
-        labels=labels,
+        values=count_values,
+        labels=count_labels,
     )

@@ -1,4 +1,4 @@
-"""Keys of chains and pseudonyms: read from a file or variable, never shown in a message."""
+"""Keys of chains and pseudonyms, read from a file or variable; messages never contain them."""
 
 from __future__ import annotations
 
@@ -11,61 +11,67 @@ from pathlib import Path
 from dbanon.errors import DbanonError, PseudonymKeyWrong
 from dbanon.job.pseudonym import PseudonymKey
 
-BYTES = 32
-_HEX = re.compile(rb"[0-9a-f]{64}")
+KEY_BYTES = 32
+_HEX_KEY = re.compile(rb"[0-9a-f]{64}")
 
 
-def read_key(where: str, wrong: type[DbanonError], how_made: str, instead: str) -> bytes:
-    """The key that ``file:PATH`` or ``env:NAME`` names, 32 bytes.
+def read_key(location: str, error_class: type[DbanonError], how_made: str, instead: str) -> bytes:
+    """Read a key of 32 bytes.
 
     Parameters
     ----------
-    wrong : the error if there is no key, or others may read it. It contains nothing of the key.
-    how_made : how keys are made, in words.
-    instead : what to do if others may have read the key.
+    location : ``file:PATH`` or ``env:NAME``.
+    error_class : the error to raise if there is no key, or others may read its file.
+    how_made : how keys are made, for the hint.
+    instead : what to do if others may have read the key, for the hint.
     """
-    form = f"A key is 64 hexadecimal digits, or a file of {BYTES} bytes, {how_made}."
-    kind, _, name = where.partition(":")
+    format_hint = f"A key is 64 hexadecimal digits, or a file of {KEY_BYTES} bytes, {how_made}."
+    kind, _, name = location.partition(":")
     if kind == "env":
         content = os.environ.get(name, "").encode(errors="surrogateescape")
         if not content:
-            raise wrong(f"The variable {name} holds no key.", hint=form)
+            raise error_class(f"The variable {name} holds no key.", hint=format_hint)
     else:
-        content = _of_file(key_path(where), wrong, form, instead)
+        content = _read_key_file(key_path(location), error_class, format_hint, instead)
     text = content.strip().lower()
-    if _HEX.fullmatch(text):
+    if _HEX_KEY.fullmatch(text):
         return bytes.fromhex(text.decode())
-    if len(content) == BYTES:
+    if len(content) == KEY_BYTES:
         return content
-    raise wrong("The text at the place of the key is not a key.", hint=form)
+    raise error_class("The text at the place of the key is not a key.", hint=format_hint)
 
 
-def key_of_pseudonyms(where: str) -> PseudonymKey:
-    """The key of pseudonyms that ``file:PATH`` or ``env:NAME`` names.
+def read_pseudonym_key(location: str) -> PseudonymKey:
+    """Read the key of pseudonyms at ``file:PATH`` or ``env:NAME``.
 
     Raises
     ------
-    PseudonymKeyWrong : there is none, or others may read it. Contains nothing of the key.
+    PseudonymKeyWrong : there is no key, or others may read its file.
     """
     how_made = "as openssl rand -hex 32 makes them"
-    return PseudonymKey(read_key(where, PseudonymKeyWrong, how_made, "use another one"))
+    return PseudonymKey(read_key(location, PseudonymKeyWrong, how_made, instead="use another one"))
 
 
-def key_path(where: str) -> Path:
-    """The path of a key that is stored in a file."""
-    return Path(where.partition(":")[2]).expanduser()
+def key_path(location: str) -> Path:
+    """The path in a key's location ``file:PATH``."""
+    return Path(location.partition(":")[2]).expanduser()
 
 
-def _of_file(path: Path, wrong: type[DbanonError], form: str, instead: str) -> bytes:
+def _read_key_file(
+    path: Path, error_class: type[DbanonError], format_hint: str, instead: str
+) -> bytes:
+    """Read at most four times the length of a key from a file that only its owner may read."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISREG(mode) and mode & 0o077:
-                raise wrong(
+                raise error_class(
                     f"The key {path} may be read by others than its owner.",
                     hint=f"Take their rights away: chmod 600 {shlex.quote(str(path))}. If others"
                     f" may have read it, {instead}.",
                 )
-            return file.read(4 * BYTES)
+            return file.read(4 * KEY_BYTES)
     except OSError as error:
-        raise wrong(f"The key {path} cannot be read.", detail=error.strerror, hint=form) from None
+        raise error_class(
+            f"The key {path} cannot be read.", detail=error.strerror, hint=format_hint
+        ) from None

@@ -1,4 +1,4 @@
-"""Finds columns released unchanged that undo classes, by counts where the release was written."""
+"""Find columns released unchanged that split classes, by counts on the written release."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
-# Of these, one person's value is not the number of a group.
-_MEASURED = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN})
+# Values of these kinds are measurements, not identifiers of a group.
+_MEASURED_KINDS = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN})
 
 
 class KeptColumnCounts(Protocol):
@@ -36,20 +36,23 @@ class KeptColumnCounts(Protocol):
         """The number of released rows."""
 
     def group_by_value(self, name: str) -> ValueGroups:
-        """The rows by their value of a column that is released as it is."""
+        """The rows grouped by their value in a column that is released unchanged."""
 
     def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
-        """As ``Source.group_by_original``."""
+        """The rows grouped by original value of a quasi-identifier; as the source's method."""
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """How many combinations of released values there are, by the rows that share them."""
+        """The number of combinations of released values, by the rows that share each."""
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """As ``Target.count_profiles``."""
+        """The number of values in several rows, and of those that one profile identifies.
+
+        See ``Target.count_profiles``.
+        """
 
 
 class WrittenReleaseCounts(Generic[W]):
-    """The counts of a release that a store has written; groups are counted once."""
+    """Counts of a release that a store has written; caches the groups."""
 
     def __init__(
         self, draft: PreparedRelease, source: Source, target: Target[W], written: W
@@ -64,26 +67,26 @@ class WrittenReleaseCounts(Generic[W]):
         return int(self._draft.release.partition.sizes.sum())
 
     def group_by_value(self, name: str) -> ValueGroups:
-        """The rows by their value of a column."""
+        """The rows grouped by their value in a column."""
         if name not in self._groups:
             self._groups[name] = self._source.group_by_value(self._draft, name)
         return self._groups[name]
 
     def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
-        """The rows by their original value of a quasi-identifier."""
+        """The rows grouped by original value of a quasi-identifier."""
         return self._source.group_by_original(self._draft, name, columns)
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """How many combinations of released values there are, by size."""
+        """The number of combinations of released values, by the rows that share each."""
         return self._target.count(self._written, CountRequests(tuple(columns))).rows.histogram
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """Number of values that several rows share, and of those with profiles of their own."""
+        """The number of values in several rows, and of those that one profile identifies."""
         return self._target.count_profiles(self._written, columns, name)
 
 
 class RetainedColumns:
-    """The columns of one release that are released unchanged, with the classes they may undo."""
+    """The columns of a release that are released unchanged, and the classes they may split."""
 
     def __init__(
         self,
@@ -94,17 +97,17 @@ class RetainedColumns:
     ) -> None:
         self.job, self.has_k_anonymous_rows = planned.job, planned.guarantee.has_k_anonymous_rows
         self._relation = planned.relation
-        self._originals, self._counts, self._rows = originals, counts, counts.n_rows
-        self._columns = planned.count_requests(released).columns
+        self._originals, self._counts, self._n_rows = originals, counts, counts.n_rows
+        self._class_columns = planned.count_requests(released).columns
 
-    def dependence_strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """How far each column and each quasi-identifier follow from one another."""
+    def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """How strongly each column and each quasi-identifier determine one another, 0 to 1."""
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
             groups = self._counts.group_by_value(name)
             strengths[name] = {
                 quasi_identifier: dependence(
-                    groups, position, self._originals.frequencies(quasi_identifier), self._rows
+                    groups, position, self._originals.frequencies(quasi_identifier), self._n_rows
                 )
                 for position, quasi_identifier in enumerate(self._originals.names)
             }
@@ -112,92 +115,97 @@ class RetainedColumns:
         for quasi_identifier in self._originals.names if kept_names else ():
             groups = self._counts.group_by_original(quasi_identifier, kept_names)
             for position, name in enumerate(kept_names):
-                kept_frequencies = frequencies_of(self._counts.group_by_value(name), self._rows)
-                strength = dependence(groups, position, kept_frequencies, self._rows)
+                kept_frequencies = frequencies_of(self._counts.group_by_value(name), self._n_rows)
+                strength = dependence(groups, position, kept_frequencies, self._n_rows)
                 strengths[name][quasi_identifier] = max(strengths[name][quasi_identifier], strength)
         return strengths
 
     def find_coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
-        """The finding on a column that is another coding of a quasi-identifier."""
+        """A finding if the column is another coding of a quasi-identifier, else None.
+
+        Parameters
+        ----------
+        strengths : dependence between the column and each quasi-identifier, 0 to 1.
+        """
         strongest = max(strengths, key=lambda quasi_identifier: strengths[quasi_identifier])
         if not is_coding(strengths[strongest]):
             return None
-        k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._columns, name))
-        below = sum(size * count for size, count in sizes.items() if size < k)
-        share = share_in_hundredths(below, self._rows)
-        if below < k or share < LEAST_WARNED_SHARE:
+        k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._class_columns, name))
+        rows_below_k = sum(size * count for size, count in sizes.items() if size < k)
+        share = share_in_hundredths(rows_below_k, self._n_rows)
+        if rows_below_k < k or share < LEAST_WARNED_SHARE:
             return None
         return LinkingColumn(name, strongest, share)
 
     def find_group_number(self, name: str) -> LinkingColumn | None:
-        """The finding on a column that numbers groups of rows."""
+        """A finding if the column numbers groups of rows, else None."""
         if not may_be_group_number(self.job, self._relation, name):
             return None
         if not may_number_groups(self._counts.group_by_value(name)):
             return None
-        several, unique = self._counts.count_profiles(self._columns, name)
-        share = share_in_hundredths(unique, several)
+        n_repeated, n_identified = self._counts.count_profiles(self._class_columns, name)
+        share = share_in_hundredths(n_identified, n_repeated)
         return LinkingColumn(name, None, share) if share >= LEAST_WARNED_SHARE else None
 
 
 def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:
-    """Whether role and type of a column allow group numbers."""
-    return name in job.keep and relation.attribute(name).kind not in _MEASURED
+    """Whether a column may number groups of rows, judged by its role and type."""
+    return name in job.keep and relation.attribute(name).kind not in _MEASURED_KINDS
 
 
 class CountedColumns(Protocol):
-    """An object that counts the columns of one release that are released unchanged."""
+    """The columns of a release that are released unchanged, with their counts."""
 
     @property
     def job(self) -> Job:
-        """The job that the release is made by."""
+        """The job of the release."""
 
     @property
     def has_k_anonymous_rows(self) -> bool:
-        """Whether there are classes that such a column could undo."""
+        """Whether the release has classes that such a column could split."""
 
-    def dependence_strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """How far each column and each quasi-identifier follow from one another."""
+    def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """How strongly each column and each quasi-identifier determine one another, 0 to 1."""
 
     def find_coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
-        """The finding on a column that is another coding of a quasi-identifier."""
+        """A finding if the column is another coding of a quasi-identifier, else None."""
 
     def find_group_number(self, name: str) -> LinkingColumn | None:
-        """The finding on a column that numbers groups of rows."""
+        """A finding if the column numbers groups of rows, else None."""
 
 
-def linking_columns(
-    columns: CountedColumns, telling: Collection[DisclosiveColumn]
+def find_linking_columns(
+    columns: CountedColumns, disclosive_columns: Collection[DisclosiveColumn]
 ) -> tuple[LinkingColumn, ...]:
-    """The findings on columns that are released unchanged and single out rows of classes.
+    """Find columns that are released unchanged and single out rows within classes.
 
     Warns with ``KeptColumnLinks``.
 
     Parameters
     ----------
-    telling : other findings: these columns are not counted again.
+    disclosive_columns : earlier findings; these columns are skipped.
 
     Raises
     ------
-    LinkingColumnRefused : a share is too large, and the policy is strict.
+    LinkingColumnRefused : a column singles out too many rows, and the policy is strict.
     """
     job = columns.job
-    reported = {column.name for column in telling}
+    reported = {column.name for column in disclosive_columns}
     names = [name for name in (*job.sensitive, *job.keep) if name not in reported]
     if not names or not columns.has_k_anonymous_rows:
         return ()
     findings = []
-    for name, strengths in columns.dependence_strengths(names).items():
+    for name, strengths in columns.measure_dependence(names).items():
         finding = columns.find_coding(name, strengths) or columns.find_group_number(name)
         if finding is not None:
             findings.append(finding)
     k = int(job.policy.k)
-    refused = [finding.describe(k) for finding in findings if finding.share >= REFUSED]
-    if job.policy.strict and refused:
+    refused_texts = [finding.describe(k) for finding in findings if finding.share >= REFUSED]
+    if job.policy.strict and refused_texts:
         raise LinkingColumnRefused(
             "A column that would be released as it is distinguishes rows that the classes hide."
             " Nothing was published.",
-            detail="Column " + "; column ".join(refused) + ".",
+            detail="Column " + "; column ".join(refused_texts) + ".",
             hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"
             " it, release it as a pseudonym, or leave out `strict`.",
         )

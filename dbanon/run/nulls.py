@@ -1,4 +1,4 @@
-"""Default treatment of NULLs in quasi-identifiers: the one with the least measured loss."""
+"""Choice of how to treat NULLs in quasi-identifiers: by default the way that loses least."""
 
 from __future__ import annotations
 
@@ -23,44 +23,45 @@ from dbanon.release.recode import Release
 CHOICES = (CATEGORY, MERGE, SUPPRESS)
 
 
-def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
-    """The records that a release uses; ``withheld`` counts those it withholds for NULLs.
+def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
+    """The records left for a release with this treatment of NULLs; the others count as withheld.
 
     Raises
     ------
     TooFewRecords : fewer than k records or persons are left.
     """
-    remaining = microdata
+    remaining_records = microdata
     if microdata.valid is not None:
         policy = Policy(k=k, method="gaa_cp", nulls=nulls, max_suppression=None)
-        remaining = merge_nulls(microdata, policy)
+        remaining_records = merge_nulls(microdata, policy)
         if nulls == SUPPRESS:
             records = np.flatnonzero(microdata.valid.all(axis=1))
         else:
-            rare = rare_records(remaining, policy)
-            every = np.arange(remaining.n_records)
-            records = every if rare is None else np.setdiff1d(every, rare, assume_unique=True)
-        remaining = replace(
-            take_records(remaining, records), n_withheld=microdata.n_read - len(records)
+            rare = rare_records(remaining_records, policy)
+            records = np.arange(remaining_records.n_records)
+            if rare is not None:
+                records = np.setdiff1d(records, rare, assume_unique=True)
+        remaining_records = replace(
+            take_records(remaining_records, records), n_withheld=microdata.n_read - len(records)
         )
-    smallest = _smallest(remaining)
-    if smallest >= k:
-        return remaining
+    smallest_pattern = _count_smallest_pattern(remaining_records)
+    if smallest_pattern >= k:
+        return remaining_records
     unit = "row" if microdata.entities is None else "person"
     raise TooFewRecords(
         f"The table has {counted(microdata.n_read, 'row')}, and no more than"
-        f' {counted(smallest, unit)} that could be released with `nulls="{nulls}"`, fewer than'
-        f" k = {k}."
+        f' {counted(smallest_pattern, unit)} that could be released with `nulls="{nulls}"`, fewer'
+        f" than k = {k}."
         if microdata.valid is not None
-        else f"The table has {counted(smallest, unit)}, fewer than k = {k}.",
+        else f"The table has {counted(smallest_pattern, unit)}, fewer than k = {k}.",
         hint="Choose a smaller `k`"
         + (", another value of `nulls`" if microdata.valid is not None else "")
         + ", or a larger table.",
     )
 
 
-def _smallest(microdata: Microdata) -> int:
-    """The records or persons of the smallest pattern of NULLs."""
+def _count_smallest_pattern(microdata: Microdata) -> int:
+    """The number of records, or of persons, that share the rarest pattern of NULLs."""
     if not microdata.n_records:
         return 0
     if microdata.valid is None:
@@ -77,7 +78,7 @@ def choose_nulls(
     microdata: Microdata,
     k: int,
     requested: str | None,
-    release: Callable[[Microdata, str], Release],
+    try_release: Callable[[Microdata, str], Release],
     *,
     merges: bool = True,
 ) -> NullChoice:
@@ -88,97 +89,109 @@ def choose_nulls(
 
     Parameters
     ----------
-    microdata : all records, those with a NULL too.
-    release : makes the release of these records with that value of ``nulls``.
-    merges : False where a release cannot merge patterns, as in a chain.
+    microdata : all records, including those with a NULL.
+    requested : the value of ``nulls`` that the user asked for; None to choose one.
+    try_release : makes a trial release of records with a value of ``nulls``.
+    merges : False if the release cannot merge patterns of NULLs, as in a chain.
 
     Raises
     ------
-    TooFewRecords : no value of ``nulls`` leaves k records; that of the last one.
+    TooFewRecords : no value of ``nulls`` leaves k records. The error is that of the last one.
     """
     if microdata.valid is None:
-        release_of(microdata, ERROR, k)
+        records_to_release(microdata, ERROR, k)
         return NullChoice(ERROR, 0.0, {})
     if requested is not None:
-        return NullChoice(requested, share_withheld(release_of(microdata, requested, k)), {})
-    cells = int(microdata.valid.sum())
+        return NullChoice(
+            requested, share_withheld(records_to_release(microdata, requested, k)), {}
+        )
+    cells_with_value = int(microdata.valid.sum())
     losses: dict[str, float] = {}
-    shares: dict[str, float] = {}
+    withheld_shares: dict[str, float] = {}
     for nulls in CHOICES:
         if nulls == MERGE and not merges:
             continue
         try:
-            released = release_of(microdata, nulls, k)
+            released = records_to_release(microdata, nulls, k)
         except TooFewRecords:
             continue
-        # Another treatment gives the same release.
-        is_suppress = nulls == CATEGORY and released.valid is None
-        is_category = nulls == MERGE and released.suppressed is None
-        if is_suppress or is_category:
+        # Skip a treatment that gives the same release as another one.
+        equals_suppress = nulls == CATEGORY and released.valid is None
+        equals_category = nulls == MERGE and released.suppressed is None
+        if equals_suppress or equals_category:
             continue
-        losses[nulls] = 1.0 - _cells_left(released, release(released, nulls)) / max(cells, 1)
-        shares[nulls] = share_withheld(released)
+        informative_cells = _count_informative_cells(released, try_release(released, nulls))
+        losses[nulls] = 1.0 - informative_cells / max(cells_with_value, 1)
+        withheld_shares[nulls] = share_withheld(released)
     if not losses:
-        # Raises again the refusal that each treatment met.
-        release_of(microdata, MERGE if merges else SUPPRESS, k)
+        # Every treatment was refused: raise that error again.
+        records_to_release(microdata, MERGE if merges else SUPPRESS, k)
     best = min(losses, key=lambda nulls: round(losses[nulls], 9))
-    return NullChoice(best, shares[best], losses)
+    return NullChoice(best, withheld_shares[best], losses)
 
 
-def _cells_left(microdata: Microdata, release: Release) -> float:
-    """The information left in cells with a value, in cells, extrapolated from a sample."""
-    every = microdata.n_records * len(microdata.attributes)
-    present = every
+def _count_informative_cells(microdata: Microdata, release: Release) -> float:
+    """The information that a release keeps, in cells; ``release`` may be of a sample."""
+    all_cells = microdata.n_records * len(microdata.attributes)
+    present_cells = all_cells
     if microdata.valid is not None:
-        present = int(microdata.valid.sum())
+        present_cells = int(microdata.valid.sum())
     if microdata.suppressed is not None:
-        present += int(microdata.suppressed.sum())
+        present_cells += int(microdata.suppressed.sum())
     # NULLs count in iloss as cells that lose nothing.
-    return present - release.loss * (every if release.measure == "iloss" else present)
+    return present_cells - release.loss * (
+        all_cells if release.measure == "iloss" else present_cells
+    )
 
 
-def sample_records(microdata: Microdata, size: int, seed: int, k: int) -> Microdata:
+def sample_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> Microdata:
     """A sample for trial releases, with k or more records of each pattern of NULLs."""
     total = microdata.n_records
-    if total <= size:
+    if total <= sample_size:
         return microdata
-    sample = take_records(microdata, _draw_records(microdata, size, seed, k))
+    sample = take_records(microdata, _draw_records(microdata, sample_size, seed, k))
     # Scale the withheld records to the sample.
     return replace(sample, n_withheld=microdata.n_withheld * sample.n_records // total)
 
 
-def _draw_records(microdata: Microdata, size: int, seed: int, k: int) -> NDArray[np.int64]:
-    """The records of a sample, int64 in their order; where persons have several, whole persons."""
+def _draw_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> NDArray[np.int64]:
+    """Draw the records of a sample, int64 (s,), ascending; all rows of a person or none."""
     rng = np.random.default_rng(seed)
     persons = microdata.entities
     if persons is None:
-        sampled_records = rng.choice(microdata.n_records, size, replace=False)
-        chosen = np.sort(sampled_records).astype(np.int64)
+        sampled_records = rng.choice(microdata.n_records, sample_size, replace=False)
+        sampled = np.sort(sampled_records).astype(np.int64)
     else:
-        each = np.bincount(persons)
-        order = rng.permutation(np.flatnonzero(each))
-        chosen_persons = order[np.cumsum(each[order]) <= size]
-        chosen = np.flatnonzero(np.isin(persons, chosen_persons)).astype(np.int64)
+        rows_per_person = np.bincount(persons)
+        person_order = rng.permutation(np.flatnonzero(rows_per_person))
+        chosen_persons = person_order[np.cumsum(rows_per_person[person_order]) <= sample_size]
+        sampled = np.flatnonzero(np.isin(persons, chosen_persons)).astype(np.int64)
     if microdata.valid is None:
-        return chosen
-    samples = [chosen]
+        return sampled
+    samples = [sampled]
     is_sampled = np.zeros(microdata.n_records, np.bool_)
-    is_sampled[chosen] = True
+    is_sampled[sampled] = True
     for records in groups(pattern_codes(microdata.valid)):
-        samples.append(_more_of(microdata, records, is_sampled[records], k, rng))
+        samples.append(_draw_missing_records(microdata, records, is_sampled[records], k, rng))
     return np.sort(np.concatenate(samples))
 
 
-def _more_of(
+def _draw_missing_records(
     microdata: Microdata,
     records: NDArray[np.int64],
     is_sampled: NDArray[np.bool_],
     k: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Records that raise the sample of a pattern of NULLs to k records or persons."""
+    """Draw further records of a pattern of NULLs, so that k records or persons are sampled.
+
+    Parameters
+    ----------
+    records : int64 (r,), all records of the pattern.
+    is_sampled : bool (r,), whether each is in the sample already.
+    """
     persons = records if microdata.entities is None else microdata.entities[records]
     sampled_persons = np.unique(persons[is_sampled])
-    others = np.setdiff1d(persons, sampled_persons)
-    more = rng.permutation(others)[: max(k - len(sampled_persons), 0)]
-    return records[np.isin(persons, more) & ~is_sampled]
+    unsampled_persons = np.setdiff1d(persons, sampled_persons)
+    drawn_persons = rng.permutation(unsampled_persons)[: max(k - len(sampled_persons), 0)]
+    return records[np.isin(persons, drawn_persons) & ~is_sampled]

@@ -1,4 +1,4 @@
-"""Opens the store of a database from a URL, engine, connection or file."""
+"""Open the store of a database from a URL, engine, connection or file."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
     from dbanon.stores.postgresql.store import PostgresqlStore
 
-_FRAME = "Pass it to dbanon.anonymize_frame."
+_FRAME_HINT = "Pass it to dbanon.anonymize_frame."
 # Hint for sources whose rows would have to leave their database.
-_LEAVES_DATABASE = (
+_CLIENT_HINT = (
     "Its original rows would be read into the memory of this program, and released into another"
     ' database. To allow it: `kept_columns="client"`, with that database as target.'
     " docs/warehouse.md explains it."
 )
-_LAKES = ("delta:", "iceberg:")
-_ENGINE = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
+_LAKE_SCHEMES = ("delta:", "iceberg:")
+_ENGINE_HINT = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
-# By package: message and hint for objects that are not databases.
-_NOT_DATABASES: dict[str, tuple[str, str]] = {
-    "pandas": ("A data frame is no database.", _FRAME),
-    "polars": ("A data frame is no database.", _FRAME),
-    "pyarrow": ("An Arrow table is no database.", _FRAME),
-    "psycopg": ("A psycopg connection is not taken: a run opens its own.", _ENGINE),
-    "psycopg2": ("A psycopg2 connection is not taken: a run opens its own.", _ENGINE),
-    "asyncpg": ("An asyncpg connection is not taken: a run opens its own.", _ENGINE),
-    "aiosqlite": ("An aiosqlite connection is not taken: a run opens its own.", _ENGINE),
+# Message and hint for objects of these packages, which cannot be opened.
+_REFUSALS_BY_PACKAGE: dict[str, tuple[str, str]] = {
+    "pandas": ("A data frame is no database.", _FRAME_HINT),
+    "polars": ("A data frame is no database.", _FRAME_HINT),
+    "pyarrow": ("An Arrow table is no database.", _FRAME_HINT),
+    "psycopg": ("A psycopg connection is not taken: a run opens its own.", _ENGINE_HINT),
+    "psycopg2": ("A psycopg2 connection is not taken: a run opens its own.", _ENGINE_HINT),
+    "asyncpg": ("An asyncpg connection is not taken: a run opens its own.", _ENGINE_HINT),
+    "aiosqlite": ("An aiosqlite connection is not taken: a run opens its own.", _ENGINE_HINT),
 }
 
 
-def _openable(database: Any) -> Any:
-    """Convert an object into one that a store can be opened on; return others unchanged."""
-    if _is_sqlite(database):
+def _normalize_database(database: Any) -> Any:
+    """Convert or refuse an object that no store can be opened on; return others unchanged."""
+    if _is_sqlite_connection(database):
         return database
     kind = type(database)
     package = kind.__module__.partition(".")[0]
@@ -64,13 +64,14 @@ def _openable(database: Any) -> Any:
             hint=hint_for_path(str(database))
             or f"Write duckdb:///{database} or sqlite:///{database}.",
         )
-    if package in _NOT_DATABASES:
-        message, hint = _NOT_DATABASES[package]
+    if package in _REFUSALS_BY_PACKAGE:
+        message, hint = _REFUSALS_BY_PACKAGE[package]
         raise InvalidParameter(message, hint=hint)
-    return _of_sqlalchemy(database) if package == "sqlalchemy" else database
+    return _normalize_sqlalchemy(database) if package == "sqlalchemy" else database
 
 
-def _of_sqlalchemy(database: Any) -> Any:
+def _normalize_sqlalchemy(database: Any) -> Any:
+    """The engine of a SQLAlchemy connection; refuses sessions and asynchronous engines."""
     from sqlalchemy import Connection
 
     if isinstance(database, Connection):
@@ -81,19 +82,20 @@ def _of_sqlalchemy(database: Any) -> Any:
                 hint="Commit or roll back first, or give connection.engine.",
             )
         return database.engine
-    bound: Callable[[], Any] | None = getattr(database, "get_bind", None)
-    if bound is not None:
+    if getattr(database, "get_bind", None) is not None:
         raise InvalidParameter(
             "A SQLAlchemy session cannot be used, because a run needs its own transaction.",
             hint="Commit first, and give session.get_bind().",
         )
     if type(database).__module__.startswith("sqlalchemy.ext.asyncio"):
-        raise InvalidParameter("An asynchronous engine or connection cannot be used.", hint=_ENGINE)
+        raise InvalidParameter(
+            "An asynchronous engine or connection cannot be used.", hint=_ENGINE_HINT
+        )
     return database
 
 
 class _NoStore(InvalidParameter):
-    """A SQLAlchemy database without a store. Never leaves this module."""
+    """There is no store for this SQLAlchemy dialect. Never leaves this module."""
 
 
 @name_missing_extras()
@@ -104,49 +106,52 @@ def open_source(
     target: Any,
     progress: Callable[[str, float], None] | None = None,
 ) -> ClientStore:
-    """The store of a job's source; for a source without a store, one with its fetched rows.
+    """Open the store of a job's source; if it has none, a store that fetches its rows.
 
     Parameters
     ----------
-    database : as of ``open_store``; with ``kept_columns="client"`` also a URL or an engine of
-        another dialect of SQLAlchemy's, ``delta:DIRECTORY``, ``iceberg:CATALOG``, an ADBC
-        connection, an Arrow stream or frames in turn.
+    database : as in ``open_store``; with ``kept_columns="client"`` also a URL or an engine of
+        another SQLAlchemy dialect, ``delta:DIRECTORY``, ``iceberg:CATALOG``, an ADBC connection, an
+        Arrow stream or an iterator of data frames.
+    on_sql : called with the text of each statement before it runs.
     target : the database to write to; None for the source itself.
     progress : called while rows are fetched.
 
     Raises
     ------
-    InvalidParameter : its rows would have to leave it, and no option allows that.
+    InvalidParameter : the rows would have to leave their database, and no option allows that.
     DbanonError : as ``open_store``.
     """
-    allowed = job.kept_columns == CLIENT
-    origin, is_folder = None, False
-    if (allowed or target is not None) and not isinstance(database, (str, Path)):
+    may_fetch_rows = job.kept_columns == CLIENT
+    origin, is_local_folder = None, False
+    if (may_fetch_rows or target is not None) and not isinstance(database, (str, Path)):
         from dbanon.stores.origins import find_stream_origin
 
         origin = find_stream_origin(database)
-    elif isinstance(database, str) and database.startswith(_LAKES):
+    elif isinstance(database, str) and database.startswith(_LAKE_SCHEMES):
         from dbanon.stores.origins_lake import find_lake_origin
 
         origin = find_lake_origin(database, job.reading.foreign_files)
-        is_folder = database.startswith("delta:") and not is_object(database.removeprefix("delta:"))
+        is_local_folder = database.startswith("delta:") and not is_object(
+            database.removeprefix("delta:")
+        )
     if origin is None:
         try:
             return open_store(
                 database, on_sql, reading=job.reading, table=job.table, memory=job.memory_limit
             )
         except _NoStore as error:
-            if not allowed:
-                raise InvalidParameter(error.message, hint=_LEAVES_DATABASE) from None
+            if not may_fetch_rows:
+                raise InvalidParameter(error.message, hint=_CLIENT_HINT) from None
             from dbanon.stores.origins_sql import to_sql_origin
 
             origin = to_sql_origin(
-                _openable(database) if _is_engine(database) else read_url(database)
+                _normalize_database(database) if _is_engine(database) else read_url(database)
             )
-    if not allowed:
-        raise InvalidParameter("There is no store for this source.", hint=_LEAVES_DATABASE)
+    if not may_fetch_rows:
+        raise InvalidParameter("There is no store for this source.", hint=_CLIENT_HINT)
     job.reading.require_no_csv_options()
-    if not is_folder:
+    if not is_local_folder:
         job.reading.require_no_foreign_files()
     if job.where is not None:
         raise InvalidParameter(
@@ -166,13 +171,14 @@ def open_source(
     )
 
 
-def _is_sqlite(database: Any) -> bool:
-    # An existing connection implies that its module is loaded; avoid the import otherwise.
-    loaded = sys.modules.get("_sqlite3")
-    return loaded is not None and isinstance(database, loaded.Connection)
+def _is_sqlite_connection(database: Any) -> bool:
+    # If there is such a connection, its module is already loaded; otherwise avoid the import.
+    sqlite_module = sys.modules.get("_sqlite3")
+    return sqlite_module is not None and isinstance(database, sqlite_module.Connection)
 
 
 def _is_engine(database: Any) -> bool:
+    """True for a SQLAlchemy engine, checked without importing SQLAlchemy."""
     return type(database).__module__.partition(".")[0] == "sqlalchemy" and hasattr(
         database, "connect"
     )
@@ -187,43 +193,43 @@ def open_store(
     table: str | None = None,
     memory: int | None = None,
 ) -> ClientStore:
-    """The store for a URL, a SQLAlchemy engine, a SQLite or a DuckDB connection.
+    """Open the store for a URL, a SQLAlchemy engine, a SQLite or a DuckDB connection.
 
     Parameters
     ----------
     database : ``postgresql://…``, ``mysql+pymysql://…``, ``sqlite:///file.db``,
-        ``duckdb:///file.duckdb``, files of rows as ``file:people.csv``, ``file:data/*.parquet`` or
-        ``s3://bucket/folder/``, a SQLAlchemy ``Engine`` of PostgreSQL, MariaDB or SQLite or a
-        ``Connection`` without an open transaction, which stands for its engine, a
+        ``duckdb:///file.duckdb``, data files as ``file:people.csv``, ``file:data/*.parquet`` or
+        ``s3://bucket/folder/``, a SQLAlchemy ``Engine`` of PostgreSQL, MariaDB or SQLite, a
+        SQLAlchemy ``Connection`` without an open transaction, whose engine is used, a
         ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
-    reading : how a CSV file is written.
-    table : what the rows of a file are called, as people write it; as the file when None.
-    memory : bytes that a DuckDB which is opened for it may use.
+    reading : the format of a CSV file.
+    table : the table name for the rows of a file; None for the file's own name.
+    memory : limit in bytes for a DuckDB instance that is opened here.
 
     Raises
     ------
-    InvalidParameter : there is no store for it, or ``reading`` says something of no CSV file.
+    InvalidParameter : there is no store for it, or ``reading`` is set but it is not a CSV file.
     MissingDependency : its driver is not installed.
     """
-    database = _openable(database)
+    database = _normalize_database(database)
     if isinstance(database, str) and is_row_file_url(database):
         from dbanon.stores.duckdb.file_source import FileStore
 
         return FileStore(database, on_sql, reading=reading, table=table, memory_bytes=memory)
     reading.require_no_file_options()
-    # Each import costs a quarter of a second or more: only the one that is needed.
+    # Import only the store that is needed: each import takes a quarter of a second or more.
     if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         from dbanon.stores.duckdb.store import DuckdbStore
 
         return DuckdbStore(database, on_sql)
-    if _is_sqlite(database):
+    if _is_sqlite_connection(database):
         from dbanon.stores.sqlite.store import SqliteStore
 
         return SqliteStore(database, on_sql)
-    plain = parse_duckdb_path(database) if isinstance(database, str) else None
-    if plain is not None:
-        return _duckdb_store(plain, {}, on_sql, memory)
+    duckdb_path = parse_duckdb_path(database) if isinstance(database, str) else None
+    if duckdb_path is not None:
+        return _duckdb_store(duckdb_path, {}, on_sql, memory)
     if isinstance(database, str):
         _require_sqlalchemy(database)
     from sqlalchemy import Engine
@@ -231,7 +237,7 @@ def open_store(
     url = database.url if isinstance(database, Engine) else read_url(database)
     backend = url.get_backend_name()
     if backend == "postgresql":
-        return open_postgresql(database if isinstance(database, Engine) else url, on_sql)
+        return open_postgresql_store(database if isinstance(database, Engine) else url, on_sql)
     if backend == "sqlite":
         from dbanon.stores.sqlite.store import SqliteStore
 
@@ -253,8 +259,8 @@ def open_store(
     )
 
 
-def open_postgresql(database: Engine | URL, on_sql: OnSql | None = None) -> PostgresqlStore:
-    """A PostgreSQL server.
+def open_postgresql_store(database: Engine | URL, on_sql: OnSql | None = None) -> PostgresqlStore:
+    """Open the store of a PostgreSQL server.
 
     Raises
     ------
@@ -269,8 +275,8 @@ def open_postgresql(database: Engine | URL, on_sql: OnSql | None = None) -> Post
     return PostgresqlStore(database, on_sql)
 
 
-def releases_views(url: str) -> bool:
-    """Whether releases may be views there: MariaDB cannot swap a view's table by one rename."""
+def supports_view_releases(url: str) -> bool:
+    """Whether releases may be views: not on MariaDB, which cannot rename view and table at once."""
     return url.partition(":")[0].partition("+")[0] not in ("mysql", "mariadb")
 
 

@@ -13,12 +13,12 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
-from dbanon.methods.forecast import Shape, in_words
+from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import published_loss
 from dbanon.release.words import files_note, passthrough_note
-from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
+from dbanon.run.changes import Changes, PlannedFile, plan_changes, planning_ports
 from dbanon.run.hierarchies import require_covered
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recode_release
@@ -30,7 +30,7 @@ from dbanon.stores.ports import Source
 from dbanon.stores.source_counts import require_feasible
 from dbanon.stores.sql_source import SqlSource
 
-LEAVE = "pass through this program's memory"
+CLIENT_PASSTHROUGH_NOTE = "pass through this program's memory"
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class PlannedColumn:
 
     Parameters
     ----------
-    kind : what its values are: ``integer``, ``decimal``, ``category`` …
-    hierarchy : ``leaves`` and ``height`` of its tree, ``from`` where it is described; None where it
-        has none.
+    kind : the kind of its values: ``integer``, ``decimal``, ``category`` …
+    hierarchy : the number of ``leaves`` and the ``height`` of its tree, and in ``from`` where it
+        comes from; None without a hierarchy.
     """
 
     name: str
@@ -56,9 +56,9 @@ class FileColumn:
 
     Parameters
     ----------
-    sql_type : ``VARCHAR`` where not all values are of one other type.
-    text_format : the format its texts seem to have, and the option that would parse them; only
-        shares, and never of fewer than k rows. Empty without a finding.
+    sql_type : ``VARCHAR`` unless all values fit one other type.
+    text_format : the format of most of its texts, and the option that would parse them; empty if
+        none was recognized. Gives percentages only, and none that concerns fewer than k rows.
     """
 
     name: str
@@ -79,11 +79,11 @@ class FileColumn:
         share = (
             "nearly all" if n_different < k else f"{100 * reading.n_matching // reading.n_values} %"
         )
-        words = f"{share if n_different else 'all'} look like {reading.pattern}"
+        description = f"{share if n_different else 'all'} look like {reading.pattern}"
         return cls(
             reading.name,
             reading.sql_type,
-            words + (f": {reading.parse_option}" if reading.parse_option else ""),
+            description + (f": {reading.parse_option}" if reading.parse_option else ""),
         )
 
 
@@ -102,7 +102,7 @@ class ClusteringSummary:
 
 
 class Section(Protocol):
-    """A part of the description of a job, supplied by a layer above."""
+    """Further lines of the dry run's description, such as those about a chain."""
 
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of label and text, for people."""
@@ -110,13 +110,13 @@ class Section(Protocol):
 
 @dataclass(frozen=True)
 class Outlook:
-    """The effects that a run of a job would have.
+    """The result of a dry run: the effects that a run of the job would have.
 
-    Contains no value that was read. Values that the caller wrote out for a builder of a hierarchy,
-    such as ``{"ordered": ["low", "high"]}``, are in ``arguments`` and in the column's hierarchy.
+    Contains no value read from the source. Values that the caller listed in a hierarchy, such as
+    ``{"ordered": ["low", "high"]}``, appear in ``arguments`` and in the column's hierarchy.
 
-    ``rows`` is the number of rows, of which ``withheld`` have a NULL where none is allowed. ``key``
-    are the columns that identify rows; empty for the relation's own key. ``memory`` is the
+    ``rows`` is the number of rows; ``withheld`` of them would not be released because of NULLs.
+    ``key`` are the columns that identify rows; empty for the relation's own key. ``memory`` is the
     approximate number of bytes for reading and clustering, and ``forecast`` the time for
     clustering, None where it was not measured. ``replaces`` is the kind of the relation that would
     be replaced. ``creates`` and ``drops`` name relations, ``exports`` files. ``clustered`` is None
@@ -167,38 +167,45 @@ class Outlook:
     def pairs(self) -> list[tuple[str, str]]:
         """The outlook as pairs of label and text, for people."""
 
-        def names(values: tuple[str, ...]) -> str:
+        def join_names(values: tuple[str, ...]) -> str:
             return ", ".join(values) or "none"
 
-        replaced = f", replaces a {self.replaces}" if self.replaces else ""
-        limit = "" if self.memory_limit is None else f" of {self.memory_limit / 2**20:.0f} MiB"
+        replaced_text = f", replaces a {self.replaces}" if self.replaces else ""
+        limit_text = "" if self.memory_limit is None else f" of {self.memory_limit / 2**20:.0f} MiB"
         pairs = [
             ("source", f"{self.source} ({self.source_kind})"),
             ("rows", str(self.rows) + (f", {self.withheld} with a NULL" if self.withheld else "")),
-            *((f"column {c.name}", _read_as(c)) for c in self.file_columns),
-            ("row key", names(self.key) if self.key else "the relation's own"),
-            ("output", f"{self.output} ({self.output_kind}{replaced})"),
-            *((f"quasi-identifier {c.name}", _describe_column(c)) for c in self.quasi_identifiers),
-            ("strata", names(self.by)),
-            ("sensitive", names(self.sensitive)),
-            ("kept", names(self.kept)),
+            *((f"column {column.name}", _describe_reading(column)) for column in self.file_columns),
+            ("row key", join_names(self.key) if self.key else "the relation's own"),
+            ("output", f"{self.output} ({self.output_kind}{replaced_text})"),
+            *(
+                (f"quasi-identifier {column.name}", _describe_column(column))
+                for column in self.quasi_identifiers
+            ),
+            ("strata", join_names(self.by)),
+            ("sensitive", join_names(self.sensitive)),
+            ("kept", join_names(self.kept)),
             *(passthrough_note(self.arguments) if "drawn" in self.arguments else []),
             *files_note(self.arguments),
-            *([("columns copied as they are", LEAVE)] if self.passthrough else []),
-            ("not copied", names(self.not_copied)),
+            *(
+                [("columns copied as they are", CLIENT_PASSTHROUGH_NOTE)]
+                if self.passthrough
+                else []
+            ),
+            ("not copied", join_names(self.not_copied)),
             ("method", self.method),
             ("guarantee, once it is counted", self.guarantee),
-            ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
-            ("to find classes", _seconds(self.forecast)),
+            ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit_text}"),
+            ("to find classes", _describe_seconds(self.forecast)),
         ]
-        pairs += [("creates", names(self.creates))] if self.creates else []
-        pairs += [("drops", names(self.drops))] if self.drops else []
+        pairs += [("creates", join_names(self.creates))] if self.creates else []
+        pairs += [("drops", join_names(self.drops))] if self.drops else []
         for export in self.exports:
-            more = ", replaces a file" if export.replaces else ""
-            more += "" if export.keep_last is None else f", the newest {export.keep_last} stay"
-            pairs.append(("export", f"{export.path} ({export.format}{more})"))
+            details = ", replaces a file" if export.replaces else ""
+            details += "" if export.keep_last is None else f", the newest {export.keep_last} stay"
+            pairs.append(("export", f"{export.path} ({export.format}{details})"))
         if self.clustered is not None:
-            pairs += _clustered_pairs(self.clustered)
+            pairs += _clustering_pairs(self.clustered)
         if self.chain is not None:
             pairs += self.chain.pairs()
         return pairs
@@ -212,8 +219,8 @@ def outlook(
     cluster: bool = False,
     keep_last: int | None = None,
     progress: PhaseProgress | None = None,
-    of_chain: Callable[[Job, Plan, Session], Section] | None = None,
-    source_of_chain: Callable[[Job, SqlSource, Session], SqlSource] | None = None,
+    plan_chain_release: Callable[[Job, Plan, Session], Section] | None = None,
+    open_chain_source: Callable[[Job, SqlSource, Session], SqlSource] | None = None,
 ) -> Outlook:
     """Plan a job: check all that can be checked before a row is read, and describe the run.
 
@@ -224,12 +231,12 @@ def outlook(
     target : the database that would be written to; the source's own when None.
     keep_last : replaced releases of its view that would stay; None for all.
     cluster : also read the quasi-identifiers and find the classes. Needs temporary tables.
-    of_chain, source_of_chain : plan the next release of the job's chain, if any, and return the
-        source that it reads.
+    plan_chain_release : describes the next release of the job's chain; None without a chain.
+    open_chain_source : returns the source that this release reads; None without a chain.
 
     Raises
     ------
-    DbanonError : what the run would raise. MemoryLimit also where the rows counted are too many.
+    DbanonError : what the run would raise. MemoryLimit also if there are too many rows.
     """
     if cluster and job.chain is not None:
         raise InvalidParameter(
@@ -237,33 +244,44 @@ def outlook(
             hint="Leave out cluster.",
         )
     clock = Clock(progress)
-    staging = cluster or job.chain is not None
-    with planning_ports(source, target, staging) as (reads, writes):
-        as_read = reads.session
-        if source_of_chain is not None:
-            reads = source_of_chain(job, reads, writes.session)
+    needs_staging = cluster or job.chain is not None
+    with planning_ports(source, target, needs_staging) as (sql_source, sql_target):
+        source_session = sql_source.session
+        if open_chain_source is not None:
+            sql_source = open_chain_source(job, sql_source, sql_target.session)
         with clock.phase("read") as tick:
             try:
-                planned = plan(job, reads, writes, lambda: tick(0.0))
+                planned = plan(job, sql_source, sql_target, lambda: tick(0.0))
             except UnsupportedType as error:
-                error.detail = error.detail or _texts_of(job, as_read)
+                error.detail = error.detail or _describe_text_columns(job, source_session)
                 raise
-            chain = None if of_chain is None else of_chain(job, planned, reads.session)
-            rows = reads.count(planned.relation)
-            withheld = reads.count_withheld(planned.relation)
-        unstaged = replace(planned.relation.name, staged=None)
-        file_columns = _file_columns(job, as_read, replace(planned.relation, name=unstaged))
-        different = _different(planned, reads, rows)
-        memory = _memory(planned, rows - withheld, different)
+            chain = (
+                None
+                if plan_chain_release is None
+                else plan_chain_release(job, planned, sql_source.session)
+            )
+            rows = sql_source.count(planned.relation)
+            withheld = sql_source.count_withheld(planned.relation)
+        unstaged_name = replace(planned.relation.name, staged=None)
+        file_columns = _file_columns(
+            job, source_session, replace(planned.relation, name=unstaged_name)
+        )
+        distinct_share = _measure_distinct_share(planned, sql_source, rows)
+        memory = _estimate_memory(planned, rows - withheld, distinct_share)
         if job.chain is None:
-            session, read = reads.session, planned.relation
-            require_covered(reads, read, planned.hierarchies)
-            require_feasible(session, read, planned.roles, planned.policy, rows, withheld)
-        clustered = _cluster(planned, reads, clock) if cluster else None
-        changed = changes(job, planned.written_output, writes.session, target or source, keep_last)
-    result = _outlook(planned, rows, withheld, memory, different, changed, clustered)
-    if reads.drawn:
-        result = replace(result, arguments={**result.arguments, "drawn": dict(reads.drawn)})
+            require_covered(sql_source, planned.relation, planned.hierarchies)
+            require_feasible(
+                sql_source.session, planned.relation, planned.roles, planned.policy, rows, withheld
+            )
+        clustering_summary = _cluster(planned, sql_source, clock) if cluster else None
+        planned_changes = plan_changes(
+            job, planned.written_output, sql_target.session, target or source, keep_last
+        )
+    result = _build_outlook(
+        planned, rows, withheld, memory, distinct_share, planned_changes, clustering_summary
+    )
+    if sql_source.drawn:
+        result = replace(result, arguments={**result.arguments, "drawn": dict(sql_source.drawn)})
     return replace(result, chain=chain, file_columns=file_columns)
 
 
@@ -286,20 +304,24 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
     )
 
 
-def _outlook(
+def _build_outlook(
     planned: Plan,
     rows: int,
     withheld: int,
     memory: int,
-    different: float,
-    changed: Changes,
-    clustered: ClusteringSummary | None,
+    distinct_share: float,
+    planned_changes: Changes,
+    clustering_summary: ClusteringSummary | None,
 ) -> Outlook:
     job, output = planned.job, planned.written_output
-    foreseen = forecast(planned.policy, rows - withheld, _shape(planned), different)
-    trees = {n: t for n, t in planned.hierarchies.trees.items() if isinstance(t, Hierarchy)}
-    described = planned.hierarchies.described({**planned.policy.hierarchies, **trees})
-    hierarchies = {**planned.hierarchies.origins, **described}
+    seconds_forecast = forecast(planned.policy, rows - withheld, _shape(planned), distinct_share)
+    trees = {
+        name: tree
+        for name, tree in planned.hierarchies.trees.items()
+        if isinstance(tree, Hierarchy)
+    }
+    descriptions = planned.hierarchies.describe({**planned.policy.hierarchies, **trees})
+    hierarchies = {**planned.hierarchies.origins, **descriptions}
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
@@ -329,11 +351,11 @@ def _outlook(
         guarantee=planned.guarantee.describe(job.quasi_identifiers),
         memory=memory,
         memory_limit=job.memory_limit,
-        forecast=None if foreseen is None else foreseen.to_dict(),
-        creates=changed.creates,
-        drops=changed.drops,
-        exports=changed.files,
-        clustered=clustered,
+        forecast=None if seconds_forecast is None else seconds_forecast.to_dict(),
+        creates=planned_changes.creates,
+        drops=planned_changes.drops,
+        exports=planned_changes.files,
+        clustered=clustering_summary,
     )
 
 
@@ -341,46 +363,55 @@ def _shape(planned: Plan) -> Shape:
     return Shape.of(planned.roles.quasi_identifiers, planned.hierarchies.trees)
 
 
-def _different(planned: Plan, source: SqlSource, rows: int) -> float:
-    """The share of distinct rows among quasi-identifiers, where that matters."""
+def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> float:
+    """Distinct combinations of quasi-identifiers per row, 0 to 1; 1 if the forecast ignores it."""
     names = [attribute.name for attribute in planned.roles.quasi_identifiers]
     is_needed = _shape(planned).is_mixed and rows > 0
     return source.estimate_distinct_share(planned.relation, names) if is_needed else 1.0
 
 
-def _memory(planned: Plan, rows: int, different: float) -> int:
-    """The approximate bytes that a run takes; raises MemoryLimit where the run would."""
+def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
+    """The approximate bytes that a run needs; raises MemoryLimit if the run would."""
     columns, job = planned.roles.columns, planned.job
-    coded = sum(column.kind.is_coded for column in columns)
+    n_coded = sum(column.kind.is_coded for column in columns)
     on_disk = job.spill is not None
-    most = require_memory(rows, len(columns), job.memory_limit, "would be read", on_disk, coded)
-    return most if on_disk else rows * bytes_per_record(len(columns), coded, different)
+    limit_bytes = require_memory(
+        rows, len(columns), job.memory_limit, "would be read", on_disk, n_coded
+    )
+    return (
+        limit_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
+    )
 
 
-def _seconds(forecast_seconds: Mapping[str, float] | None) -> str:
-    """A forecast in words."""
+def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:
+    """A forecast of CPU seconds, for people."""
     if forecast_seconds is None:
         return "unknown: this method was never measured on such a table"
-    return in_words(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
+    return describe_seconds(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
 
 
 def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:
-    """The columns of a CSV file, by all of its rows."""
+    """The columns of a CSV file, described from all of its rows; empty for other sources."""
     return tuple(
         FileColumn.of(reading, int(job.policy.k))
         for reading in session.describe_file_columns(relation)
     )
 
 
-def _texts_of(job: Job, session: Session) -> str | None:
+def _describe_text_columns(job: Job, session: Session) -> str | None:
     """The formats of text columns of a CSV file, for an error about a column's type."""
     relation = session.find_source(parse_relation(job.table))
     columns = _file_columns(job, session, relation)
-    texts = [column for column in columns if column.text_format and column.sql_type == "VARCHAR"]
-    return ". ".join(f'"{column.name}": {_read_as(column)}' for column in texts) or None
+    text_columns = [
+        column for column in columns if column.text_format and column.sql_type == "VARCHAR"
+    ]
+    return (
+        ". ".join(f'"{column.name}": {_describe_reading(column)}' for column in text_columns)
+        or None
+    )
 
 
-def _read_as(column: FileColumn) -> str:
+def _describe_reading(column: FileColumn) -> str:
     kind = "text" if column.sql_type == "VARCHAR" else column.sql_type.lower()
     return f"{kind}; {column.text_format}" if column.text_format else kind
 
@@ -395,23 +426,23 @@ def _describe_column(column: PlannedColumn) -> str:
     return f"{text}; a hierarchy of {tree['leaves']} leaves, height {tree['height']}"
 
 
-def _clustered_pairs(clustered: ClusteringSummary) -> list[tuple[str, str]]:
+def _clustering_pairs(summary: ClusteringSummary) -> list[tuple[str, str]]:
     measure = {
         "sse": "SSE/SST",
         "iloss": "iloss per cell",
         "gower": "Gower's distance per cell",
-    }[clustered.loss_measure]
-    levels = ", ".join(f"{name} {level}" for name, level in (clustered.levels or {}).items())
+    }[summary.loss_measure]
+    levels = ", ".join(f"{name} {level}" for name, level in (summary.levels or {}).items())
     return [
         (
             "classes: number, smallest / largest",
-            f"{clustered.classes}, {clustered.smallest_class} / {clustered.largest_class} rows",
+            f"{summary.classes}, {summary.smallest_class} / {summary.largest_class} rows",
         ),
-        ("suppressed", str(clustered.suppressed)),
+        ("suppressed", str(summary.suppressed)),
         *([("levels", levels)] if levels else []),
-        (f"information loss, {measure}", f"{clustered.information_loss:.6f}"),
+        (f"information loss, {measure}", f"{summary.information_loss:.6f}"),
         (
             "seconds",
-            ", ".join(f"{name} {value:.2f}" for name, value in clustered.seconds.items() if value),
+            ", ".join(f"{name} {value:.2f}" for name, value in summary.seconds.items() if value),
         ),
     ]

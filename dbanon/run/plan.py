@@ -34,10 +34,10 @@ from dbanon.partitioning.protect import with_null_leaves
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
-from dbanon.run.expectations import require_expected
+from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
-from dbanon.run.history import require_first
-from dbanon.run.key import key_of_pseudonyms
+from dbanon.run.history import require_first_release
+from dbanon.run.key import read_pseudonym_key
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.stores.ports import PreparedRelease, Source, Target
@@ -53,18 +53,18 @@ class Plan:
     policy : the job's policy, its models with their hierarchies.
     relation : the source relation, with the key that identifies its rows.
     roles : the columns to read, by role.
-    hierarchies : the job's hierarchies; builders make theirs once the records are read.
+    hierarchies : the job's hierarchies; builders create theirs when the records are read.
     release_id : id of the release that the run makes.
     output : where the release is written; None if nothing is written.
-    numbers : columns that look like person identifiers, if k counts rows; empty if nothing is
-        written.
+    person_columns : columns that look like person identifiers, if k counts rows; empty if nothing
+        is written.
     state : state of the source before it was read, if a release is written.
     pseudonym_key : key of columns released as pseudonyms, if a release is written.
     identifiers : columns released unchanged that look like identifiers, with the reason; empty
         until a run fills it.
     history : the earlier releases of the source, where a release is written.
-    source_counts, compared : rows and persons of the source, and what they were compared with,
-        where the job expects some.
+    source_counts, expectation_report : if the job expects counts: the rows and persons of the
+        source, and what they were compared with, for the report.
     """
 
     job: Job
@@ -74,16 +74,16 @@ class Plan:
     hierarchies: JobHierarchies
     release_id: str
     output: Output | None
-    numbers: tuple[str, ...] = ()
+    person_columns: tuple[str, ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
     history: SourceHistory = NO_HISTORY
     source_counts: Mapping[str, int] = field(default_factory=dict)
-    compared: Mapping[str, Any] = field(default_factory=dict)
+    expectation_report: Mapping[str, Any] = field(default_factory=dict)
 
-    def expected(self, source: Source, target: Target[Any] | None) -> Plan:
-        """The plan with the counts of the source, checked against the job's expectations.
+    def with_source_counts(self, source: Source, target: Target[Any] | None) -> Plan:
+        """Count the source and check the counts against the job's expectations.
 
         Raises
         ------
@@ -91,74 +91,78 @@ class Plan:
         """
         if target is None:
             return self
-        counts, compared = require_expected(
+        counts, expectation_report = require_expected_counts(
             self.job, self.relation, source, target, self.written_output.name
         )
-        return replace(self, source_counts=counts, compared=compared)
+        return replace(self, source_counts=counts, expectation_report=expectation_report)
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> Policy:
         """The policy with the hierarchies of these records."""
-        return replace(self.policy, hierarchies=self.trees(microdata, pulse))
+        return replace(self.policy, hierarchies=self.build_trees(microdata, pulse))
 
-    def trees(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
-        """The hierarchies by quasi-identifier, those of builders made from these records' values.
+    def build_trees(
+        self, microdata: Microdata, pulse: Pulse = ignore_pulses
+    ) -> dict[str, Hierarchy]:
+        """The hierarchies by quasi-identifier; builders use the values of these records.
 
         Raises
         ------
-        InvalidParameter : a builder does not take the values.
+        InvalidParameter : a builder cannot use the values.
         """
-        return {**self.policy.hierarchies, **self.hierarchies.of(microdata, pulse)}
+        return {**self.policy.hierarchies, **self.hierarchies.build_for(microdata, pulse)}
 
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
         return self.job.guarantee_for_policy(self.policy)
 
-    def request(
+    def build_request(
         self,
         policy: Policy,
-        holds: Verdict,
+        verdict: Verdict,
         released: Sequence[str],
-        names_and_kind: tuple[str, str, str],
-        more: Mapping[str, Any],
+        *,
+        source: str,
+        output: str,
+        output_kind: str,
+        further_arguments: Mapping[str, Any],
     ) -> Request:
         """The request as the report of a release shows it.
 
         Parameters
         ----------
         policy : with the hierarchies that were used.
-        holds : the verdict of the recount.
+        verdict : the verdict of the recount.
         released : the names of the released quasi-identifiers.
-        names_and_kind : names of source and output, kind of the output.
-        more : arguments in addition to those of the policy.
+        source, output, output_kind : names of source and output, kind of the output.
+        further_arguments : arguments in addition to those of the policy.
         """
         job = self.job
         arguments = {
             **policy.arguments(),
             "by": list(job.by),
-            "hierarchies": self.hierarchies.described(policy.hierarchies),
+            "hierarchies": self.hierarchies.describe(policy.hierarchies),
             "models": [
                 {"model": level.model, "counted": level.achieved}
-                | dict(holds.model_ledger_values)
+                | dict(verdict.model_ledger_values)
                 | model.to_plain()
-                for level, model in zip(holds.models, policy.models, strict=True)
+                for level, model in zip(verdict.models, policy.models, strict=True)
             ],
             "also_k": [
                 {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
                 for column_set, counted in zip(
-                    self.column_sets(released), holds.rarest_in_sets, strict=True
+                    self.column_sets(released), verdict.rarest_in_sets, strict=True
                 )
             ],
-            **holds.ledger_values,
-            **more,
+            **verdict.ledger_values,
+            **further_arguments,
         }
         if not self.guarantee.column_sets:
             del arguments["also_k"]
-        source, output, kind = names_and_kind
         return Request(
             source=source,
             output=output,
-            output_kind=kind,
+            output_kind=output_kind,
             method=policy.method,
             arguments=arguments,
             quasi_identifiers=job.quasi_identifiers,
@@ -171,20 +175,20 @@ class Plan:
         )
 
     def count_requests(self, released: Sequence[str]) -> CountRequests:
-        """The counts to take on a release with quasi-identifiers of these names."""
+        """The counts to request from a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         guarantee = replace(self.guarantee, column_sets=self.column_sets(released))
         return guarantee.count_requests(released, sensitive, self.roles.leaf_columns)
 
     def column_sets(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
-        """The sets of columns by the names that a release with these quasi-identifiers has."""
+        """The sets of columns of the guarantee, under their names in the release."""
         quasi_identifiers = self.job.quasi_identifiers
         return tuple(
             column_set.with_released_names(quasi_identifiers, released)
             for column_set in self.guarantee.column_sets
         )
 
-    def draft(
+    def prepare_release(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None
     ) -> PreparedRelease:
         """The release of these records, to be written to the planned output."""
@@ -238,8 +242,7 @@ def plan(
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
-    normalize, person_names = job.entity_normalize, job.guarantee.persons
-    persons = tuple(as_identifier(relation.attribute(name), normalize) for name in person_names)
+    persons = _person_attributes(job, relation)
     job.guarantee.check_method(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
@@ -253,20 +256,20 @@ def plan(
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
-    numbers: tuple[str, ...] = ()
+    person_columns: tuple[str, ...] = ()
     if target is not None and not job.guarantee.persons and job.guarantee.has_k_anonymous_rows:
-        numbers = tuple(source.find_identifier_columns(relation))
-        relation = relation.with_columns(numbers)
-    key = None if target is None else _key_of(job, relation, source, target)
+        person_columns = tuple(source.find_identifier_columns(relation))
+        relation = relation.with_columns(person_columns)
+    pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
     # Take the state before reading, so that later writes count as newer than the release.
-    state, history = _state_of(job, relation, source, target)
-    relation = source.pin(relation, [*names, *numbers])
+    state, history = _read_state(job, relation, source, target)
+    relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(hierarchies.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))
-    for name in (trees := trees_of_models(models)):
+    for name in (trees_by_attribute := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
@@ -284,16 +287,35 @@ def plan(
     passthrough = None if target is None else _passthrough(job, relation, source, target)
     roles = ColumnRoles(
         attributes,
-        # Compare these by the text of their values, whatever their types are.
-        by=_as_texts(relation, job.by),
-        sensitive=_as_texts(relation, sensitive),
-        leaf_columns=frozenset(trees),
+        # Compare these by the text of their values, whatever their types.
+        by=_as_text_attributes(relation, job.by),
+        sensitive=_as_text_attributes(relation, sensitive),
+        leaf_columns=frozenset(trees_by_attribute),
         persons=persons,
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    base = Plan(job, policy, relation, roles, hierarchies, release_id, output, numbers, state, key)
-    return replace(base, history=history).expected(source, target)
+    return Plan(
+        job=job,
+        policy=policy,
+        relation=relation,
+        roles=roles,
+        hierarchies=hierarchies,
+        release_id=release_id,
+        output=output,
+        person_columns=person_columns,
+        state=state,
+        pseudonym_key=pseudonym_key,
+        history=history,
+    ).with_source_counts(source, target)
+
+
+def _person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+    """The columns that identify persons, normalized as the job requests."""
+    return tuple(
+        as_identifier(relation.attribute(name), job.entity_normalize)
+        for name in job.guarantee.persons
+    )
 
 
 def _passthrough(
@@ -317,45 +339,45 @@ def _passthrough(
     return columns
 
 
-def _state_of(
+def _read_state(
     job: Job, relation: Relation, source: Source, target: Target[Any] | None
 ) -> tuple[Mapping[str, Any], SourceHistory]:
     """State and earlier releases of the source; both empty if no release is written.
 
     Raises
     ------
-    SecondRelease : its persons were released before.
+    SecondRelease : persons of the source were released before.
     """
     if target is None:
         return {}, NO_HISTORY
     state = source.describe_state(relation)
     history = target.find_earlier_releases(source, relation, state)
-    require_first(job, relation.name, history)
+    require_first_release(job, relation.name, history)
     return state, history
 
 
-def _key_of(
+def _read_pseudonym_key(
     job: Job, relation: Relation, source: Source, target: Target[Any]
 ) -> PseudonymKey | None:
-    """The key of the job's pseudonyms, after all checks of them; None without pseudonyms.
+    """Check the pseudonymized columns and read their key; None without pseudonyms.
 
     Raises
     ------
-    PseudonymKeyWrong : it cannot be read.
-    UnsupportedType, InvalidParameter : a column cannot be released so, or not here.
+    PseudonymKeyWrong : the key cannot be read.
+    UnsupportedType, InvalidParameter : a column, or the target, does not support pseudonyms.
     """
     if not job.pseudonyms:
         return None
     for name in job.pseudonyms:
         require_pseudonym_type(relation.attribute(name))
     target.require_pseudonyms(source)
-    return key_of_pseudonyms(str(job.pseudonym_options.pseudonym_key))
+    return read_pseudonym_key(str(job.pseudonym_options.pseudonym_key))
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """The quasi-identifiers, with their kinds and orders."""
-    named = [relation.attribute(name) for name in job.quasi_identifiers]
-    return apply_orders(apply_kinds(named, job.policy.kinds), job.policy.orders)
+    named_attributes = [relation.attribute(name) for name in job.quasi_identifiers]
+    return apply_orders(apply_kinds(named_attributes, job.policy.kinds), job.policy.orders)
 
 
 def require_roles(job: SourceRequest, relation: Relation) -> None:
@@ -363,27 +385,27 @@ def require_roles(job: SourceRequest, relation: Relation) -> None:
 
     Raises
     ------
-    ColumnUnclassified, ColumnWithoutRule : a column has none.
+    ColumnUnclassified, ColumnWithoutRule : a column has no role.
     """
     if job.roles is None or job.on_new_column != "halt":
         return
-    new = [f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles]
-    if new and job.declared is not None:
+    unclassified = [f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles]
+    if unclassified and job.declared is not None:
         raise ColumnWithoutRule(
             f"{relation.name} has columns without a rule; nothing was published.",
-            detail=f"Without a rule: {', '.join(new)}.",
+            detail=f"Without a rule: {', '.join(unclassified)}.",
             hint="Declare a role for each, such as drop for a column that is not to be released:"
             " dbanon declare.",
         )
-    if new:
+    if unclassified:
         raise ColumnUnclassified(
             f"{relation.name} has columns without a role; nothing was published.",
-            detail=f"Without a role: {', '.join(new)}.",
+            detail=f"Without a role: {', '.join(unclassified)}.",
             hint="Give each a role in the job file, or set on_new_column: drop.",
         )
 
 
-def _as_texts(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]:
+def _as_text_attributes(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in names)
 
 
@@ -392,12 +414,12 @@ def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribut
 
     Raises
     ------
-    UnsupportedType : it has none.
+    UnsupportedType : it lacks one.
     """
     policy = job.policy
     if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":
         return
     for attribute in attributes:
-        with_tree = attribute.name in policy.hierarchies or attribute.name in job.hierarchies
-        if not attribute.kind.is_coded and not with_tree:
+        has_tree = attribute.name in policy.hierarchies or attribute.name in job.hierarchies
+        if not attribute.kind.is_coded and not has_tree:
             target.require_ranges(attribute)

@@ -1,4 +1,4 @@
-"""A differentially private release of a table: check, spend, read, draw noise, recount.
+"""Differentially private releases: check, spend, read, draw noise, recount, publish.
 
 Uses three transactions. The first performs all checks and reads only public figures. The second
 spends from the budget and commits. The third verifies the spending before it reads values and
@@ -27,7 +27,7 @@ from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
-from dbanon.run.private_begin import PrivatePlan, plan_private, shape_of
+from dbanon.run.private_begin import PrivatePlan, describe_table, plan_private
 from dbanon.run.run import PhaseProgress
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.base import Output
@@ -50,21 +50,23 @@ from dbanon.synthesis.noise import Noise, OpenDpNoise
 from dbanon.synthesis.private import private_rows
 from dbanon.version import version
 
-# Attempts to spend when other sessions spend at the same moment.
-ATTEMPTS = 20
+# Attempts to spend while other sessions spend from the same budget.
+MAX_SPEND_ATTEMPTS = 20
 
 
 @dataclass(eq=False)
 class Spender:
-    """Spends from a budget of the ledger for one release, and reads in the next transaction.
+    """Spends from a budget for one release, and then reads the rows in another transaction.
 
     Parameters
     ----------
-    transaction : spends, commits, and gives the session of a new transaction.
+    planned : the release, after all checks.
+    spend_and_begin : spends and commits; returns the budget and the session of a new transaction.
+    budget, session : the results of ``spend_and_begin``; None before ``spend``.
     """
 
     planned: PrivatePlan
-    transaction: Callable[[PrivatePlan], tuple[RecordedBudget, Session]]
+    spend_and_begin: Callable[[PrivatePlan], tuple[RecordedBudget, Session]]
     budget: RecordedBudget | None = None
     session: Session | None = None
     _cached_figures: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
@@ -79,7 +81,7 @@ class Spender:
 
     def spend(self, cost: Cost) -> None:
         """Spend, and verify the spending in another transaction."""
-        self.budget, self.session = self.transaction(self.planned)
+        self.budget, self.session = self.spend_and_begin(self.planned)
         budgets.require_spent(self.session, self.planned.release_id)
         relation = self.planned.relation
         if self.session.find_source(relation.name).schema != relation.schema:
@@ -90,50 +92,62 @@ class Spender:
             )
 
     def table(self) -> Table:
-        """The columns, to be read in the transaction that verified the spending."""
+        """The columns, which are read in the transaction that verified the spending."""
         planned = self.planned
-        shape = shape_of(planned.job, planned.relation, planned.n)
+        unread_table = describe_table(planned.job, planned.relation, planned.n)
         return replace(
-            shape, read=self._column, read_persons=self._persons if planned.job.persons else None
+            unread_table,
+            read=self._read_column,
+            read_persons=self._read_persons if planned.job.persons else None,
         )
 
-    def _figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-        """All columns at once; raises SourceChanged if the number of units has changed."""
+    def _read_figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+        """Read all columns, float64 (p, n), and person codes, int64 (n,) or None, at once.
+
+        Raises
+        ------
+        SourceChanged : the number of rows, or persons, has changed.
+        """
         if self._cached_figures is None:
             assert self.session is not None
             planned, job = self.planned, self.planned.job
             figures, persons = read_numbers(
                 self.session, planned.relation, planned.columns, job.persons, job.chunk_rows
             )
-            units = figures.shape[1] if persons is None else int(persons.max(initial=0))
-            if units != planned.n:
+            n_units = figures.shape[1] if persons is None else int(persons.max(initial=0))
+            if n_units != planned.n:
                 raise SourceChanged(
                     f"There were {planned.n} {job.unit}s before epsilon was spent, and there are"
-                    f" {units}; nothing was published, and it stays spent.",
+                    f" {n_units}; nothing was published, and it stays spent.",
                     hint="Release it again while nobody changes the table. That spends again.",
                 )
             self._cached_figures = figures, persons
         return self._cached_figures
 
-    def _column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        column = self._figures()[0][j]
-        nulls = np.isnan(column)
+    def _read_column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        figures, _ = self._read_figures()
+        column = figures[j]
+        is_null = np.isnan(column)
         spec = self.planned.columns[j]
         if isinstance(spec, ListedColumn):
-            return spec.values(column), nulls
+            return spec.values(column), is_null
         dtype = numpy_dtype(spec.source)
         if dtype.kind == "M":
-            return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
-        return column, nulls
+            return np.where(is_null, 0, column).astype(np.int64).astype(dtype), is_null
+        return column, is_null
 
-    def _persons(self) -> NDArray[np.int64]:
-        persons = self._figures()[1]
+    def _read_persons(self) -> NDArray[np.int64]:
+        _, persons = self._read_figures()
         assert persons is not None
         return persons
 
 
-def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> PrivateReport:
-    """Spend, draw, write, count and publish; the caller commits the session.
+def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> PrivateReport:
+    """Spend, draw, write, recount and publish; the caller commits the session.
+
+    Parameters
+    ----------
+    new_noise : creates the source of random noise.
 
     Raises
     ------
@@ -141,7 +155,9 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
     """
     started = time.perf_counter()
     planned = spender.planned
-    rows = private_rows(spender.table(), planned.settings, spender, noise, planned.job.method)
+    synthesis = private_rows(
+        spender.table(), planned.settings, spender, new_noise, planned.job.method
+    )
     session = spender.session
     assert session is not None
     # Plan again: another session may have created the output since.
@@ -152,23 +168,25 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
         planned.job.if_exists,
         planned.release_id,
     )
-    write_rows(session, output, planned.columns, rows.columns)
+    write_rows(session, output, planned.columns, synthesis.columns)
     require_recount(
         session,
         output.staging_name,
         [ColumnDomain.of(column) for column in planned.columns],
         planned.n,
     )
-    report = _report(spender, output, rows, digest.digest_relation(session, output.staging_name))
+    report = _build_report(
+        spender, output, synthesis, digest.digest_relation(session, output.staging_name)
+    )
     return _publish_rows(session, planned, output, report, time.perf_counter() - started)
 
 
-def _report(
-    spender: Spender, output: Output, rows: Synthesis, written_digest: str | None
+def _build_report(
+    spender: Spender, output: Output, synthesis: Synthesis, written_digest: str | None
 ) -> PrivateReport:
     planned, budget = spender.planned, spender.budget
     assert budget is not None
-    assert rows.epsilon is not None
+    assert synthesis.epsilon is not None
     job = planned.job
     names = [attribute.name for attribute in planned.relation.schema.attributes]
     rho = (
@@ -184,7 +202,7 @@ def _report(
         output=str(output.name),
         output_kind=output.kind,
         relation=str(output.relation),
-        method=rows.method,
+        method=synthesis.method,
         arguments={
             **job.arguments(),
             "budget": job.budget,
@@ -195,11 +213,11 @@ def _report(
                 for column in planned.columns
                 if isinstance(column, ListedColumn)
             },
-            **with_former_key("method_notes", list(rows.method_notes)),
+            **with_former_key("method_notes", list(synthesis.method_notes)),
         },
         quasi_identifiers=job.quasi_identifiers,
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
-        epsilon=rows.epsilon,
+        epsilon=synthesis.epsilon,
         delta=job.private_options.delta,
         rho=rho,
         neighbours=job.unit,
@@ -208,52 +226,53 @@ def _report(
         total=float(budget.total),
         rows_in=planned.n,
         rows_out=planned.n,
-        guarantee=rows.guarantee,
-        method_notes=rows.method_notes,
+        guarantee=synthesis.guarantee,
+        method_notes=synthesis.method_notes,
         digest=written_digest,
     )
 
 
 def _publish_rows(
-    session: Session, planned: PrivatePlan, output: Output, report: PrivateReport, elapsed: float
+    session: Session,
+    planned: PrivatePlan,
+    output: Output,
+    report: PrivateReport,
+    elapsed_seconds: float,
 ) -> PrivateReport:
     """Publish the table, and record it with its spending in the ledger."""
-    types = dict(session.columns_of(output.staging_name))
+    released_types = dict(session.columns_of(output.staging_name))
     session.publish(output, [column.attribute.name for column in planned.columns])
-    row = report.ledger_row() | {
+    ledger_row = report.ledger_row() | {
         "output_schema": output.name.schema,
         "output_name": output.name.name,
         "relation_name": output.relation.name,
     }
-    source = {a.name: a.sql_type for a in planned.relation.schema.attributes}
-    columns = [
+    source_types = {a.name: a.sql_type for a in planned.relation.schema.attributes}
+    column_rows = [
         {
             "release_id": planned.release_id,
             "position": position,
             "name": name,
-            "role": "quasi_identifier" if name in types else entries.NOT_COPIED,
-            "sql_type": types.get(name, source.get(name)),
+            "role": "quasi_identifier" if name in released_types else entries.NOT_COPIED,
+            "sql_type": released_types.get(name, source_types.get(name)),
             "information_loss": None,
             "information_loss_before_rounding": None,
         }
-        for position, name in enumerate([*types, *report.not_copied])
+        for position, name in enumerate([*released_types, *report.not_copied])
     ]
     run = build_run_record(
-        planned.job, elapsed, source_attributes=planned.relation.schema.attributes
+        planned.job, elapsed_seconds, source_attributes=planned.relation.schema.attributes
     )
-    recorded_at = entries.record_row(session, row, columns, output, run)
+    recorded_at = entries.record_row(session, ledger_row, column_rows, output, run)
     if session.writes_own_ledger():
         budgets.published(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)
 
 
-# -- as a client of a database --------------------------------------------------------------------
-
-
 def run_private(
     job: PrivateJob, store: Store, progress: PhaseProgress | None = None
 ) -> PrivateReport:
-    """Run a job as a client. A failed run leaves a row in the ledger and does not refund.
+    """Run a job from a client. A failed run is recorded in the ledger; what it spent stays spent.
 
     Raises
     ------
@@ -268,32 +287,32 @@ def run_private(
             hint="Load the rows into a table of a database, create a budget for it, and release the"
             " table.",
         )
-    # Once a run is asked to stop, little time is left, and its failure must still be recorded.
+    # A run that is asked to stop has little time, and must still record its failure.
     with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
                 return _run(job, store, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
-            failed = build_run_record(job, time.perf_counter() - started, error_code(error))
-            entries.note_failure(store, failed)
+            failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
+            entries.note_failure(store, failed_run)
             raise
 
 
 def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
-    tick = progress or (lambda phase, share: None)
-    tick("read", 0.0)
+    report_progress = progress or (lambda phase, share: None)
+    report_progress("read", 0.0)
     with store.planning(staging=False) as session:
         planned = plan_private(job, session, str(uuid.uuid4()))
     with ExitStack() as stack:
 
-        def transaction(planned: PrivatePlan) -> tuple[RecordedBudget, Session]:
+        def spend_and_begin(planned: PrivatePlan) -> tuple[RecordedBudget, Session]:
             budget = _spend_with_retries(store, planned)
-            tick("read", 0.5)
+            report_progress("read", 0.5)
             return budget, stack.enter_context(store.session(write=True))
 
-        report = release(Spender(planned, transaction))
-        tick("write", 1.0)
-    tick("verify", 1.0)
+        report = release(Spender(planned, spend_and_begin))
+        report_progress("write", 1.0)
+    report_progress("verify", 1.0)
     return report
 
 
@@ -305,12 +324,12 @@ def spend(session: Session, planned: PrivatePlan) -> RecordedBudget:
 
 def _spend_with_retries(store: Store, planned: PrivatePlan) -> RecordedBudget:
     """Spend in a separate transaction; retry if others spent at the same moment."""
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_SPEND_ATTEMPTS):
         try:
             with store.session(write=True) as session:
                 return spend(session, planned)
         except SourceChanged:
-            if attempt + 1 == ATTEMPTS:
+            if attempt + 1 == MAX_SPEND_ATTEMPTS:
                 raise
             time.sleep(0.01 * 2 ** min(attempt, 6))
-    raise AssertionError
+    raise AssertionError("the last attempt returns or raises")

@@ -15,8 +15,8 @@ from dbanon.job.synthesis import PrivateOptions
 from dbanon.ledger import budgets
 from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
-from dbanon.run.budgets import require_of_rows
-from dbanon.run.hierarchies import read_named
+from dbanon.run.budgets import require_table_rows
+from dbanon.run.hierarchies import read_specs
 from dbanon.run.plan import require_roles
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
@@ -37,8 +37,8 @@ from dbanon.synthesis.columns import PublicColumn, Table
 from dbanon.synthesis.domains import NumericDomain
 from dbanon.synthesis.private import planned_columns
 
-# Maximum bytes per figure: as read, on its grid and as written.
-_OF_A_FIGURE = 64
+# Maximum memory for one value: as read, as placed on its grid, and as written.
+_BYTES_PER_FIGURE = 64
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class PrivatePlan:
     Parameters
     ----------
     settings : the job's privacy settings, with their hierarchies read.
-    hierarchies : by column, their description for the ledger.
+    columns : the columns to synthesize, with their domains.
+    n : the number of protected units: rows, or persons if the job names an entity.
+    hierarchies : by column, a description of the hierarchy for the ledger.
     """
 
     job: PrivateJob
@@ -62,22 +64,22 @@ class PrivatePlan:
 
 
 def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivatePlan:
-    """Check public figures, names, types and rights.
+    """Check names, types, rights and the budget; count rows without reading them.
 
     Raises
     ------
-    DbanonError : its class says what went wrong. Rows were counted but not read.
+    DbanonError : its class says what went wrong.
     """
     source = SqlSource(session)
     relation = source.describe(job)
-    require_of_rows(relation)
+    require_table_rows(relation)
     require_roles(job, relation)
     require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
     session.require_rights(relation, job.columns_to_read)
     for name in job.persons:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
-    _require_of(budget, job, relation)
+    _require_budget_of(budget, job, relation)
     budgets.require_left(budget, job.private_options.cost)
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
@@ -87,20 +89,20 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
         session.require_columns_of_views(job.quasi_identifiers)
     settings, hierarchies = _read_trees(job, source, relation)
     columns = tuple(
-        _column(session, attribute, public)
-        for attribute, public in zip(
-            attributes, planned_columns(shape_of(job, relation, 0), settings), strict=True
+        _build_column(session, attribute, public_column)
+        for attribute, public_column in zip(
+            attributes, planned_columns(describe_table(job, relation, 0), settings), strict=True
         )
     )
     output = plan_output(
         session, parse_relation(job.output), job.output_kind, job.if_exists, release_id
     )
     n = count_privacy_units(session, relation, job.persons)
-    needed = n * len(columns) * _OF_A_FIGURE
-    if job.memory_limit is not None and needed > job.memory_limit:
+    needed_bytes = n * len(columns) * _BYTES_PER_FIGURE
+    if job.memory_limit is not None and needed_bytes > job.memory_limit:
         raise MemoryLimit(
-            f"{n} {job.unit}s of {len(columns)} columns need about {needed / 2**20:.0f} MiB, more"
-            " than the limit.",
+            f"{n} {job.unit}s of {len(columns)} columns need about {needed_bytes / 2**20:.0f} MiB,"
+            " more than the limit.",
             hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
         )
     return PrivatePlan(job, settings, relation, columns, n, output, release_id, hierarchies)
@@ -120,27 +122,28 @@ def _read_trees(
                     hint="List the values in `orders` or `hierarchies`, as anyone may know them"
                     " without the table.",
                 )
-    trees, origins = read_named(source, relation, specs)
-    described = {
+    trees, origins = read_specs(source, relation, specs)
+    descriptions = {
         name: {"leaves": tree.n_leaves, "height": tree.height, **origins.get(name, {})}
         for name, tree in trees.items()
         if isinstance(tree, Hierarchy)
     }
-    return replace(job.private_options, hierarchies=trees), described
+    return replace(job.private_options, hierarchies=trees), descriptions
 
 
-def _column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
+def _build_column(session: Session, attribute: Attribute, public_column: PublicColumn) -> AnyColumn:
     """The database column for a public column."""
-    if isinstance(public, NumericDomain):
-        return to_synthetic_column(session, attribute, (public.low, public.high))
+    if isinstance(public_column, NumericDomain):
+        return to_synthetic_column(session, attribute, (public_column.low, public_column.high))
     if attribute.kind is Kind.BOOLEAN:
         return to_synthetic_column(session, attribute, (0.0, 1.0))
-    return to_listed_column(session, attribute, public.labels)
+    return to_listed_column(session, attribute, public_column.labels)
 
 
-def _require_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:
-    expected = (str(relation.name), job.unit, job.private_options.entity)
-    if (budget.source, budget.unit, budget.entity) != expected:
+def _require_budget_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:
+    """Check that a budget protects the source and the unit of a job."""
+    expected_protection = (str(relation.name), job.unit, job.private_options.entity)
+    if (budget.source, budget.unit, budget.entity) != expected_protection:
         entity_text = f" by {budget.entity}" if budget.entity else ""
         raise InvalidParameter(
             f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}"
@@ -149,12 +152,12 @@ def _require_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> 
         )
 
 
-def shape_of(job: PrivateJob, relation: Relation, n: int) -> Table:
-    """The columns by their types; reading them raises."""
+def describe_table(job: PrivateJob, relation: Relation, n: int) -> Table:
+    """The table that the synthesis takes, without access to its rows: reading a column raises."""
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 
-    def never(j: int) -> Any:
-        raise AssertionError("columns are not read before they are paid for")
+    def refuse_reading(j: int) -> Any:
+        raise AssertionError("columns must not be read before the budget is charged")
 
     return Table(
         n=n,
@@ -162,6 +165,6 @@ def shape_of(job: PrivateJob, relation: Relation, n: int) -> Table:
         dtypes=tuple(map(numpy_dtype, attributes)),
         nullable=tuple(attribute.nullable for attribute in attributes),
         labels={attribute.name: attribute.order for attribute in attributes if attribute.order},
-        read=never,
+        read=refuse_reading,
         source=str(relation.name),
     )

@@ -1,4 +1,4 @@
-"""Refreshes a release by its ledger entry: from the current source, under the same name."""
+"""Build the job that refreshes a release: the recorded request, on the current source rows."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.recorded_report import recorded_request
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
-from dbanon.run.history import require_first
-from dbanon.run.key import key_of_pseudonyms
-from dbanon.run.rules import with_rules
+from dbanon.run.history import require_first_release
+from dbanon.run.key import read_pseudonym_key
+from dbanon.run.rules import apply_rules_in_session
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -39,7 +39,7 @@ ACCEPTED = (VERSION, RULES, SOURCE, HIERARCHIES, INDEPENDENT)
 _CONSENT = f'`accept=["{INDEPENDENT}"]`'
 
 
-def job_again(
+def build_refresh_job(
     session: Session,
     release: str,
     *,
@@ -47,17 +47,17 @@ def job_again(
     chain_key: str | None = None,
     pseudonym_key: str | None = None,
     door: str = "python",
-    **more: Any,
+    **run_options: Any,
 ) -> Job:
-    """The job that refreshes a release, under its name and in its place.
+    """Build the job that repeats a release and replaces it under the same name.
 
     Parameters
     ----------
-    release : the name of its output.
-    accept : accepted differences from the earlier release; words of ``ACCEPTED``.
-    chain_key : location of the chain's key, for a release of a chain.
-    pseudonym_key : location of the pseudonyms' key, for a release with pseudonyms.
-    more : options of the run that do not change the release.
+    release : the name of the release's output, ``schema.table``.
+    accept : the differences from the earlier release to accept, from ``ACCEPTED``.
+    chain_key : location of the chain's key (``file:PATH`` or ``env:NAME``), for a chained release.
+    pseudonym_key : location of the pseudonym key, for a release with pseudonyms.
+    run_options : fields of ``Job`` that do not change the release.
 
     Raises
     ------
@@ -65,85 +65,89 @@ def job_again(
     InsufficientRights : another role published it.
     RefreshRefused : the ledger's entry is incomplete, or the release would differ; lists each
         difference.
-    SecondRelease : its persons were released before, without consent to independent releases.
+    SecondRelease : these persons were released before, and ``accept`` lacks ``INDEPENDENT``.
     InvalidParameter : ``accept`` has an unknown word, or a key is missing.
     PseudonymKeyWrong : the key of the pseudonyms has changed.
-    LedgerEntryBroken : the entry does not have the form that dbanon writes.
+    LedgerEntryBroken : the ledger entry is malformed.
     """
     for word in accept:
         if word not in ACCEPTED:
             raise InvalidParameter(f"accept takes {', '.join(ACCEPTED)}.")
     name = session.resolve_output(parse_relation(release))
     with reading_entry(name):
-        return _job(session, name, accept, chain_key, pseudonym_key, door, more)
+        return _build_job(session, name, accept, chain_key, pseudonym_key, door, run_options)
 
 
-def _job(
+def _build_job(
     session: Session,
     name: RelationName,
     accept: Collection[str],
     chain_key: str | None,
     pseudonym_key: str | None,
     door: str,
-    more: dict[str, Any],
+    run_options: dict[str, Any],
 ) -> Job:
-    """The job of a ledger entry, whose content is not trusted."""
-    request, then, arguments = _entry(session, name)
-    hashes = arguments.get("hierarchies", {})
-    with_chain: dict[str, Any] = {}
+    """Build the job from a ledger entry, whose content is not trusted."""
+    request, recorded_version, arguments = _read_entry(session, name)
+    recorded_hierarchies = arguments.get("hierarchies", {})
+    chain_option: dict[str, Any] = {}
     if "chain" in request:
         if chain_key is None:
             raise InvalidParameter(
                 f"{name} is a release of chain {request['chain']['name']}, which needs its key.",
                 hint="Refresh it from a client, and name the chain key as file:PATH or env:NAME.",
             )
-        with_chain = {"chain": Chain(key=chain_key, **request["chain"])}
+        chain_option = {"chain": Chain(key=chain_key, **request["chain"])}
     if "pseudonyms" in arguments:
         _require_key(name, arguments["pseudonyms"], pseudonym_key)
     if pseudonym_key is not None:
-        more["pseudonym_key"] = pseudonym_key
-    job = job_from_request(request, door=door, output=str(name), **with_chain, **more)
+        run_options["pseudonym_key"] = pseudonym_key
+    job = job_from_request(request, door=door, output=str(name), **chain_option, **run_options)
     relation = session.find_source(parse_relation(job.table))
-    job = with_rules(session, job)
+    job = apply_rules_in_session(session, job)
     if INDEPENDENT in accept and job.chain is None:
         job = replace(job, releases=INDEPENDENT)
-    others: dict[str, list[str]] = {}
-    for word, difference in _differences(session, job, relation, request, then, hashes):
+    refused: dict[str, list[str]] = {}
+    for word, difference in _find_differences(
+        session, job, relation, request, recorded_version, recorded_hierarchies
+    ):
         if word not in accept:
-            others.setdefault(word, []).append(difference)
-    if others:
+            refused.setdefault(word, []).append(difference)
+    if refused:
         raise RefreshRefused(
             f"{name} would differ from the earlier release; nothing was published.",
             detail="; ".join(
-                difference for differences in others.values() for difference in differences
+                difference for differences in refused.values() for difference in differences
             )
             + ".",
-            hint=f"If these changes are intended: `accept={json.dumps(list(others))}`. Or release"
+            hint=f"If these changes are intended: `accept={json.dumps(list(refused))}`. Or release"
             " the table again.",
         )
-    earlier = earlier_releases(
+    earlier_of_source = earlier_releases(
         session, str(relation.name), session.summarize_table_state(relation.name)
     )
-    history = SourceHistory(earlier, "chains" not in session.unsupported_features)
-    require_first(job, relation.name, history, _CONSENT)
+    history = SourceHistory(earlier_of_source, "chains" not in session.unsupported_features)
+    require_first_release(job, relation.name, history, _CONSENT)
     return job
 
 
-def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
-    """The recorded request, the version of dbanon that made it, and the arguments."""
+def _read_entry(
+    session: Session, name: RelationName
+) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
+    """Read the request, the version of dbanon and the report's arguments of a release."""
     if not entries.trusted(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
-    existing = session.find_existing(name)
-    release_id = entries.entry_of(session, name, existing)
-    if release_id is None or existing is None:
+    existing_relation = session.find_existing(name)
+    release_id = entries.entry_of(session, name, existing_relation)
+    if release_id is None or existing_relation is None:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {name}.",
             hint="dbanon releases lists all releases with their current state.",
         )
-    request, arguments, then, publisher, epsilon = recorded_request(session, release_id)
+    request, arguments, recorded_version, publisher, epsilon = recorded_request(session, release_id)
     user = session.current_user()
     if not _is_publisher(session, request, publisher):
-        # Its conditions and files were chosen by that role, for that role's rights.
+        # That role chose the conditions and files, which would be read with the caller's rights.
         raise InsufficientRights(
             f"{name} was published by role {publisher}, and this is {user}.",
             hint=(
@@ -171,36 +175,38 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
             hint="Declare orders and hierarchies as rules of the table (dbanon declare), or store"
             " hierarchies by name (dbanon hierarchy store), and release it again.",
         )
-    return request_options, str(then), json.loads(arguments)
+    return request_options, str(recorded_version), json.loads(arguments)
 
 
-def _is_publisher(session: Session, request: str | None, name: str | None) -> bool:
-    """Whether this role published a release. Compares role OIDs if recorded, else names.
+def _is_publisher(session: Session, request: str | None, publisher: str | None) -> bool:
+    """Whether the current role published a release. Compares role OIDs if recorded, else names.
 
     A renamed role keeps its OID, and another role may take its former name.
     """
-    number = None if request is None else json.loads(request).get(entries.PUBLISHER)
-    if number is None:
-        return name == session.current_user()
-    return bool(number == session.role_id())
+    publisher_oid = None if request is None else json.loads(request).get(entries.PUBLISHER)
+    if publisher_oid is None:
+        return publisher == session.current_user()
+    return bool(publisher_oid == session.role_id())
 
 
-def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None) -> None:
+def _require_key(
+    name: RelationName, recorded_pseudonyms: Mapping[str, Any], key_location: str | None
+) -> None:
     """Check that the key of a release's pseudonyms is unchanged.
 
     Raises
     ------
-    InvalidParameter : its location was not specified.
-    PseudonymKeyWrong : it cannot be read, or has changed.
+    InvalidParameter : the location of the key is missing.
+    PseudonymKeyWrong : the key cannot be read, or has changed.
     """
-    if where is None:
+    if key_location is None:
         raise InvalidParameter(
             f"{name} has pseudonyms, which need their key.",
             hint="Refresh it from a client, and name the file or variable that holds the key:"
             " `pseudonym_key`.",
         )
-    PseudonymOptions(pseudonym_key=where)
-    if key_of_pseudonyms(where).fingerprint != then["key"]:
+    PseudonymOptions(pseudonym_key=key_location)
+    if read_pseudonym_key(key_location).fingerprint != recorded_pseudonyms["key"]:
         raise PseudonymKeyWrong(
             f"This is not the key that the pseudonyms of {name} were made with.",
             hint="Name the key of the release. If pseudonyms need not match it any more, release"
@@ -208,22 +214,22 @@ def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None)
         )
 
 
-def _differences(
+def _find_differences(
     session: Session,
     job: Job,
     relation: Relation,
     request: Mapping[str, Any],
-    then: str,
-    hashes: Mapping[str, Mapping[str, Any]],
+    recorded_version: str,
+    recorded_hierarchies: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str]]:
-    """Differences from the earlier release: the word that accepts each, and a description."""
-    if then != version():
-        yield VERSION, f"version {then} made it, and this is {version()}"
+    """Yield each difference from the earlier release: its word in ``ACCEPTED``, a description."""
+    if recorded_version != version():
+        yield VERSION, f"version {recorded_version} made it, and this is {version()}"
     if request.get("declared") != job.declared:
         yield RULES, f"the rules of {relation.name} are others now"
     source = request["source"]
-    existing = session.find_existing(relation.name)
-    if existing is not None and source.get("oid") not in (None, existing.oid):
+    existing_relation = session.find_existing(relation.name)
+    if existing_relation is not None and source.get("oid") not in (None, existing_relation.oid):
         yield SOURCE, f"{relation.name} is another table of this name now"
     types = {a.name: a.sql_type for a in relation.schema.attributes}
     for name in dict.fromkeys((*job.columns_to_read, *(job.roles or ()))):
@@ -233,8 +239,10 @@ def _differences(
             difference = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
             yield SOURCE, difference
     for column, spec in job.hierarchies.items():
-        recorded = hashes.get(column, {}).get("sha256")
-        if recorded is None or not isinstance(spec, HierarchySpec):
+        recorded_sha256 = recorded_hierarchies.get(column, {}).get("sha256")
+        if recorded_sha256 is None or not isinstance(spec, HierarchySpec):
             continue
-        if spec.kind in (TABLE, NAME) and hierarchies.resolve(session, spec).sha256 != recorded:
+        if spec.kind not in (TABLE, NAME):
+            continue
+        if hierarchies.resolve(session, spec).sha256 != recorded_sha256:
             yield HIERARCHIES, f'the hierarchy of "{column}" is another one now'

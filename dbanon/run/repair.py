@@ -1,4 +1,4 @@
-"""Reattaches releases of a PostgreSQL ledger to their relations, e.g. after a restored dump."""
+"""Reattach releases of a PostgreSQL ledger to their relations, for example after a restore."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores import digest
 from dbanon.stores.postgresql.session import PostgresqlSession
 
-ATTACHED, RENAMED, LEFT = "attached", "renamed", "left"
-_COLUMNS = "its columns are not those that were released"
-_REASONS = {"columns": _COLUMNS, "view": "its view is another role's, or shows something else"}
+ATTACHED, RENAMED, UNCHANGED = "attached", "renamed", "left"
+_OTHER_COLUMNS_REASON = "its columns are not those that were released"
+_REASON_BY_VERDICT = {
+    "columns": _OTHER_COLUMNS_REASON,
+    "view": "its view is another role's, or shows something else",
+}
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,10 @@ class Repair:
 
     Parameters
     ----------
-    output : the name of the release's output, as it is now.
-    action : ``attached``: the entry names this relation from now on; ``renamed``: it has the
+    output : the present name of the release's output.
+    action : ``attached``: the entry now refers to this relation; ``renamed``: the entry now has the
         relation's present name; ``left``: nothing was changed.
+    reason : why this was done.
     """
 
     release_id: str
@@ -40,7 +44,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
 
     Parameters
     ----------
-    accept_owners : other roles whose relations may be releases of those who published them.
+    accept_owners : roles that may own a relation although another role published the release.
 
     Raises
     ------
@@ -61,32 +65,34 @@ def _repair_entry(
     release_id = str(candidate["release_id"])
     table = RelationName(candidate["table_schema"], candidate["table_name"])
     output = RelationName(candidate["shown_schema"], candidate["shown_name"])
-    read = table if candidate["read_oid"] == candidate["table_oid"] else output
+    compared_relation = table if candidate["read_oid"] == candidate["table_oid"] else output
     verdict, owner = candidate["verdict"], candidate["owner"]
-    reason = _REASONS.get(verdict)
+    reason = _REASON_BY_VERDICT.get(verdict)
     if verdict == "owner" and owner not in accept_owners:
         reason = f"it belongs to role {owner}, which did not publish it: --accept-owner {owner}"
-    done = "its owner, columns and rows are those that were released"
+    success_reason = "its owner, columns and rows are those that were released"
     if verdict == "rename":
-        before = RelationName(candidate["output_schema"], candidate["output_name"])
-        done = f"its entry named it {before}"
+        recorded_name = RelationName(candidate["output_schema"], candidate["output_name"])
+        success_reason = f"its entry named it {recorded_name}"
     elif reason is None:
         try:
             with session.savepoint():
-                compared = _compare(session, release_id, read, candidate["digest"])
+                comparison = _compare_rows(
+                    session, release_id, compared_relation, candidate["digest"]
+                )
         except DbanonError as error:
             # A table that would run code fails alone and must not stop the others.
-            compared, reason = None, f"its rows could not be compared: {error.message}"
+            comparison, reason = None, f"its rows could not be compared: {error.message}"
         if reason is not None:
             pass
-        elif compared == digest.CHANGED:
+        elif comparison == digest.CHANGED:
             reason = "its rows are not those that were released"
-        elif compared is None:
-            reason = _COLUMNS
-        elif compared != digest.UNCHANGED:
-            done = f"rows not compared: digest {compared}"
+        elif comparison is None:
+            reason = _OTHER_COLUMNS_REASON
+        elif comparison != digest.UNCHANGED:
+            success_reason = f"rows not compared: digest {comparison}"
     if reason is not None:
-        return Repair(release_id, str(output), LEFT, reason)
+        return Repair(release_id, str(output), UNCHANGED, reason)
     session.run(
         ATTACH,
         (
@@ -94,18 +100,23 @@ def _repair_entry(
             *(output.schema, output.name, table.name, release_id),
         ),
     )
-    return Repair(release_id, str(output), RENAMED if verdict == "rename" else ATTACHED, done)
+    return Repair(
+        release_id, str(output), RENAMED if verdict == "rename" else ATTACHED, success_reason
+    )
 
 
-def _compare(
-    session: PostgresqlSession, release_id: str, table: RelationName, recorded: str | None
+def _compare_rows(
+    session: PostgresqlSession, release_id: str, table: RelationName, recorded_digest: str | None
 ) -> str | None:
-    """How the rows of a relation compare with a recorded digest; None where its columns differ."""
-    then, now = released_columns(session, release_id), session.columns_of(table)
-    if recorded is None:
-        return digest.NOT_RECORDED if {n for n, _ in then} == {n for n, _ in now} else None
-    if then != now:
+    """Compare the rows of a relation with a recorded digest, if any; None if the columns differ."""
+    recorded_columns = released_columns(session, release_id)
+    current_columns = session.columns_of(table)
+    if recorded_digest is None:
+        recorded_names = {name for name, _ in recorded_columns}
+        current_names = {name for name, _ in current_columns}
+        return digest.NOT_RECORDED if recorded_names == current_names else None
+    if recorded_columns != current_columns:
         return None
     # Inspect it like a source: its owner may have replaced it.
     session.find_source(table)
-    return digest.compare(session, table, recorded)
+    return digest.compare(session, table, recorded_digest)

@@ -20,7 +20,7 @@ from dbanon.errors import (
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, TableRules, rules_from_comments, validate_rules
-from dbanon.ledger import rules as kept
+from dbanon.ledger import rules as stored_rules
 from dbanon.ledger.rules import StoredRule
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
@@ -37,7 +37,7 @@ class Declared:
     state : ``current``; ``not trusted``, if no current owner declared it; ``another table``, if it
         was declared for another table of this name, or was restored; ``no column``; ``no table``;
         ``no rule``, for a column without a rule.
-    declared_by : the role, where there are roles.
+    declared_by : the role that declared it; None on databases without roles.
     """
 
     source: str
@@ -56,18 +56,18 @@ def declare(
     *,
     from_comments: bool = False,
 ) -> list[Declared]:
-    """Declare rules of a table in its database, and return all of its rules.
+    """Declare rules for the columns of a table, and return all of its rules.
 
     Parameters
     ----------
     by_column : rules by column; they take precedence over those in comments.
-    from_comments : also read the rules in comments on its columns.
+    from_comments : also read rules from the comments on its columns.
 
     Raises
     ------
     InvalidParameter, HierarchyBroken : a rule is invalid.
     ColumnNotFound : the table has no such column.
-    InsufficientRights : the table is another role's.
+    InsufficientRights : another role owns the table.
     """
     with store.session(write=True) as session:
         relation = session.find_source(parse_relation(table))
@@ -82,33 +82,34 @@ def declare(
                 f"No comment on a column of {relation.name} states a rule.",
                 hint="Write a line in the comment on a column: dbanon: quasi_identifier",
             )
-        rules = validate_rules(requested)
+        table_rules = validate_rules(requested)
         columns = [attribute.name for attribute in relation.schema.attributes]
-        for name in rules.by_column:
+        for name in table_rules.by_column:
             if name not in columns:
                 raise ColumnNotFound(
                     f'{relation.name} has no column "{name}", which a rule names.',
                     hint=nearest_names(name, columns),
                 )
-        kept.declare(session, relation.name, rules)
-        return _states(session, relation)
+        stored_rules.declare(session, relation.name, table_rules)
+        return _list_column_rules(session, relation)
 
 
 def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
-    """The rules of a table's listing, by column, without those of missing columns.
+    """The rules of a listing by column, in the form that ``declare`` takes; no missing columns.
 
     Raises
     ------
     InvalidParameter : the rules belong to several tables.
     """
-    if len({rule.source for rule in listing}) > 1:
+    if len({entry.source for entry in listing}) > 1:
         raise InvalidParameter(
             "The rules are for several tables.", hint="Declare the rules of one table at a time."
         )
     return {
         entry.column: entry.rule
         for entry in listing
-        if entry.rule is not None and entry.state not in (kept.NO_COLUMN, kept.NO_TABLE)
+        if entry.rule is not None
+        and entry.state not in (stored_rules.NO_COLUMN, stored_rules.NO_TABLE)
     }
 
 
@@ -117,13 +118,13 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
 
     Raises
     ------
-    RulesNotFound : the table, or one of the columns, has no rule.
-    InsufficientRights : the table is another role's.
+    RulesNotFound : the table has no rules, or one of the columns has none.
+    InsufficientRights : another role owns the table.
     """
     with store.session(write=True) as session:
         name = session.find_source(parse_relation(table)).name
         declared_names = [
-            rule.name for rule in kept.list_rules(session, name) if rule.is_replaceable
+            rule.name for rule in stored_rules.list_rules(session, name) if rule.is_replaceable
         ]
         for column in columns or ():
             if column not in declared_names:
@@ -133,12 +134,12 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
                 )
         if not declared_names:
             raise RulesNotFound(f"No rules are declared of {name}.")
-        kept.undeclare(session, name, columns)
-        return _states(session, session.find_source(name))
+        stored_rules.undeclare(session, name, columns)
+        return _list_column_rules(session, session.find_source(name))
 
 
 def rules(store: Store, table: str | None = None) -> list[Declared]:
-    """The rules of a table, including its columns without one, or of all tables.
+    """List the rules of a table, including columns without one, or of all tables.
 
     Raises
     ------
@@ -146,47 +147,47 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
     """
     with store.session(write=False) as session:
         if table is not None:
-            return _states(session, session.find_source(parse_relation(table)))
-        return [_declared(rule) for rule in kept.list_rules(session)]
+            return _list_column_rules(session, session.find_source(parse_relation(table)))
+        return [_declared(rule) for rule in stored_rules.list_rules(session)]
 
 
-def with_table_rules(job: Job, store: Store) -> Job:
-    """The job with the rules of its table applied, if it uses rules."""
+def apply_table_rules(job: Job, store: Store) -> Job:
+    """Apply the rules of the job's table, if the job uses rules."""
     if job.declared != BY_RULES:
         return job
     with store.session(write=False) as session:
-        return with_rules(session, job)
+        return apply_rules_in_session(session, job)
 
 
-def with_rules(session: Session, job: Job) -> Job:
-    """The same in a session.
+def apply_rules_in_session(session: Session, job: Job) -> Job:
+    """Apply the rules of the job's table, if the job uses rules.
 
-    The run checks in its own transaction that each column has a rule and each rule a column.
-    Warns with ``RulesOfAnotherTable``.
+    Does not check that each column has a rule and each rule a column: the run does so in its own
+    transaction. Warns with ``RulesOfAnotherTable``.
 
     Raises
     ------
     RulesNotFound : the table has no rules.
-    RulesNotTrusted : a role declared some of them that no longer may.
+    RulesNotTrusted : some were declared by a role that no longer may do so.
     InsufficientRights : they name a hierarchy table that the table's owner may not read.
     """
     if job.declared != BY_RULES:
         return job
     relation = session.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]
-    declared = kept.list_rules(session, relation.name)
-    _require_trusted(relation.name, [rule for rule in declared if rule.name in columns])
-    declared = [rule for rule in declared if rule.is_trusted]
-    if not declared:
-        followed = kept.followed_table(session, relation.name)
+    all_rules = stored_rules.list_rules(session, relation.name)
+    _require_trusted(relation.name, [rule for rule in all_rules if rule.name in columns])
+    trusted_rules = [rule for rule in all_rules if rule.is_trusted]
+    if not trusted_rules:
+        renamed_table = stored_rules.followed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
-            hint=f"The rules went with the table that had this name, {followed} now. Declare rules"
-            " for the columns of this table, or name `quasi_identifiers`."
-            if followed is not None
+            hint=f"The rules went with the table that had this name, {renamed_table} now. Declare"
+            " rules for the columns of this table, or name `quasi_identifiers`."
+            if renamed_table is not None
             else "Declare rules for its columns, or name `quasi_identifiers`.",
         )
-    if any(rule.state == kept.ANOTHER_TABLE for rule in declared):
+    if any(rule.state == stored_rules.ANOTHER_TABLE for rule in trusted_rules):
         warn_caller(
             RulesOfAnotherTable(
                 f"Rules of {relation.name} were declared for another table of this name, or were"
@@ -194,30 +195,35 @@ def with_rules(session: Session, job: Job) -> Job:
                 " dump, an administrator runs: dbanon upgrade"
             )
         )
-    named = {rule.name: rule.rule for rule in declared}
+    rule_by_column = {rule.name: rule.rule for rule in trusted_rules}
     # Use the table's order, so that the release does not depend on when each was declared.
-    order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
-    ruled_job = apply_rules(job, TableRules({name: named[name] for name in order}))
-    for spec in (*ruled_job.hierarchies.values(), *(m.distance for m in ruled_job.policy.models)):
+    column_order = sorted(
+        rule_by_column, key=lambda name: (columns.index(name) if name in columns else -1, name)
+    )
+    ruled_job = apply_rules(job, TableRules({name: rule_by_column[name] for name in column_order}))
+    for spec in (
+        *ruled_job.hierarchies.values(),
+        *(model.distance for model in ruled_job.policy.models),
+    ):
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
-            # The releasing role reads it with its own rights but did not name it.
-            tree = session.find_source(parse_relation(spec.value)).name
-            session.require_owner_reads(relation.name, tree)
+            # The releasing role would read it with its own rights, although the owner named it.
+            tree_table = session.find_source(parse_relation(spec.value)).name
+            session.require_owner_reads(relation.name, tree_table)
     return ruled_job
 
 
-def _require_trusted(table: RelationName, rules_of_columns: Sequence[StoredRule]) -> None:
+def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) -> None:
     """Check that the rules of a table's columns were declared by roles that still may do so.
 
     Raises
     ------
     RulesNotTrusted : some were not; names the columns and the declaring roles.
     """
-    refused = [rule for rule in rules_of_columns if not rule.is_trusted]
-    if not refused:
+    untrusted = [rule for rule in column_rules if not rule.is_trusted]
+    if not untrusted:
         return
-    names = ", ".join(f'"{rule.name}"' for rule in refused)
-    authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in refused))
+    names = ", ".join(f'"{rule.name}"' for rule in untrusted)
+    authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in untrusted))
     # A backtick would end the markup of the hint.
     table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
@@ -243,32 +249,49 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
             hint="Declare the columns that together could re-identify a person as"
             " quasi_identifier.",
         )
-    of_policy = {
+    policy_options = {
         name: options.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
     }
     pseudonym_options = replace(job.pseudonym_options, pseudonyms=options.pop("pseudonyms"))
     return replace(
-        job, **options, pseudonym_options=pseudonym_options, policy=replace(job.policy, **of_policy)
+        job,
+        **options,
+        pseudonym_options=pseudonym_options,
+        policy=replace(job.policy, **policy_options),
     )
 
 
-def _states(session: Session, relation: Relation) -> list[Declared]:
+def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
     """The rules of a table and the columns without one, in the order of its columns."""
-    by_name = {rule.name: rule for rule in kept.list_rules(session, relation.name)}
-    states = []
+    by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
+    column_rules = []
     for attribute in relation.schema.attributes:
         rule = by_name.pop(attribute.name, None)
-        states.append(
-            Declared(str(relation.name), attribute.name, None, None, kept.NO_RULE, None, None)
+        column_rules.append(
+            Declared(
+                source=str(relation.name),
+                column=attribute.name,
+                role=None,
+                rule=None,
+                state=stored_rules.NO_RULE,
+                declared_at=None,
+                declared_by=None,
+            )
             if rule is None
             else _declared(rule)
         )
     # Untrusted rules of missing columns need no decision, so leave them out.
-    return states + [_declared(rule) for rule in by_name.values() if rule.is_trusted]
+    return column_rules + [_declared(rule) for rule in by_name.values() if rule.is_trusted]
 
 
 def _declared(rule: StoredRule) -> Declared:
     role = rule.rule.get("role")
     return Declared(
-        rule.table, rule.name, role, rule.rule, rule.state, rule.declared_at, rule.declared_by
+        source=rule.table,
+        column=rule.name,
+        role=role,
+        rule=rule.rule,
+        state=rule.state,
+        declared_at=rule.declared_at,
+        declared_by=rule.declared_by,
     )

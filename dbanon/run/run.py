@@ -28,13 +28,13 @@ from dbanon.release.outcome import OperatorFigures, losses_of
 from dbanon.release.recode import Release, combinations, find_lost_columns, recode
 from dbanon.release.report import Evaluated, Provenance, RecountResult, Report
 from dbanon.release.words import now
-from dbanon.run.codes import averaged_codes
+from dbanon.run.codes import count_averaged_codes
 from dbanon.run.disclosure import (
     describe_joint_rows,
-    few_persons,
     find_disclosive_columns,
-    findings_of,
-    homogeneity_of,
+    find_few_persons,
+    findings_by_key,
+    measure_homogeneity,
     require_pseudonyms,
     visible_classes,
     warn_of_days,
@@ -44,9 +44,9 @@ from dbanon.run.disclosure import (
     warn_of_spellings,
 )
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
-from dbanon.run.fingerprint import fingerprint, source_digest
-from dbanon.run.history import caution_of, joint_histories, warn_of_history
-from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, linking_columns
+from dbanon.run.fingerprint import compute_fingerprint, digest_source
+from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
+from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
@@ -74,7 +74,7 @@ def run(
     export : writes files of the verified release before it becomes visible; the report and the
         ledger store the entries that it returns.
 
-    The caller opened source and target and commits them; until then the release is invisible.
+    The caller opens and commits the sessions; the release becomes visible with the commit.
 
     Raises
     ------
@@ -83,56 +83,56 @@ def run(
     clock = Clock(progress)
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
-        job_fingerprint = fingerprint(planned, source)
-        if job.source_digest:
-            read = source_digest(source, planned.relation, list(dict.fromkeys(job.columns_to_read)))
-            planned = replace(planned, state={**planned.state, "read": read})
+        job_fingerprint = compute_fingerprint(planned, source)
+        planned = _with_source_digest(planned, source)
     planned = replace(
         planned, identifiers=source.find_direct_identifiers(planned.relation, job.retained_columns)
     )
-    identifiers = warn_of_identifiers(planned)
-    spellings = warn_of_spellings(planned, source)
-    caution = caution_of(job, str(planned.relation.name), planned.history)
+    identifiers, spellings = warn_of_identifiers(planned), warn_of_spellings(planned, source)
+    caution = caution_about_history(job, str(planned.relation.name), planned.history)
     warn_of_history(caution)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
         release = recode_release(planned, policy, source, microdata, clustering)
-        draft = planned.draft(microdata, release, job_fingerprint)
+        draft = planned.prepare_release(microdata, release, job_fingerprint)
     planned = replace(planned, policy=policy)
-    joint: dict[str, Any] = {}
+    joint_counts: dict[str, Any] = {}
 
     def check(written: W, counts: Counts) -> RecountResult:
-        def classes_below(name: str) -> tuple[int, int]:
+        def count_classes(name: str) -> tuple[int, int]:
             return source.count_classes_below_k(draft, visible_classes(draft, counts), name)
 
         expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
         require_pseudonyms(draft, source, target, written)
         verdict = planned.guarantee.check(counts, expected)
-        stored = WrittenReleaseCounts(draft, source, target, written)
-        proved = target.find_unique_columns_in_sample(written, job.retained_columns)
-        telling = find_disclosive_columns(job, draft.originals, stored.group_by_value, proved)
-        columns = RetainedColumns(planned, draft.originals, stored, draft.release.names)
+        written_counts = WrittenReleaseCounts(draft, source, target, written)
+        sample_findings = target.find_unique_columns_in_sample(written, job.retained_columns)
+        disclosive_columns = find_disclosive_columns(
+            job, draft.originals, written_counts.group_by_value, sample_findings
+        )
+        columns = RetainedColumns(planned, draft.originals, written_counts, draft.release.names)
         if job.persons == SPLIT_PERSONS:
-            joint[JOINT_ROWS] = describe_joint_rows(draft)
-        joint.update(joint_histories(job, planned.history, target, written))
+            joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
+        joint_counts.update(measure_joint_histories(job, planned.history, target, written))
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.n_withheld + release.partition.n_suppressed,
             rows=counts.rows,
             verdict=verdict,
-            disclosive_columns=telling,
-            linking=linking_columns(columns, telling),
-            few_persons=spellings or few_persons(planned, classes_below),
+            disclosive_columns=disclosive_columns,
+            linking=find_linking_columns(columns, disclosive_columns),
+            few_persons=spellings or find_few_persons(planned, count_classes),
             identifiers=identifiers,
-            homogeneity=homogeneity_of(
+            homogeneity=measure_homogeneity(
                 planned, draft.release.names, partial(target.count_homogeneous_classes, written)
             ),
         )
 
     def complete(report: Report) -> Report:
-        earlier = len(planned.history.releases)
-        report = report.with_earlier_releases(earlier, caution, joint).with_arguments(**joint)
+        earlier = planned.history.releases
+        report = report.with_earlier_releases(len(earlier), caution, joint_counts)
+        report = report.with_arguments(**joint_counts)
         if source.drawn:
             report = report.with_arguments(drawn=dict(source.drawn))
         warn_of_lost_columns(report)
@@ -140,6 +140,15 @@ def run(
         return report
 
     return publish(planned, clustering, draft, source, target, clock, check, complete, export)
+
+
+def _with_source_digest(planned: Plan, source: Source) -> Plan:
+    """Add the digest of the rows to read to the source's state, if the job asks for it."""
+    if not planned.job.source_digest:
+        return planned
+    columns = list(dict.fromkeys(planned.job.columns_to_read))
+    rows_digest = digest_source(source, planned.relation, columns)
+    return replace(planned, state={**planned.state, "read": rows_digest})
 
 
 def publish(
@@ -159,10 +168,10 @@ def publish(
     ----------
     planned : with the policy whose hierarchies the records were recoded by.
     check : returns the verdict on the written release; raises if it must not be published.
-    complete : adds facts to the report that only this kind of run has.
-    export : as of ``run``.
+    complete : adds to the report what only this kind of run knows.
+    export : as in ``run``.
 
-    The caller has opened the target and commits it.
+    The caller opens and commits the session of the target.
 
     Raises
     ------
@@ -175,28 +184,30 @@ def publish(
         tick(0.0)
         questions = planned.count_requests(draft.release.names)
         counts = target.count(written, questions)
-        counted = check(written, counts)
-    evaluated, certified = Evaluated(), {}
-    exact: dict[str, Any] = {}
+        recount_result = check(written, counts)
+    evaluated, public_certificate = Evaluated(), {}
+    exact_figures: dict[str, Any] = {}
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
-            evaluated, exact["evaluation"] = evaluate(draft.microdata, draft.release, tick)
+            evaluated, exact_figures["evaluation"] = evaluate(draft.microdata, draft.release, tick)
     if planned.policy.attacks and evaluated.figures is not None:
         with clock.phase("attacks") as tick:
-            reached = {"attacks": attack(draft.microdata, planned, tick)}
-            evaluated = replace(evaluated, figures={**evaluated.figures, **reached})
+            attack_figures = attack(draft.microdata, planned, tick)
+            evaluated = replace(evaluated, figures={**evaluated.figures, "attacks": attack_figures})
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
             certificate = certify(draft.microdata, draft.release, planned.policy, tick)
-            certified = {"certificate": published_certificate(certificate)}
-            exact["certificate"] = certificate
+            public_certificate = {"certificate": published_certificate(certificate)}
+            exact_figures["certificate"] = certificate
     with clock.phase("digest"):
-        report = report_of(planned, draft, clustering, counted)
+        report = build_report(planned, draft, clustering, recount_result)
         for text in report.describe_averaged_columns():
             warn_caller(CodesAveraged(f"Column {text}."))
-        report = complete(replace(report, evaluated=evaluated).with_arguments(**certified))
+        report = complete(replace(report, evaluated=evaluated).with_arguments(**public_certificate))
         if report.internal is not None:
-            report = replace(report, internal=OperatorFigures(report.internal.loss, **exact))
+            report = replace(
+                report, internal=OperatorFigures(report.internal.loss, **exact_figures)
+            )
         report = report.with_provenance(digest=target.digest(written), seconds=dict(clock.seconds))
     if export is not None:
         with clock.phase("export") as tick:
@@ -205,7 +216,7 @@ def publish(
             report = report.exported(files, dict(clock.seconds))
     with clock.phase("write"):
         recorded_at = target.publish(written, report, counts, clock.elapsed)
-    clock.tell("verify", 1.0)
+    clock.report_progress("verify", 1.0)
     return report.with_provenance(
         created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
     )
@@ -224,8 +235,8 @@ class Clock:
         """Seconds since the clock was created."""
         return time.perf_counter() - self._started
 
-    def tell(self, phase: str, share: float) -> None:
-        """Report the progress of a phase; exceptions of the listener end the run."""
+    def report_progress(self, phase: str, share: float) -> None:
+        """Report the progress of a phase; exceptions of the callback end the run."""
         if self._progress is not None:
             self._progress(phase, share)
 
@@ -233,15 +244,15 @@ class Clock:
     def phase(self, name: str) -> Iterator[Callable[[float], None]]:
         """Add the seconds of the block to a phase; yield a function that reports progress."""
         started = time.perf_counter()
-        yield lambda share: self.tell(name, share)
-        spent = time.perf_counter() - started
-        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+        yield lambda share: self.report_progress(name, share)
+        elapsed = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
 
 
 def read_and_cluster(
     planned: Plan, source: Source, clock: Clock
 ) -> tuple[Microdata, Policy, ClusteringResult]:
-    """The records, the policy with their hierarchies, and their classes."""
+    """Read and cluster the records; return them, the policy with their hierarchies, the classes."""
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
@@ -250,7 +261,7 @@ def read_and_cluster(
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
-    clustering = cluster_records(planned, policy, microdata, clock, trees=planned.trees)
+    clustering = cluster_records(planned, policy, microdata, clock, trees=planned.build_trees)
     with clock.phase("cluster"):
         return (
             microdata,
@@ -262,7 +273,7 @@ def read_and_cluster(
 def cluster_records(
     planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **options: Any
 ) -> ClusteringResult:
-    """The classes of records; ``options`` go to ``partition_for``."""
+    """Find the classes of records; passes ``options`` to ``partition_for``."""
     with clock.phase("cluster") as tick:
         tick(0.0)
         return partition_for(
@@ -282,9 +293,9 @@ def _join_indistinguishable(
     microdata: Microdata,
     clustering: ClusteringResult,
 ) -> ClusteringResult:
-    """The classes, joined until the models hold for the classes that readers can distinguish."""
-    of_persons = microdata.entities is not None
-    while not all(model.is_union_closed(of_persons) for model in policy.models):
+    """Join classes until the models hold for the classes that readers can distinguish."""
+    has_entities = microdata.entities is not None
+    while not all(model.is_union_closed(has_entities) for model in policy.models):
         previous = clustering
         release = recode_release(planned, policy, source, microdata, previous)
         clustering = joined_for(
@@ -309,63 +320,78 @@ def recode_release(
     microdata: Microdata,
     clustering: ClusteringResult,
 ) -> Release:
-    """The classes with their released values."""
+    """Compute the released values of the classes."""
     relation = planned.relation
     return recode(
         microdata,
         clustering,
         policy,
-        lambda partition, wide: source.exact_totals(relation, microdata, partition, wide),
-        planned.trees,
+        lambda partition, attributes: source.exact_totals(
+            relation, microdata, partition, attributes
+        ),
+        planned.build_trees,
     )
 
 
-def report_of(
-    planned: Plan, draft: PreparedRelease, clustering: ClusteringResult, counted: RecountResult
+def build_report(
+    planned: Plan,
+    draft: PreparedRelease,
+    clustering: ClusteringResult,
+    recount_result: RecountResult,
 ) -> Report:
-    """The report of a release that was counted."""
+    """Build the report of a release that was written and recounted."""
     job, output = planned.job, draft.output
-    more = findings_of(counted)
+    further_arguments = findings_by_key(recount_result)
     if job.entity_normalize is not None:
-        more["entity_normalize"] = job.entity_normalize
+        further_arguments["entity_normalize"] = job.entity_normalize
     if job.persons == SPLIT_PERSONS:
-        more[PERSON_ROWS] = job.persons
+        further_arguments[PERSON_ROWS] = job.persons
     if output.creates_schema:
-        more["schema_created"] = output.name.schema
+        further_arguments["schema_created"] = output.name.schema
     if job.declared is not None:
-        more["declared"] = job.declared
+        further_arguments["declared"] = job.declared
     if job.where is not None:
-        more["where"] = job.where
+        further_arguments["where"] = job.where
     if draft.pseudonym_key is not None:
-        more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.fingerprint}
-    if planned.compared:
-        more["expect"] = dict(planned.compared)
+        further_arguments["pseudonyms"] = {
+            "columns": [*job.pseudonyms],
+            "key": draft.pseudonym_key.fingerprint,
+        }
+    if planned.expectation_report:
+        further_arguments["expect"] = dict(planned.expectation_report)
     if job.reading.non_default_options:
-        more["reading"] = job.reading.to_dict()
+        further_arguments["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
-        more["kept_columns"] = CLIENT
+        further_arguments["kept_columns"] = CLIENT
     levels = None if clustering.levels is None else dict(clustering.levels.levels)
     if levels is not None:
-        more["levels"] = levels
+        further_arguments["levels"] = levels
     if draft.release.suppressed_cells:
-        more["suppressed_cells"] = dict(draft.release.suppressed_cells)
-    if averaged := averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
-        more["averaged_codes"] = averaged
+        further_arguments["suppressed_cells"] = dict(draft.release.suppressed_cells)
+    if rows_by_column := count_averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
+        further_arguments["averaged_codes"] = rows_by_column
     if clustering.method_counts:
-        more |= with_former_key("method_counts", dict(clustering.method_counts))
+        further_arguments |= with_former_key("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy
-    completely = find_lost_columns(release.columns, policy.hierarchies)
-    public, exact = losses_of(release, levels, completely)
-    names_and_kind = str(planned.relation.name), str(output.name), output.kind
+    lost_columns = find_lost_columns(release.columns, policy.hierarchies)
+    public_losses, exact_losses = losses_of(release, levels, lost_columns)
     return Report(
-        planned.request(policy, counted.verdict, release.names, names_and_kind, more),
-        counted,
-        public,
+        planned.build_request(
+            policy,
+            recount_result.verdict,
+            release.names,
+            source=str(planned.relation.name),
+            output=str(output.name),
+            output_kind=output.kind,
+            further_arguments=further_arguments,
+        ),
+        recount_result,
+        public_losses,
         Provenance(
             release_id=output.release_id,
             created_at=now(),
             dbanon_version=version(),
             relation=str(output.relation),
         ),
-        internal=OperatorFigures(exact),
+        internal=OperatorFigures(exact_losses),
     )

@@ -1,4 +1,4 @@
-"""Runs of jobs by clients; failed runs are recorded in the ledger of their target."""
+"""Run jobs from a client, and record failed runs in the ledger of their target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.release.report import Report
-from dbanon.run.files import files_of, require_place
+from dbanon.run.files import open_exporter, require_destination
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.names import parse_relation
@@ -46,13 +46,13 @@ def spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
         yield None
         return
     with open_scratch(job.spill) as scratch:
-        opened = [store for store in stores if store is not None]
-        for store in opened:
+        open_stores = [store for store in stores if store is not None]
+        for store in open_stores:
             store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
         try:
             yield scratch
         finally:
-            for store in opened:
+            for store in open_stores:
                 store.spill(None, None)
 
 
@@ -81,26 +81,26 @@ def run_with_ledger(
 
     Parameters
     ----------
-    runner : runs the job; None for ``run_in_transactions``.
+    runner : the function that runs the job; None for ``run_in_transactions``.
 
     Raises
     ------
-    DbanonError : what the run raised, whether or not the failure could be recorded.
+    DbanonError : the run failed. Raised even if the failure could not be recorded.
     """
     started = time.perf_counter()
     for name in (job.table, job.output):
         parse_relation(name)
-    # Once a run is asked to stop, little time is left, and its failure must still be recorded.
+    # A run that is asked to stop has little time, and must still record its failure.
     with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
-                return _within_memory(
+                return _run_with_memory_error(
                     runner or run_in_transactions, job, source, target, timed_progress
                 )
         except (Exception, KeyboardInterrupt) as error:
             if not isinstance(error, UNRECORDED_ERRORS):
-                failed = build_run_record(job, time.perf_counter() - started, error_code(error))
-                entries.note_failure(target or source, failed)
+                failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
+                entries.note_failure(target or source, failed_run)
             raise
 
 
@@ -111,17 +111,17 @@ def run_in_transactions(
 
     Parameters
     ----------
-    target : the database that is written to; None for that of the source.
+    target : the database to write to; None for that of the source.
 
     Raises
     ------
     DbanonError : its class says what went wrong; nothing was published.
     """
-    require_place(job, source, target)
+    require_destination(job, source, target)
     # Outermost, so that databases remove their spilled files before the directory is deleted.
     with (
         spill_space(job, source, target) as disk,
-        files_of(job, target or source) as exporter,
+        open_exporter(job, target or source) as exporter,
         ExitStack() as stack,
     ):
         if target is None or target.same_database(source):
@@ -133,7 +133,7 @@ def run_in_transactions(
             read_session = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
         if exporter is not None:
-            exporter.require_places(write_session)
+            exporter.require_destinations(write_session)
         report = run(
             job,
             SqlSource(read_session, disk),
@@ -143,16 +143,17 @@ def run_in_transactions(
         )
         before_commit = time.perf_counter()
         if exporter is not None:
-            exporter.committing = True
+            exporter.is_committing = True
         stack.close()
-        spent = dict(report.seconds)
-        spent["write"] += time.perf_counter() - before_commit
-        return report.with_provenance(seconds=spent | {"total": time.perf_counter() - started})
+        seconds = dict(report.seconds)
+        seconds["write"] += time.perf_counter() - before_commit
+        return report.with_provenance(seconds=seconds | {"total": time.perf_counter() - started})
 
 
-def _within_memory(
+def _run_with_memory_error(
     runner: Runner, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
+    """Run the job; raises MemoryLimit if the process runs out of memory."""
     try:
         return runner(job, source, target, progress)
     except (MemoryError, ImportError) as error:

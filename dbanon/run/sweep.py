@@ -1,4 +1,4 @@
-"""Sweep: simulates releases of a table to measure their loss and risk; writes nothing."""
+"""Sweep: try releases with several methods and k, and measure loss and risk. Writes nothing."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import Release, recode
-from dbanon.run.nulls import release_of, sample_records, share_withheld
+from dbanon.run.nulls import records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan
-from dbanon.run.totals import totals_of
+from dbanon.run.totals import exact_totals_of
 
-# Linkage risk is measured on at most this many random records, unless all columns are numbers.
-MAX_LINKED = 2_500
-# CPU seconds after which no releases are tried that are unlikely to be recommended.
+# Linkage risk is measured on at most this many random records, unless all columns are numeric.
+MAX_LINKED_RECORDS = 2_500
+# After this many CPU seconds, skip releases that are unlikely to be recommended.
 OPTIONAL_SECONDS = 4.0
 # A table with at least this many rows per person is regarded as a table of events.
 ROWS_PER_PERSON_OF_EVENTS = 3
@@ -52,22 +52,21 @@ def sweep(
     request: AdviceRequest,
     planned: Plan,
     microdata: Microdata,
-    small: int,
+    rare_below: int,
     report_progress: Tick,
-    tried: OnTried = lambda point, policy: None,
+    on_tried: OnTried = lambda point, policy: None,
 ) -> Sweep:
     """Try releases with every requested method and k, the cheapest first.
 
-    Methods without refinement come before those with refinement, large classes before small ones,
-    and values of k where a knee is searched before others (for refinements: ``_Todo``). The first
-    release is always completed.
+    Methods without refinement come first, large classes before small ones, and values of k among
+    ``KNEES`` before others. The first release is always completed. See ``_TrialQueue``.
 
     Parameters
     ----------
     microdata : all records, including those with a NULL, which the plan's policy treats.
-    small : the smallest count of withheld rows that is reported exactly.
-    report_progress : called with the share done; its exceptions end the sweep.
-    tried : called with each release, before its frontier is known, and the shared policy.
+    rare_below : counts of withheld rows below this number are not reported exactly.
+    report_progress : called with the share done, 0 to 1; its exceptions end the sweep.
+    on_tried : called with each release, before its frontier is known, and the shared policy.
 
     Raises
     ------
@@ -75,87 +74,96 @@ def sweep(
     DbanonError : no release could be tried; the error of the first method.
     """
     records = _RecordsByK(planned, microdata, request, lambda: report_progress(0.0))
-    ks = records.feasible()
-    numeric = are_numbers(microdata.attributes, records.trees(ks[0]))
-    trial = _Trial(planned, records, ks[0], numeric, small, request)
-    names = dict.fromkeys(request.methods or trial.default_methods())
+    ks = records.feasible_k()
+    is_numeric = are_numbers(microdata.attributes, records.trees(ks[0]))
+    runner = _TrialRunner(planned, records, ks[0], is_numeric, rare_below, request)
+    methods = dict.fromkeys(request.methods or runner.default_methods())
     points: dict[tuple[str, int], Point] = {}
-    left_out: dict[str, DbanonError] = {}
-    todo = _Todo(request, names, ks)
-    deadline, untried, listener_failed = time.monotonic() + request.time_limit, 0, False
+    errors_by_method: dict[str, DbanonError] = {}
+    queue = _TrialQueue(request, methods, ks)
+    deadline, untried, callback_failed = time.monotonic() + request.time_limit, 0, False
 
     def tick(share: float) -> None:
-        nonlocal listener_failed
+        nonlocal callback_failed
         try:
-            report_progress(todo.share(share))
+            report_progress(queue.total_share(share))
         except BaseException:
-            # Do not mistake a DbanonError of the listener for an error of the method.
-            listener_failed = True
+            # Do not mistake a DbanonError of the callback for an error of the method.
+            callback_failed = True
             raise
         if points and time.monotonic() > deadline:
             raise _TimeUp
 
-    while (release := todo.next(list(points.values()))) is not None:
+    while (candidate := queue.next(list(points.values()))) is not None:
+        method, k = candidate
         try:
             tick(0.0)
-            if point := trial.run(*release, tick):
-                points[release] = point
-                tried(point, trial.planned_policy(release[1]))
+            if point := runner.run(method, k, tick):
+                points[candidate] = point
+                on_tried(point, runner.planned_policy(k))
         except _TimeUp:
-            untried = 1 + len(todo.left)
+            untried = 1 + len(queue.pending)
             break
         except DbanonError as error:
-            if listener_failed:
+            if callback_failed:
                 raise
-            left_out[release[0]] = error.with_traceback(None)  # It would hold this frame.
-            todo.leave_out(release[0])
+            # Drop the traceback to avoid a reference cycle with this frame.
+            errors_by_method[method] = error.with_traceback(None)
+            queue.drop_method(method)
     if not points:
-        raise _refusal(left_out)
-    ordered = [points[at] for at in ((n, k) for n in names for k in ks) if at in points]
+        raise _pop_first_error(errors_by_method)
+    ordered_points = [points[method, k] for method in methods for k in ks if (method, k) in points]
     return Sweep(
-        trial.measure,
-        tuple(with_frontier(ordered)),
-        trial.microdata.n_records,
-        trial.total,
-        MAX_LINKED if not numeric and trial.microdata.n_records > MAX_LINKED else None,
-        untried,
-        0 if untried else len(todo.left),
-        tuple(SkippedMethod(name, e.code, e.message) for name, e in left_out.items()),
+        measure=runner.measure,
+        points=tuple(with_frontier(ordered_points)),
+        rows=runner.microdata.n_records,
+        of=runner.total,
+        linked=MAX_LINKED_RECORDS
+        if not is_numeric and runner.microdata.n_records > MAX_LINKED_RECORDS
+        else None,
+        untried=untried,
+        passed_over=0 if untried else len(queue.pending),
+        left_out=tuple(
+            SkippedMethod(name, error.code, error.message)
+            for name, error in errors_by_method.items()
+        ),
     )
 
 
-def parted_loss(
+def measure_parted_loss(
     request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
 ) -> float | None:
-    """The loss of a tried release if its classes could separate the rows of a person.
+    """The loss of a trial release whose classes may separate the rows of a person.
 
-    None if persons have few rows, which makes little difference, or if no such release is possible.
+    None if persons have few rows, so that it makes little difference, or if it is not possible.
     """
     persons = microdata.entities
     if persons is None or len(persons) < ROWS_PER_PERSON_OF_EVENTS * len(np.unique(persons)):
         return None
     records = _RecordsByK(planned, microdata, request, lambda: tick(0.0))
-    numeric = are_numbers(microdata.attributes, records.trees(point.k))
-    trial = _Trial(planned, records, point.k, numeric, 0, request)
+    is_numeric = are_numbers(microdata.attributes, records.trees(point.k))
+    runner = _TrialRunner(
+        planned, records, point.k, is_numeric=is_numeric, rare_below=0, request=request
+    )
     with suppress(DbanonError):
         layered = with_layers(records.of(point.k), point.k)
-        return trial.release(layered, trial.policy(point.curve, point.k), tick)[1].loss
+        return runner.release(layered, runner.policy(point.curve, point.k), tick)[1].loss
     return None
 
 
-def _refusal(left_out: dict[str, DbanonError]) -> DbanonError:
-    """The error of the first method, removed from the dictionary in the caller's frame."""
-    if not left_out:
+def _pop_first_error(errors_by_method: dict[str, DbanonError]) -> DbanonError:
+    """Take the error of the first method out of the dictionary, which a traceback would keep."""
+    if not errors_by_method:
         return TooFewRecords("All rows would be suppressed.")
-    return left_out.pop(next(iter(left_out)))
+    return errors_by_method.pop(next(iter(errors_by_method)))
 
 
 class _RecordsByK:
-    """The records that releases of each k are tried on, and the hierarchies of all of them.
+    """The records for trial releases of each k, with the hierarchies of all records.
 
     Parameters
     ----------
-    pulse : called repeatedly while hierarchies are built; its exceptions end that.
+    pulse : called regularly while hierarchies are built; its exceptions end the sweep.
     """
 
     def __init__(
@@ -167,22 +175,23 @@ class _RecordsByK:
     ) -> None:
         self._planned, self._microdata = planned, microdata
         self._request, self._pulse = request, pulse
+        # By k: the sample, the hierarchies of all records, and their number.
         self._samples: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
 
-    def feasible(self) -> list[int]:
-        """The values of k that have enough records; raises as ``release_of``."""
-        sizes = []
+    def feasible_k(self) -> list[int]:
+        """The values of k that have enough records; raises as ``records_to_release``."""
+        feasible = []
         for k in self._request.k:
             with suppress(TooFewRecords):
                 self.of(k)
-                sizes.append(k)
-        if not sizes and self._request.k:
-            # Raises the refusal from above again.
+                feasible.append(k)
+        if not feasible and self._request.k:
+            # No k is feasible: raise that error again.
             self.of(self._request.k[0])
-        return sizes
+        return feasible
 
     def of(self, k: int) -> Microdata:
-        """The records of a sample, or all."""
+        """The records for trial releases of this k: a sample, or all."""
         return self._sample_of(k)[0]
 
     def trees(self, k: int) -> Mapping[str, Any]:
@@ -196,13 +205,13 @@ class _RecordsByK:
     def _sample_of(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
         if k not in self._samples:
             all_records = self._microdata
-            released = release_of(all_records, self._planned.policy.nulls, k)
+            released = records_to_release(all_records, self._planned.policy.nulls, k)
             earlier_sample = next(iter(self._samples.values()), None)
             if all_records.valid is None and earlier_sample is not None:
                 # Without NULLs, all records are released for every k.
                 self._samples[k] = earlier_sample
             else:
-                trees = self._planned.trees(released, self._pulse)
+                trees = self._planned.build_trees(released, self._pulse)
                 self._samples[k] = (
                     sample_records(released, self._request.sample, self._request.seed, k),
                     trees,
@@ -211,90 +220,100 @@ class _RecordsByK:
         return self._samples[k]
 
 
-class _Todo:
+class _TrialQueue:
     """The queue of releases to try.
 
-    Among refinements, those that earlier results may recommend come first. Unless methods are
-    named, the others are tried only if they take little time.
+    Refinements that may be recommended, judging by earlier results, come first. Unless the request
+    names methods, other refinements are tried only if they take little time.
     """
 
-    def __init__(self, request: AdviceRequest, names: Iterable[str], ks: Sequence[int]) -> None:
+    def __init__(self, request: AdviceRequest, methods: Iterable[str], ks: Sequence[int]) -> None:
         self._request = request
-        by_cost = sorted(names, key=_is_refined)
-        self.left = [(name, k) for name in by_cost for k in _in_order(ks)]
-        self._n_releases = len(self.left)
+        methods_by_cost = sorted(methods, key=_is_refined)
+        self.pending = [(name, k) for name in methods_by_cost for k in _in_trial_order(ks)]
+        self._n_releases = len(self.pending)
 
     def next(self, points: Sequence[Point]) -> tuple[str, int] | None:
-        """Take the next release out of ``left``; None if the others would take too much time.
+        """Take the next release from ``pending``; None if the others would take too much time.
 
         Parameters
         ----------
         points : results so far.
         """
-        if not self.left:
+        if not self.pending:
             return None
-        release: tuple[str, int] | None = self.left[0]
-        if points and _is_refined(self.left[0][0]) and not self._request.methods:
+        release: tuple[str, int] | None = self.pending[0]
+        if points and _is_refined(self.pending[0][0]) and not self._request.methods:
             limits = self._request.max_risk, self._request.max_loss
-            release = next_refinement(points, self.left, *limits) or self._first_if_cheap(points)
+            release = next_refinement(points, self.pending, *limits) or self._first_if_cheap(points)
         if release is not None:
-            self.left.remove(release)
+            self.pending.remove(release)
         return release
 
     def _first_if_cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
         """The first release, unless it is expected to exceed the time for optional releases.
 
-        Expects it to take as long as the longest of its kind so far.
+        Expects it to take as long as the longest release of its method so far.
         """
-        spent = sum(point.seconds for point in points)
-        longest = max((p.seconds for p in points if p.curve == self.left[0][0]), default=0.0)
-        return self.left[0] if spent + longest < OPTIONAL_SECONDS else None
+        seconds_used = sum(point.seconds for point in points)
+        longest = max(
+            (point.seconds for point in points if point.curve == self.pending[0][0]), default=0.0
+        )
+        return self.pending[0] if seconds_used + longest < OPTIONAL_SECONDS else None
 
-    def leave_out(self, name: str) -> None:
-        """Try no other release of this method."""
-        self.left = [release for release in self.left if release[0] != name]
+    def drop_method(self, name: str) -> None:
+        """Remove all releases of this method."""
+        self.pending = [(method, k) for method, k in self.pending if method != name]
 
-    def share(self, share: float) -> float:
+    def total_share(self, release_share: float) -> float:
         """Convert the share done of the current release into the share done of the sweep."""
-        return (self._n_releases - len(self.left) - 1 + share) / self._n_releases
+        return (self._n_releases - len(self.pending) - 1 + release_share) / self._n_releases
 
 
 def _is_refined(name: str) -> bool:
+    """True for a method with refinement, such as ``mdav+fast``."""
     return parse_curve(name)[1] is not None
 
 
-def _in_order(ks: Sequence[int]) -> list[int]:
-    """The values of k, those where a knee is searched first, each group in descending order."""
+def _in_trial_order(ks: Sequence[int]) -> list[int]:
+    """The values of k: those in ``KNEES`` first, then the others, both in descending order."""
     return sorted(ks, key=lambda k: (k not in KNEE_RANGE, -k))
 
 
 @dataclass(frozen=True, eq=False)
-class _Trial:
-    """Runs trial releases with shared settings."""
+class _TrialRunner:
+    """Runs trial releases with shared settings.
+
+    Parameters
+    ----------
+    is_numeric : True if all quasi-identifiers are numbers.
+    rare_below : counts of withheld rows below this number are not reported exactly.
+    """
 
     planned: Plan
     records: _RecordsByK
     smallest_k: int
-    numeric: bool
-    small: int
+    is_numeric: bool
+    rare_below: int
     request: AdviceRequest
 
     @property
     def microdata(self) -> Microdata:
-        """The records that most releases are tried on: those of the smallest k."""
+        """The records for trial releases of the smallest k."""
         return self.records.of(self.smallest_k)
 
     @property
     def total(self) -> int:
-        """The number of records that these were taken from."""
+        """The number of records that these are a sample of."""
         return self.records.total(self.smallest_k)
 
     @property
     def measure(self) -> str:
-        return "sse_loss" if self.numeric else "iloss"
+        """The name of the loss measure."""
+        return "sse_loss" if self.is_numeric else "iloss"
 
     def run(self, name: str, k: int, tick: Tick) -> Point | None:
-        """Find classes, recode and measure them; None if all rows would be withheld.
+        """Run one trial release and measure it; None if all rows would be withheld.
 
         Raises
         ------
@@ -302,22 +321,24 @@ class _Trial:
         """
         started = time.process_time()
         policy, microdata = self.policy(name, k), self.records.of(k)
-        foreseen = self._foreseen(policy)
+        seconds_forecast = self._forecast(policy)
         policy.guarantee_for().check_method(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
-        clustering, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
+        clustering, release = self.release(microdata, policy, lambda share: tick(0.6 * share))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
-            hierarchies = self.planned.trees(take_records(microdata, released))
+            hierarchies = self.planned.build_trees(take_records(microdata, released))
         pairs = pairs_of(
             microdata, release.partition, release.columns, hierarchies, clustering.measures
         )
         figures = evaluation_of(
             pairs,
-            Parameters(sample=None if self.numeric else MAX_LINKED, seed=self.request.seed),
+            Parameters(
+                sample=None if self.is_numeric else MAX_LINKED_RECORDS, seed=self.request.seed
+            ),
             names=["linkage_risk", "class_risk"],
-            tick=lambda s: tick(0.6 + 0.4 * s),
+            tick=lambda share: tick(0.6 + 0.4 * share),
         )
         method, refine = parse_curve(name)
         risk = figures.risks["linkage_risk"]
@@ -330,11 +351,11 @@ class _Trial:
             loss=release.loss,
             risk=risk,
             class_risk=float(figures.risks["class_risk"] or 0.0),
-            suppressed=Count(figures.suppressed, microdata.n_read, self.small),
+            suppressed=Count(figures.suppressed, microdata.n_read, self.rare_below),
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
             estimate=self._estimate(release.loss),
-            forecast=None if foreseen is None else foreseen.to_dict()["seconds"],
+            forecast=None if seconds_forecast is None else seconds_forecast.to_dict()["seconds"],
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
 
@@ -342,17 +363,21 @@ class _Trial:
         self, microdata: Microdata, policy: Policy, tick: Tick
     ) -> tuple[ClusteringResult, Release]:
         """The classes of records and their released values."""
-        clustering = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
-        totals = totals_of(microdata)
-        return clustering, recode(microdata, clustering, policy, totals, self.planned.trees)
+        clustering = partition_for(microdata, policy, trees=self.planned.build_trees, tick=tick)
+        totals = exact_totals_of(microdata)
+        return clustering, recode(microdata, clustering, policy, totals, self.planned.build_trees)
 
     def default_methods(self) -> tuple[str, ...]:
         """The methods to try if none is named; only one if these would take too long."""
-        usual = default_methods(self.numeric)
-        first = fastest_method(
-            usual[:1], self.total, self._shape, self.request.max_seconds, self._share_distinct
+        usual_methods = default_methods(self.is_numeric)
+        fastest = fastest_method(
+            usual_methods[:1],
+            self.total,
+            self._shape,
+            self.request.max_seconds,
+            self._share_distinct,
         )
-        return usual if first in usual else (first,)
+        return usual_methods if fastest in usual_methods else (fastest,)
 
     @property
     def _shape(self) -> Shape:
@@ -361,27 +386,27 @@ class _Trial:
     @cached_property
     def _share_distinct(self) -> float:
         """The share of distinct rows among the quasi-identifiers of the tried rows."""
-        if self.numeric or not self.microdata.n_records:
+        if self.is_numeric or not self.microdata.n_records:
             return 1.0
         rows = np.column_stack([self.microdata.numbers, self.microdata.codes])
         return len(np.unique(rows, axis=0)) / len(rows)
 
-    def _foreseen(self, policy: Policy) -> ClusteringSeconds | None:
+    def _forecast(self, policy: Policy) -> ClusteringSeconds | None:
         """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
-        foreseen = forecast(policy, self.total, self._shape, self._share_distinct)
-        if foreseen is not None and foreseen.seconds > self.request.max_seconds:
+        seconds_forecast = forecast(policy, self.total, self._shape, self._share_distinct)
+        if seconds_forecast is not None and seconds_forecast.seconds > self.request.max_seconds:
             raise TimeLimit(
-                f"The classes of all {self.total} rows would take about {foreseen}, more than"
-                f" {self.request.max_seconds:g}.",
+                f"The classes of all {self.total} rows would take about {seconds_forecast}, more"
+                f" than {self.request.max_seconds:g}.",
                 hint="Raise `max_seconds`.",
             )
-        return foreseen
+        return seconds_forecast
 
     def policy(self, name: str, k: int) -> Policy:
-        """The policy of a release of the sweep."""
+        """The policy of a trial release."""
         method, refine = parse_curve(name)
         options: dict[str, Any] = {}
-        if self.numeric and find_method(method).takes_categories:
+        if self.is_numeric and find_method(method).takes_categories:
             # Other methods release numbers, so release and measure numbers here as well.
             options["recoding"] = "mean"
         return replace(
@@ -398,8 +423,11 @@ class _Trial:
         return replace(self.planned.policy, max_suppression=withheld)
 
     def _estimate(self, loss: float) -> float | None:
-        """The estimated loss of all rows for smooth data; None if unknown."""
+        """Extrapolate the loss from the sample to all rows, for smooth data; None if unknown.
+
+        With m sampled of n records in p columns, loss grows as (m / n)^(2 / p).
+        """
         m, p = self.microdata.n_records, len(self.microdata.numeric)
-        if m == self.total or not self.numeric:
+        if m == self.total or not self.is_numeric:
             return None
         return float(loss * (m / self.total) ** (2 / p))

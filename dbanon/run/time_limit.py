@@ -1,4 +1,4 @@
-"""A limit on the time of a run."""
+"""Time limits of runs."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ def limit_time(
 
     Raises
     ------
-    TimeLimit : it took longer. Nothing was published.
+    TimeLimit : the block took longer. Nothing was published.
     """
     if seconds is None:
         yield progress
         return
-    end = time.monotonic() + seconds
-    limit = seconds
+    deadline = time.monotonic() + seconds
+    limit_seconds = seconds
+    current_phase = ""
 
-    phases = [""]
-
-    def refusal() -> TimeLimit:
-        clustering = phases[-1] == "cluster"
+    def time_limit_error() -> TimeLimit:
+        is_clustering = current_phase == "cluster"
         return TimeLimit(
-            f"The run took longer than {limit:g} seconds, and was rolled back.",
+            f"The run took longer than {limit_seconds:g} seconds, and was rolled back.",
             hint="Raise the limit (`time_limit`), or use a faster `method`."
-            if clustering
+            if is_clustering
             else "The time passed while the run waited for the database, or for its rows. Check"
             " that the server answers and that no session holds a lock there, or raise the limit"
             " (`time_limit`).",
         )
 
     def timed_progress(phase: str, share: float) -> None:
-        phases[-1] = phase
-        if time.monotonic() > end:
-            raise refusal()
+        nonlocal current_phase
+        current_phase = phase
+        if time.monotonic() > deadline:
+            raise time_limit_error()
         if progress is not None:
             progress(phase, share)
 
@@ -63,41 +63,41 @@ def limit_time(
                 raise
             except DbanonError:
                 if end_request.is_ending and not end_request.is_committed:
-                    raise refusal() from None
+                    raise time_limit_error() from None
                 raise
         return
     alarm = Alarm()
-    before = signal.signal(signal.SIGALRM, alarm)
+    previous_handler = signal.signal(signal.SIGALRM, alarm)
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
             yield timed_progress
         finally:
-            alarm.over()
+            alarm.disarm()
     except OutcomeUnknown:
-        # It may have been published.
+        # The release may have been published.
         raise
     except BaseException:
-        if alarm.rang:
-            raise refusal() from None
+        if alarm.has_rung:
+            raise time_limit_error() from None
         raise
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 class Alarm:
     """The handler of a run's alarm, which interrupts the run."""
 
     def __init__(self) -> None:
-        self.rang = self._over = False
+        self.has_rung = self._is_disarmed = False
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if not self._over:
-            self.rang = True
+    def __call__(self, signal_number: int, frame: FrameType | None) -> None:
+        if not self._is_disarmed:
+            self.has_rung = True
             thread_connections().request_end()
             raise KeyboardInterrupt
 
-    def over(self) -> None:
+    def disarm(self) -> None:
         """Disarm the alarm: the run has committed or ended."""
-        self._over = True
+        self._is_disarmed = True
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,4 +1,4 @@
-"""Sums of wide numbers of records in memory, for classes that are tried and not released."""
+"""Exact sums per class of records in memory, for trial releases that are never written."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.recoding import ExactTotals
 
 
-def totals_of(microdata: Microdata) -> ExactTotals:
-    """Sums by class and attribute, of the numbers as they were read: a store has exact ones."""
+def exact_totals_of(microdata: Microdata) -> ExactTotals:
+    """A function that sums attributes per class, in integers of each attribute's smallest unit.
+
+    A release takes these sums from the store; this uses the float64 numbers of ``microdata``.
+    """
     names = [attribute.name for attribute in microdata.numeric]
 
-    def totals(partition: Partition, wide: Sequence[Attribute]) -> dict[str, NDArray[np.object_]]:
+    def sum_by_class(
+        partition: Partition, attributes: Sequence[Attribute]
+    ) -> dict[str, NDArray[np.object_]]:
         sums = {}
-        for attribute in wide:
+        for attribute in attributes:
             values = microdata.numbers[:, names.index(attribute.name)]
             valid = microdata.valid_column(attribute.name)
             if valid is not None:
                 values = np.where(valid, values, 0.0)
-            # Moments are held in microseconds, other numbers as they are.
-            digits = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
-            units = (values * 10.0**digits)[partition.members]
-            exact = np.array([int(value) for value in units.tolist()], object)
-            sums[attribute.name] = np.asarray(np.add.reduceat(exact, partition.starts), object)
+            # Timestamps are stored in microseconds, other numbers unscaled.
+            decimals = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
+            units = (values * 10.0**decimals)[partition.members]
+            integers = np.array([int(value) for value in units.tolist()], object)
+            sums[attribute.name] = np.asarray(np.add.reduceat(integers, partition.starts), object)
         return sums
 
-    return totals
+    return sum_by_class

@@ -1,4 +1,4 @@
-"""How many rows lie below each node of a generalization tree, and what of that may be shown."""
+"""Counts of rows below each node of a hierarchy, reduced to what may be shown."""
 
 from __future__ import annotations
 
@@ -18,45 +18,47 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
 
-# Of a tree that can be read.
-MOST_NODES = 150
+# More nodes could not be read on a page.
+MAX_NODES = 150
 
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A node that many rows lie below.
+    """A node with enough rows below it to be shown.
 
     Parameters
     ----------
-    bar : its label, and its rows as a multiple of the bound; of the root the label alone.
-    below : its children that may be shown.
-    others : what else lies below it, in words.
+    bar : its label, and its rows as a multiple of the bound; for the root the label only.
+    children : its children that may be shown.
+    others_text : a description of the other children.
     """
 
     bar: Bar
-    below: tuple[TreeNode, ...] = ()
-    others: str = ""
+    children: tuple[TreeNode, ...] = ()
+    others_text: str = ""
 
 
 @dataclass(frozen=True)
 class TreeCounts:
-    """A tree as it may be shown.
+    """A hierarchy with the counts that may be shown.
 
     Parameters
     ----------
-    root : None where fewer than the bound have a value.
-    persons : True where persons are counted in place of rows.
+    leaves, height : the number of leaves, and of levels above them.
+    bound : the smallest number of rows, or persons, that is shown.
+    counts_persons : True if persons are counted instead of rows.
+    root : None if fewer rows than ``bound`` have a value.
     """
 
     column: str
     leaves: int
     height: int
     bound: int
-    persons: bool
+    counts_persons: bool
     root: TreeNode | None
 
 
-def tree_counts(
+def count_tree(
     session: Session,
     relation: Relation,
     column: str,
@@ -64,15 +66,16 @@ def tree_counts(
     k: int,
     entity: str | None = None,
 ) -> TreeCounts:
-    """Count rows below each node; where persons have several, persons. No label of few is kept.
+    """Count the rows below each node of a column's hierarchy; drop the labels of rare nodes.
 
     Parameters
     ----------
-    k : a label is shown where at least so many rows, and never fewer than 5, lie below it.
+    k : a label is shown if at least k rows, and at least 5, lie below it.
+    entity : column that identifies persons, to count persons instead of rows.
 
     Raises
     ------
-    HierarchyBroken : a value of the column is no leaf.
+    HierarchyBroken : a value of the column is not a leaf.
     InvalidParameter : the column holds timestamps, which databases spell differently.
     InsufficientRights : the columns may not be read.
     """
@@ -83,9 +86,9 @@ def tree_counts(
         )
     session.require_rights(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None
-    rows = _below(tree, *_count_values(session, relation, attribute, tree, person_column))
+    rows = _count_below(tree, *_count_values(session, relation, attribute, tree, person_column))
     bound = bound_of(k)
-    root = _node(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
+    root = _build_tree(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
     return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)
 
 
@@ -96,7 +99,11 @@ def _count_values(
     tree: Hierarchy,
     person_column: Attribute | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Leaf positions with the rows of each; with ``whose`` each with a person's code."""
+    """Count rows by leaf, or list each pair of leaf and person once.
+
+    Returns leaf positions, int32 (v,); the rows of each, int64 (v,); and the code of the person of
+    each, int64 (v,), or None without a person column.
+    """
     text = session.text_of(attribute)
     if person_column is None:
         query = statements.value_counts(relation.relation, text)
@@ -107,61 +114,63 @@ def _count_values(
         query = statements.persons_of_values(
             relation.relation, text, session.compared(person_column)
         )
-        numbers: dict[object, int] = {}
+        person_codes: dict[object, int] = {}
         value_rows = [
-            (value, numbers.setdefault(person, len(numbers)))
+            (value, person_codes.setdefault(person, len(person_codes)))
             for value, person in session.rows(query)
         ]
     texts = spell_as_leaves(
         tree, [leaf_text(value, attribute) for value, _ in value_rows], attribute
     )
     leaves = tree.encode(texts, attribute.name)
-    second = np.array([number for _, number in value_rows], np.int64)
+    rows_or_persons = np.array([rows_or_person for _, rows_or_person in value_rows], np.int64)
     if person_column is None:
-        return leaves, second, None
-    return leaves, np.ones(len(value_rows), np.int64), second
+        return leaves, rows_or_persons, None
+    return leaves, np.ones(len(value_rows), np.int64), rows_or_persons
 
 
-def _below(
+def _count_below(
     tree: Hierarchy,
     leaves: NDArray[np.int32],
     rows: NDArray[np.int64],
     persons: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
-    """int64 (m,), the rows at or below each node, or the persons, each counted once a node."""
+    """The rows at or below each of the m nodes, int64 (m,); or the persons, once per node."""
     totals = np.zeros(len(tree.labels), np.int64)
     nodes = tree.leaves[leaves]
     while len(nodes):
         if persons is not None:
-            # A person with several values below a node is one person there.
+            # Count a person with several values below a node once.
             pairs = np.unique(np.stack([nodes, persons], axis=1), axis=0)
             nodes, persons = pairs[:, 0], pairs[:, 1]
             rows = np.ones(len(nodes), np.int64)
         np.add.at(totals, nodes, rows)
-        inner = nodes > 0
-        nodes, rows = tree.parents[nodes[inner]], rows[inner]
-        persons = None if persons is None else persons[inner]
+        has_parent = nodes > 0
+        nodes, rows = tree.parents[nodes[has_parent]], rows[has_parent]
+        persons = None if persons is None else persons[has_parent]
     return totals
 
 
-def _node(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNode:
-    """The node with what may be shown below it: its upper levels first, so many nodes in all."""
+def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNode:
+    """The tree of nodes that may be shown: upper levels first, at most ``MAX_NODES`` nodes."""
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree.parents[1:].tolist(), 1):
         children.setdefault(parent, []).append(node)
-    below: dict[int, tuple[list[tuple[int, Bar]], str]] = {}
-    waiting, left = deque([0]), MOST_NODES
-    while waiting:
-        node = waiting.popleft()
-        visible, others = _visible_nodes(tree, rows, children.get(node, []), k)
-        left -= len(visible)
-        below[node] = (visible, others) if left >= 0 else ([], "more below, not shown")
-        waiting.extend(child for child, _ in below[node][0])
+    shown_below: dict[int, tuple[list[tuple[int, Bar]], str]] = {}
+    pending, nodes_left = deque([0]), MAX_NODES
+    while pending:
+        node = pending.popleft()
+        visible, others_text = _visible_nodes(tree, rows, children.get(node, []), k)
+        nodes_left -= len(visible)
+        shown_below[node] = (
+            (visible, others_text) if nodes_left >= 0 else ([], "more below, not shown")
+        )
+        pending.extend(child for child, _ in shown_below[node][0])
 
     def build_node(node: int, bar: Bar) -> TreeNode:
-        visible, others = below[node]
+        visible, others_text = shown_below[node]
         return TreeNode(
-            bar, tuple(build_node(child, child_bar) for child, child_bar in visible), others
+            bar, tuple(build_node(child, child_bar) for child, child_bar in visible), others_text
         )
 
     return build_node(0, bar)
@@ -170,21 +179,23 @@ def _node(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> TreeNod
 def _visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
-    """Of some nodes those that many rows lie below, in the tree's order; the others in words."""
+    """Those of some sibling nodes with enough rows, in the tree's order; the others in words."""
     nodes = [node for node in nodes if rows[node]]
-    many = [node for node in nodes if rows[node] >= bound_of(k)]
-    few = [node for node in nodes if rows[node] < bound_of(k)]
+    frequent = [node for node in nodes if rows[node] >= bound_of(k)]
+    rare = [node for node in nodes if rows[node] < bound_of(k)]
     summary = of_labels(
         "",
         Role.QUASI_IDENTIFIER.value,
         k,
-        [(tree.labels[node], int(rows[node])) for node in many],
-        len(few),
-        int(sum(rows[node] for node in few)),
+        [(tree.labels[node], int(rows[node])) for node in frequent],
+        len(rare),
+        int(sum(rows[node] for node in rare)),
     )
     bars = {bar.label: bar for bar in summary.bars}
-    chosen = [(node, bars[tree.labels[node]]) for node in many if tree.labels[node] in bars]
-    if nodes and not chosen:
+    shown_nodes = [
+        (node, bars[tree.labels[node]]) for node in frequent if tree.labels[node] in bars
+    ]
+    if nodes and not shown_nodes:
         labels_text = counted(len(nodes), "label")
         return [], f"{labels_text} of fewer than {bound_of(k)} rows each"
-    return chosen, summary.others
+    return shown_nodes, summary.others

@@ -21,7 +21,7 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
 from dbanon.ledger.recorded_report import require_classes
 from dbanon.ledger.release_tables import RELEASE_ID, ReleaseRelation, find_release_relation
-from dbanon.run.comparison import AGAIN, Comparison, ModelCount, recount_models
+from dbanon.run.comparison import RELEASE_AGAIN_HINT, Comparison, ModelCount, recount_models
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import recount_for_people
@@ -30,12 +30,12 @@ from dbanon.stores.sql_counts import count_classes, count_sets
 from dbanon.stores.synthetic import ColumnDomain
 from dbanon.stores.synthetic import recount as recount_synthetic
 
-_NO_RELEASE = (
+_NOT_RELEASED_HINT = (
     "The ledger has no release of this name, so these are the rows of the table itself. Release"
     " the table with this `k`, and verify the release."
 )
 
-_COUNTED_PRIVATE = "rows, NULLs, bounds and lists. Differential privacy cannot be counted"
+_PRIVATE_COUNTS_TEXT = "rows, NULLs, bounds and lists. Differential privacy cannot be counted"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class PrivateVerification:
     guarantee: str
     unchanged: bool | None
     digest: str | None
-    counted: str = _COUNTED_PRIVATE
+    counted: str = _PRIVATE_COUNTS_TEXT
     output: str | None = None
     superseded_at: str | None = None
 
@@ -82,9 +82,9 @@ class PrivateVerification:
 
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of label and text, for people."""
-        same = "yes: columns, types, rows, bounds"
+        comparison_text = "yes: columns, types, rows, bounds"
         if not self.unchanged:
-            same = f"columns and bounds, yes; rows not compared: digest {self.digest}"
+            comparison_text = f"columns and bounds, yes; rows not compared: digest {self.digest}"
         return [
             ("relation", self.relation),
             ("release", release_text(self)),
@@ -92,13 +92,19 @@ class PrivateVerification:
             ("rows", str(self.rows)),
             ("counted", self.counted),
             ("guarantee", self.guarantee),
-            ("as released", same),
+            ("as released", comparison_text),
         ]
 
 
 @dataclass(frozen=True)
 class SetCount:
-    """A set of columns of a release, recounted: the rows that share its rarest combination."""
+    """A set of columns with its own k, recounted.
+
+    Parameters
+    ----------
+    k : the k requested for the set.
+    counted : the number of rows that share its rarest combination of values.
+    """
 
     columns: tuple[str, ...]
     k: int
@@ -147,20 +153,20 @@ class Verification:
     superseded_at: str | None = None
 
     @classmethod
-    def of(
+    def from_recount(
         cls,
-        called: str,
+        display_name: str,
         relation: RelationName,
         names: Sequence[str],
         k: int,
         guarantee: Guarantee,
         recount: Recount,
         /,
-        **more: Any,
+        **fields: Any,
     ) -> Verification:
-        """The result of a recount of ``relation``, shown as ``called``, with ``more`` fields."""
+        """The result of a recount of ``relation``, with further ``fields`` of this class."""
         return cls(
-            relation=called,
+            relation=display_name,
             quasi_identifiers=tuple(names),
             rows=recount.rows,
             classes=recount.classes,
@@ -176,7 +182,7 @@ class Verification:
                 for columns in guarantee.count_requests(names).classes
             ),
             counted=guarantee.summarize_recount(recount),
-            **more,
+            **fields,
         )
 
     @property
@@ -213,16 +219,16 @@ def verify(
     ----------
     relation : its name, or the id of a release. The name is that of an output, or of the table of
         a view's release, which may be superseded.
-    quasi_identifiers, k : only for relations that the ledger of their database does not know; with
-        a ledger entry, ``k`` may ask for more than was requested then.
+    quasi_identifiers, k : required for relations without an entry in the ledger. With an entry,
+        ``k`` may be larger than the one of the release.
 
     Raises
     ------
-    RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
-    ReleaseChanged : it is not as it was released; the message says what differs.
+    RecountFailed : a class holds fewer than k rows, or violates a privacy model.
+    ReleaseChanged : the relation has changed since its release; the message says how.
     InsufficientRights : the role may not read the relation, or the ledger.
-    ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
-    TableNotFound : the relation of a release is not there any more.
+    ReleaseNotFound : there is no ledger entry, and no quasi-identifiers and k were passed.
+    TableNotFound : the relation of the release no longer exists.
     """
     require_lists(quasi_identifiers=quasi_identifiers)
     if k is not None and k < 2:
@@ -261,23 +267,23 @@ def _verify_classes(
     comparison = Comparison(session, relation, entry)
     comparison.require_columns(names)
     guarantee = Guarantee(k) if entry is None else entry.guarantee
-    with _read(relation):
+    with _explain_missing_right(relation):
         recount = count_classes(session, relation, guarantee.count_requests(names))
     if guarantee.classes_have_k_rows:
-        hint = AGAIN if entry else partial(_hint_without_entry, session, relation)
-        require_smallest(recount, k, str(relation), hint)
+        hint = RELEASE_AGAIN_HINT if entry else partial(_hint_without_entry, session, relation)
+        require_smallest_class(recount, k, str(relation), hint)
     models: tuple[ModelCount, ...] = ()
-    also: tuple[SetCount, ...] = ()
+    set_counts: tuple[SetCount, ...] = ()
     if entry is not None:
         comparison.compare_class_sizes(recount)
         if not comparison.columns_differ:
-            also = recount_sets(session, relation, names, guarantee, recount)
+            set_counts = recount_sets(session, relation, names, guarantee, recount)
             models = recount_models(
                 session, relation, names, entry.models, entry.hierarchies, recount
             )
             comparison.compare_models(models)
     comparison.compare_rows()
-    return Verification.of(
+    return Verification.from_recount(
         str(relation),
         relation,
         names,
@@ -290,14 +296,14 @@ def _verify_classes(
         entity=entry.entity if entry else None,
         models=models,
         digest=comparison.digest,
-        also_k=also,
+        also_k=set_counts,
         output=str(entry.name) if entry else None,
         superseded_at=release.superseded_at if release else None,
     )
 
 
 def _require_name(relation: RelationName | str) -> RelationName:
-    """The name of a relation without a ledger entry; raises InvalidParameter."""
+    """The name of a relation without a ledger entry; raises InvalidParameter for a release id."""
     if isinstance(relation, RelationName):
         return relation
     if RELEASE_ID.fullmatch(relation):
@@ -315,25 +321,25 @@ def recount_sets(
     guarantee: Guarantee,
     recount: Recount,
 ) -> tuple[SetCount, ...]:
-    """The sets of columns of a release, counted again in rows.
+    """Count the sets of columns of a release again, in rows.
 
     Raises
     ------
-    RecountFailed : a combination is shared by fewer than its k.
+    RecountFailed : fewer rows than a set's k share a combination of its values.
     """
     counts = Counts(
         recount, further_sets=count_sets(session, relation, guarantee.count_requests(names))
     )
-    counted = guarantee.require_sets(counts, AGAIN)
+    smallest_counts = guarantee.require_sets(counts, RELEASE_AGAIN_HINT)
     return tuple(
-        SetCount(column_set.columns, int(column_set.k or guarantee.k), now)
-        for column_set, now in zip(guarantee.column_sets, counted, strict=True)
+        SetCount(column_set.columns, int(column_set.k or guarantee.k), smallest_count)
+        for column_set, smallest_count in zip(guarantee.column_sets, smallest_counts, strict=True)
     )
 
 
 @contextmanager
-def _read(relation: RelationName) -> Iterator[None]:
-    """Add the missing right to an error about reading the relation."""
+def _explain_missing_right(relation: RelationName) -> Iterator[None]:
+    """Rewrite an error about missing rights in the block to name the right to grant."""
     try:
         yield
     except InsufficientRights as error:
@@ -351,7 +357,7 @@ def _hint_without_entry(session: Session, relation: RelationName) -> str:
     try:
         entry = entries.find_release(session, relation)
     except DbanonError:
-        return _NO_RELEASE
+        return _NOT_RELEASED_HINT
     columns = ", ".join(f'"{name}"' for name in entry.quasi_identifiers)
     return (
         f"Release {entry.release_id} has this name. What it guarantees holds for its own"
@@ -359,28 +365,30 @@ def _hint_without_entry(session: Session, relation: RelationName) -> str:
     )
 
 
-def require_smallest(recount: Recount, k: int, called: str, hint: str | Callable[[], str]) -> None:
-    """Check the smallest class of the relation or file shown as ``called``.
+def require_smallest_class(
+    recount: Recount, k: int, display_name: str, hint: str | Callable[[], str]
+) -> None:
+    """Check that the smallest class of a relation or file holds k rows.
 
     Raises
     ------
-    RecountFailed : it holds fewer than k rows.
+    RecountFailed : it holds fewer.
     """
     if recount.smallest < k:
         raise RecountFailed(
-            f"The smallest class of {called} holds {counted(recount.smallest, 'row')}, fewer than"
-            f" k = {k}.",
+            f"The smallest class of {display_name} holds {counted(recount.smallest, 'row')}, fewer"
+            f" than k = {k}.",
             hint=hint if isinstance(hint, str) else hint(),
         )
 
 
 def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerification:
-    """Recount a release whose rows are synthetic."""
-    entry, name_now = release.entry, release.relation
+    """Recount a differentially private release, and check its values against their domains."""
+    entry, relation_name = release.entry, release.relation
     assert entry.epsilon is not None
     # Inspect it like a source: its owner may have replaced it by a view.
-    relation = session.find_source(name_now)
-    comparison = Comparison(session, name_now, entry)
+    relation = session.find_source(relation_name)
+    comparison = Comparison(session, relation_name, entry)
     comparison.require_columns(entry.quasi_identifiers)
     if not comparison.columns_differ:
         synthetic_columns = []
@@ -389,24 +397,24 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
             # Do not rely on the types in the entry: the publisher wrote it.
             sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
             low, high = entry.between.get(name) or ("", "")
-            listed = tuple(entry.listed.get(name, ()))
-            domain = ColumnDomain(replace(attribute, sql_type=sql_type), low, high, listed)
+            allowed_values = tuple(entry.listed.get(name, ()))
+            domain = ColumnDomain(replace(attribute, sql_type=sql_type), low, high, allowed_values)
             synthetic_columns.append(domain)
-        rows, wrong = recount_synthetic(session, name_now, synthetic_columns)
-        if rows != entry.rows or wrong:
+        rows, n_invalid = recount_synthetic(session, relation_name, synthetic_columns)
+        if rows != entry.rows or n_invalid:
             raise RecountFailed(
-                f"{name_now} has {rows} rows and was released with {entry.rows}; {wrong} of them"
-                " have a NULL, or a value outside of its bounds or list.",
+                f"{relation_name} has {rows} rows and was released with {entry.rows}; {n_invalid}"
+                " of them have a NULL, or a value outside of its bounds or list.",
                 hint="Drop it (dbanon drop), and release the table again. That spends again.",
             )
     comparison.compare_rows()
     return PrivateVerification(
-        str(name_now),
-        entry.quasi_identifiers,
-        entry.rows,
-        entry.release_id,
-        entry.epsilon,
-        entry.sentence,
+        relation=str(relation_name),
+        columns=entry.quasi_identifiers,
+        rows=entry.rows,
+        release_id=entry.release_id,
+        epsilon=entry.epsilon,
+        guarantee=entry.sentence,
         unchanged=comparison.unchanged,
         digest=comparison.digest,
         output=str(entry.name),

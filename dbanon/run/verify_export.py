@@ -1,4 +1,4 @@
-"""Verifies a file against the ledger: whether a release published these bytes."""
+"""Verify an exported file: whether a release in the ledger published exactly these bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.exports.destinations import sha256
 
-PUBLISHED = "yes: the SHA-256 is the one that the ledger recorded when the file was published"
+_PUBLISHED_TEXT = "yes: the SHA-256 is the one that the ledger recorded when the file was published"
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class VerifiedExport:
 
     Parameters
     ----------
-    file : its path now.
-    entry : what the ledger has of it and of its release.
+    file : its present path.
+    entry : the ledger's record of the file and its release.
     """
 
     file: str
@@ -52,7 +52,7 @@ class VerifiedExport:
             ("file", self.file),
             ("release", f"{entry.release_id} of {entry.output}{superseded}"),
             ("published", f"{entry.created_at}{role}, as {entry.path}"),
-            ("bytes as published", PUBLISHED),
+            ("bytes as published", _PUBLISHED_TEXT),
             ("SHA-256", entry.sha256),
             ("guarantee", entry.guarantee),
         ]
@@ -63,10 +63,10 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
 
     Raises
     ------
-    ReleaseChanged : no release has these bytes, and one published a file of this name.
+    ReleaseChanged : no release has these bytes, but one published a file of this name.
     ReleaseNotFound : no release has these bytes.
     TableNotFound, InsufficientRights : there is no such file, or it may not be read.
-    LedgerNotTrusted, LedgerEntryBroken : the ledger is not reliable.
+    LedgerNotTrusted, LedgerEntryBroken : the ledger cannot be relied on.
     """
     if not path.is_file():
         raise TableNotFound(f"There is no file {path}.")
@@ -79,11 +79,11 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
         for entry in find_exports(session, digest):
             if entry.sha256 == digest:
                 return VerifiedExport(str(path), entry)
-        raise _unpublished(session, path, digest, size)
+        raise _unpublished_error(session, path, digest, size)
 
 
-def _unpublished(session: Session, path: Path, digest: str, size: int) -> DbanonError:
-    """Return the error for a file whose bytes no release published."""
+def _unpublished_error(session: Session, path: Path, digest: str, size: int) -> DbanonError:
+    """The error for a file whose bytes no release published."""
     message = f"No release in the ledger has the bytes of {path}: {size} bytes, SHA-256 {digest}."
     for entry in find_exports(session):
         if PurePosixPath(entry.path).name == path.name:

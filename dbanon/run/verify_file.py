@@ -1,4 +1,4 @@
-"""Looking at a file of a release again: it is recounted by what it says of itself."""
+"""Verify an exported Parquet file: recount it with the k and columns from its own metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dbanon.job.export import PARQUET
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.ledger.entry_checks import MISSHAPEN, are_texts, require_arguments
 from dbanon.run.comparison import recount_models
-from dbanon.run.verify import Verification, recount_sets, require_smallest
+from dbanon.run.verify import Verification, recount_sets, require_smallest_class
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import open_file_session
 from dbanon.stores.exports.formats import metadata_of
@@ -31,16 +31,17 @@ def verify_file(
 ) -> Verification:
     """Recount a Parquet file by GROUP BY.
 
-    Whether it is the file that was exported, its SHA-256 in the ledger says.
+    Does not check that the file was exported by a release: see ``verify_export``.
 
     Parameters
     ----------
-    quasi_identifiers, k : for files that say none; with those of a release, ``k`` may ask for more.
+    quasi_identifiers, k : required for files without metadata of a release. For files of a release,
+        ``k`` may be larger than the one of the release.
 
     Raises
     ------
     RecountFailed : a class holds fewer than k rows.
-    ReleaseNotFound : the file says of no release, and neither quasi-identifiers nor k were given.
+    ReleaseNotFound : the file names no release, and no quasi-identifiers and k were passed.
     TableNotFound, InvalidParameter : there is no such file, or it is not a Parquet file.
     """
     if not path.is_file():
@@ -62,7 +63,7 @@ def verify_file(
     names = user_names = tuple(quasi_identifiers)
     arguments: Mapping[str, Any] = {}
     if not user_names:
-        names, k_requested, arguments = _release_of(path, metadata)
+        names, k_requested, arguments = _read_release_metadata(path, metadata)
         k = k_requested if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
@@ -73,16 +74,16 @@ def verify_file(
         guarantee = guarantee_from_ledger(k, arguments)
         recount = count_classes(session, relation.name, guarantee.count_requests(names))
         if guarantee.classes_have_k_rows:
-            require_smallest(
+            require_smallest_class(
                 recount, k, str(path), "Delete the file, and export the release again."
             )
-        also = recount_sets(session, relation.name, names, guarantee, recount)
+        set_counts = recount_sets(session, relation.name, names, guarantee, recount)
         models = recount_models(
             session, relation.name, names, arguments.get("models", []), {}, recount
         )
-    return Verification.of(
+    return Verification.from_recount(
         str(path),
-        # DuckDB reads a file whose name stands where a relation's does.
+        # DuckDB accepts the path of a file in place of a relation's name.
         RelationName(None, str(path)),
         names,
         k,
@@ -92,25 +93,25 @@ def verify_file(
         unchanged=None,
         guarantee=None if user_names else metadata.get("guarantee"),
         models=models,
-        also_k=also,
+        also_k=set_counts,
     )
 
 
-def _release_of(
+def _read_release_metadata(
     path: Path, metadata: Mapping[str, str]
 ) -> tuple[tuple[str, ...], int, dict[str, Any]]:
-    """Quasi-identifiers and strata, k and arguments, as a file says them."""
+    """The quasi-identifiers and strata, k and arguments of the release, from a file's metadata."""
     hint = "To recount it, name its `quasi_identifiers` and `k`."
     if "quasi_identifiers" not in metadata or "k_requested" not in metadata:
         raise ReleaseNotFound(f"The file {path} names no release.", hint=hint)
     try:
         names = json.loads(metadata["quasi_identifiers"])
         k = int(metadata["k_requested"])
-        # Anyone can write into a file.
+        # The file may have been edited, so check every value.
         arguments = dict(require_arguments(json.loads(metadata.get("arguments", "{}"))))
-        fits = are_texts(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
+        is_valid = are_texts(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
     except (*MISSHAPEN, InvalidParameter):
-        fits = False
-    if not fits:
+        is_valid = False
+    if not is_valid:
         raise InvalidParameter(f"The release information in the file {path} is broken.", hint=hint)
     return tuple(names), k, arguments

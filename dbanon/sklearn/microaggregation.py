@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dbanon.job.options import RowMethod
 
-# ``check_estimator`` requires clusterings that microaggregation cannot produce.
+# Checks of ``check_estimator`` that microaggregation cannot pass, with the reason.
 EXPECTED_FAILED_CHECKS = {
     "check_clustering": "requires about three clusters of 50 points in three blobs; classes are as"
     " small as k allows, here ten of five",
@@ -73,7 +73,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         InvalidParameter, UnknownMethod : a parameter is invalid.
         """
         policy = build_options(
-            Policy, {"k": self.k, "method": self._method(), "refine": self.refine}
+            Policy, {"k": self.k, "method": self._checked_method(), "refine": self.refine}
         )
         points = validate_data(self, X, dtype=np.float64, ensure_min_samples=policy.k)
         classes = partition(points, policy.k, method=self.method, refine=self.refine)
@@ -82,8 +82,8 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.centroids_: NDArray[np.float64] = sums / classes.sizes[:, None]
         return self
 
-    def _method(self) -> str:
-        """Return the method; raises InvalidParameter if it groups each column separately."""
+    def _checked_method(self) -> str:
+        """The method's name; raises InvalidParameter if it groups each column separately."""
         if not find_method(self.method).result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {self.method} groups each attribute by itself, so a row has no class.",

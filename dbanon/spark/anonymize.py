@@ -150,7 +150,7 @@ def released(
     if findings is None:
         findings = SourceFindings.of(source, planned.relation, job)
     planned = replace(
-        planned, identifiers=findings.identifiers, numbers=tuple(findings.person_identifiers)
+        planned, identifiers=findings.identifiers, person_columns=tuple(findings.person_identifiers)
     )
     identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)

@@ -380,5 +380,5 @@ def layout_of(planned: Plan) -> Layout:
         bool(job.guarantee.persons),
         tuple(planned.sensitive.values()),
         tuple(job.retained_columns),
-        planned.numbers,
+        planned.person_columns,
     )

@@ -34,8 +34,8 @@ from dbanon.release.attribute_disclosure import (
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MOST_MEMBERS, frequencies_of
 from dbanon.release.report import RecountResult
-from dbanon.run.disclosure import few_persons, find_disclosive_columns, homogeneity_of
-from dbanon.run.linkage import RetainedColumns, linking_columns
+from dbanon.run.disclosure import find_disclosive_columns, find_few_persons, measure_homogeneity
+from dbanon.run.linkage import RetainedColumns, find_linking_columns
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.spark.layout import KEY, ROWS, Layout
@@ -341,12 +341,14 @@ def findings_on(
                 job, spark_counts, spark_counts.group_by_value, spark_counts.telling()
             )
             columns = RetainedColumns(planned, spark_counts, spark_counts, rows.names)
-            linking = linking_columns(columns, telling)
+            linking = find_linking_columns(columns, telling)
             counted = replace(counted, disclosive_columns=telling, linking=linking)
     finally:
         disks.release()
-    persons = spellings or few_persons(planned, lambda name: rows.count_classes_below_k(job, name))
-    homogeneity = homogeneity_of(
+    persons = spellings or find_few_persons(
+        planned, lambda name: rows.count_classes_below_k(job, name)
+    )
+    homogeneity = measure_homogeneity(
         planned, rows.names, lambda _, name: rows.count_homogeneous_classes(name)
     )
     return replace(counted, few_persons=persons, homogeneity=homogeneity)

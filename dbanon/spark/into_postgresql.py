@@ -18,9 +18,9 @@ from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.release.report import Report
 from dbanon.run.history import (
-    caution_of,
-    require_first,
-    unmeasured_histories,
+    caution_about_history,
+    describe_unmeasured_histories,
+    require_first_release,
     warn_of_history,
 )
 from dbanon.run.run_with_ledger import UNRECORDED_ERRORS
@@ -64,7 +64,9 @@ class PostgresqlTarget:
                 require_types(job, relation, last_types)
             self._plan_output(session)
             if relation is not None:
-                require_first(job, relation.name, self._history(session, str(relation.name)))
+                require_first_release(
+                    job, relation.name, self._history(session, str(relation.name))
+                )
             for name in job.named_columns:
                 session.type_of(self._source_attributes[name])
 
@@ -141,9 +143,9 @@ class PostgresqlTarget:
         )
         report = report.requested(output=str(output.name), output_kind=output.kind)
         history = self._history(session, report.source)
-        caution = caution_of(job, report.source, history)
+        caution = caution_about_history(job, report.source, history)
         warn_of_history(caution)
-        joint = unmeasured_histories(job, history)
+        joint = describe_unmeasured_histories(job, history)
         report = report.with_earlier_releases(len(history.releases), caution, joint).with_arguments(
             **joint
         )

@@ -31,7 +31,7 @@ from dbanon.release.outcome import OperatorFigures, public_loss
 from dbanon.release.recode import ColumnLoss, recode
 from dbanon.release.report import Provenance, RecountResult, ReleaseLoss, Report
 from dbanon.release.words import now
-from dbanon.run.disclosure import findings_of
+from dbanon.run.disclosure import findings_by_key
 from dbanon.run.plan import Plan
 from dbanon.spark.dataframe import FRAME_NAME, KIND
 from dbanon.spark.layout import Layout
@@ -221,18 +221,20 @@ def report_of(
 ) -> Report:
     """Build the report of a release that was counted on the executors."""
     public_losses, exact, method_counts = losses
-    further_arguments: dict[str, Any] = {**findings_of(counted), "engine": "spark"}
+    further_arguments: dict[str, Any] = {**findings_by_key(counted), "engine": "spark"}
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
         further_arguments |= with_former_key("method_counts", method_counts)
     return Report(
-        planned.request(
+        planned.build_request(
             context.policy,
             counted.verdict,
             names,
-            (FRAME_NAME, FRAME_NAME, KIND),
-            further_arguments,
+            source=FRAME_NAME,
+            output=FRAME_NAME,
+            output_kind=KIND,
+            further_arguments=further_arguments,
         ),
         counted,
         public_losses,

@@ -27,7 +27,7 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.job.job import Job
-from dbanon.run.open import open_postgresql
+from dbanon.run.open import open_postgresql_store
 from dbanon.run.plan import require_roles
 from dbanon.sessions.base import Relation
 from dbanon.spark.arrow import arrow_schema, spark_schema
@@ -89,7 +89,7 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
     ------
     DbanonError : the table cannot be read, of the class that describes why.
     """
-    store = open_postgresql(url)
+    store = open_postgresql_store(url)
     with store.session(write=False) as snapshot_session:
         source = SqlSource(snapshot_session)
         relation = source.describe(job)
@@ -153,7 +153,7 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
 
     if not _SNAPSHOT.fullmatch(snapshot):
         raise InvalidParameter("There is no snapshot of this name.")
-    store = open_postgresql(make_url(url))
+    store = open_postgresql_store(make_url(url))
     with store.session(write=False) as session:
         try:
             session.run(f"SET TRANSACTION SNAPSHOT '{snapshot}'")

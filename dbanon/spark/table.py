@@ -16,7 +16,7 @@ from dbanon.errors import InvalidParameter, SourceChanged
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.release.report import Report
-from dbanon.run.open import open_postgresql
+from dbanon.run.open import open_postgresql_store
 from dbanon.sessions.names import parse_relation
 from dbanon.spark.anonymize import BLOCK_SIZE, released
 from dbanon.spark.into_files import ParquetTarget
@@ -130,7 +130,7 @@ def run_on_spark(
         release_target = ParquetTarget(session, str(target), job, release_id)
     else:
         parse_relation(job.output)
-        open_postgresql(url)
+        open_postgresql_store(url)
         # Import lazily: only this target needs psycopg.
         from dbanon.spark.into_postgresql import PostgresqlTarget
 

@@ -164,7 +164,7 @@ def test_refused_when_ticked_off(method):
 def test_described(method):
     for text in (method.summary, method.data, method.class_sizes, method.cost, method.reference):
         assert text
-    assert method.checked_options({}) == {o.name: o.default for o in method.options}
+    assert method.check_options({}) == {o.name: o.default for o in method.options}
 
 
 @st.composite

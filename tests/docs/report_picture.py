@@ -17,7 +17,7 @@ from dbanon.doors.cli.demo import KEEP, QUASI_IDENTIFIERS, SENSITIVE
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.html.page import render_page, write_private_file
 from dbanon.errors import PrivacyWarning
-from dbanon.run.inspect_release import look
+from dbanon.run.inspect_release import inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from tests.browser import opened_browser
@@ -59,7 +59,7 @@ def report() -> str:
     )
     columns = connection.execute(f"SELECT {numbers} FROM app.person").fetchnumpy()
     points = np.column_stack(list(columns.values()))
-    inspection = look(open_store(connection), parse_relation("release.person"))
+    inspection = inspect_release(open_store(connection), parse_relation("release.person"))
     return render_page(release, inspection=inspection, tradeoff=sweep(points, QUASI_IDENTIFIERS))
 
 

@@ -249,7 +249,7 @@ def a_role_without_rights(world: Runs) -> Acts:
         yield verify
 
 
-@case(opening._FRAME, is_constant=True)
+@case(opening._FRAME_HINT, is_constant=True)
 def a_frame_as_a_database(world: Runs) -> Acts:
     frame = pd.DataFrame({"age": [20, 21] * 12})
     options: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K}
@@ -257,7 +257,7 @@ def a_frame_as_a_database(world: Runs) -> Acts:
     yield lambda: dbanon.anonymize_frame(frame, **options)
 
 
-@case(opening._ENGINE, is_constant=True)
+@case(opening._ENGINE_HINT, is_constant=True)
 def a_connection_of_psycopg(world: Runs) -> Acts:
     server = world.fixture("pg_server")
     with server.database() as url, psycopg.connect(conninfo(url)) as connection:
@@ -268,7 +268,7 @@ def a_connection_of_psycopg(world: Runs) -> Acts:
         engine.dispose()
 
 
-@case(opening._LEAVES_DATABASE, is_constant=True)
+@case(opening._CLIENT_HINT, is_constant=True)
 def a_source_without_store(world: Runs) -> Acts:
     import adbc_driver_sqlite.dbapi
 
@@ -294,7 +294,7 @@ def a_key_that_is_missing(world: Runs) -> Acts:
     yield lambda: clinic.anonymize(**options)
 
 
-@case(comparison.AGAIN, is_constant=True)
+@case(comparison.RELEASE_AGAIN_HINT, is_constant=True)
 def a_release_below_k(world: Runs) -> Acts:
     clinic = world.clinic()
     clinic.anonymize(output="released")
@@ -306,7 +306,7 @@ def a_release_below_k(world: Runs) -> Acts:
     yield verify
 
 
-@case(verification._NO_RELEASE, is_constant=True)
+@case(verification._NOT_RELEASED_HINT, is_constant=True)
 def a_table_below_k(world: Runs) -> Acts:
     clinic = world.clinic()
     yield lambda: dbanon.verify(clinic.url, "people", quasi_identifiers=["age"], k=K)

@@ -301,9 +301,9 @@ import json
 import dbanon.spark
 from sqlalchemy import make_url
 from dbanon.errors import MissingDependency
-from dbanon.run.open import open_postgresql
+from dbanon.run.open import open_postgresql_store
 try:
-    open_postgresql(make_url("postgresql://nobody@127.0.0.1:1/none"))
+    open_postgresql_store(make_url("postgresql://nobody@127.0.0.1:1/none"))
 except MissingDependency as error:
     print(json.dumps([dbanon.spark.anonymize_table.__name__, error.hint]))
 """

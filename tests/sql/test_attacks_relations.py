@@ -13,7 +13,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import ForeignCode, ReleaseNotFound
-from dbanon.run.hierarchies import column_values
+from dbanon.run.hierarchies import read_column_values
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
@@ -159,7 +159,7 @@ def expect_refusal(run_sql: Run, sql_url: str, relation: str, reads: Sequence[st
             ),
         ),
         ("verify", lambda: verify(store, parse_relation(relation), ["n"], 2)),
-        ("column_values", lambda: column_values(store, parse_relation(relation), "n")),
+        ("column_values", lambda: read_column_values(store, parse_relation(relation), "n")),
     )
     wrong += calls_not_refused(run_sql, calls)
     assert (caught, wrong) == ([], [])

@@ -14,7 +14,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import DbanonError
-from dbanon.run.hierarchies import column_values
+from dbanon.run.hierarchies import read_column_values
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
@@ -286,7 +286,7 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
             attempt(f"{argument_sets[index]} elsewhere", partial(release, index, other))
     store, relation = open_store(sql_url), parse_relation("evil.t")
     attempt("verify", lambda: verify(store, relation, ["x"], 2))
-    attempt("column_values", lambda: column_values(store, relation, "x"))
+    attempt("column_values", lambda: read_column_values(store, relation, "x"))
     assert (caught, wrong) == ([], [])
 
 

@@ -29,14 +29,14 @@ from tests.stores.databases import (
 from tests.stores.signals import handler
 
 # The value outside these tests.
-FINGERPRINT_ROUNDS = fingerprint._ROUNDS
+FINGERPRINT_HASH_ROUNDS = fingerprint._HASH_ROUNDS
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _fast_fingerprints() -> Iterator[None]:
     """Use fewer rounds of the slow hash than is safe, since a job that checks twice waits twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fingerprint, "_ROUNDS", 1000)
+        patch.setattr(fingerprint, "_HASH_ROUNDS", 1000)
         yield
 
 

@@ -66,7 +66,7 @@ def test_a_kill_at_any_moment_leaves_state_release_and_file_together(
         state, ledger = sequences(database)
         assert state == ledger
         assert (released(database) == rows) == ((state, ledger) == before)
-        Exporter(job, open_store(database.url)).settle()
+        Exporter(job, open_store(database.url)).finish_earlier_runs()
         assert [file.name for file in path.parent.iterdir()] == [form]
         if form.endswith("parquet"):
             assert int(metadata_of(path)["chain_sequence"]) == ledger

@@ -38,7 +38,7 @@ def left(tmp_path: Path) -> list[str]:
 def crashed(monkeypatch: pytest.MonkeyPatch, database: Database, **options: Any) -> Any:
     """A release whose run ended right after COMMIT."""
     with monkeypatch.context() as patch:
-        patch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
+        patch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave_pending)
         return database.anonymize(**options)
 
 

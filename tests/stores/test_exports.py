@@ -369,7 +369,7 @@ def test_what_a_crash_left_is_finished_or_taken_away_by_the_next_run(
     pattern = str(tmp_path / "{release}.parquet")
     options: dict[str, Any] = {**AGES, "exports": [pattern], "if_exists": "replace"}
     # The machine stops right after COMMIT …
-    monkeypatch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
+    monkeypatch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave_pending)
     published = database.anonymize(**options)
     assert len(left(tmp_path)) == 1
     monkeypatch.undo()

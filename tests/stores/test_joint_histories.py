@@ -17,7 +17,7 @@ from dbanon.doors.html.page import render_page
 from dbanon.errors import InvalidParameter
 from dbanon.ledger import person_record
 from dbanon.ledger.person_record import PERSON, joint_counts
-from dbanon.run.inspect_release import look
+from dbanon.run.inspect_release import inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from tests.stores.chain_cases import Months
@@ -91,7 +91,7 @@ def test_the_report_says_what_the_releases_expose(database: Database) -> None:
         label, text = report.rows()[0]
         assert label == "JOINT HISTORIES"
         assert f"{expected[1]} of {expected[0]} persons ({exposure['share']:.1%})" in text
-        again = look(open_store(database.url), parse_relation(RELEASES[count - 1]))
+        again = inspect_release(open_store(database.url), parse_relation(RELEASES[count - 1]))
         assert again.recorded.report.rows()[0] == (label, text)
         first = render_page(report).partition('class="guarantee"')[2][:1000]
         assert f"<strong>JOINT HISTORIES</strong> {expected[1]} of {expected[0]} persons" in first

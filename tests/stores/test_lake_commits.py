@@ -187,7 +187,7 @@ def test_a_file_is_committed_once(warehouse: Path) -> None:
 def crashed(monkeypatch: pytest.MonkeyPatch, warehouse: Path, **overrides: Any) -> dbanon.Report:
     """A release whose run ended right after COMMIT."""
     with monkeypatch.context() as patch:
-        patch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
+        patch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave_pending)
         return released(warehouse, **overrides)
 
 

@@ -128,7 +128,7 @@ def test_a_refused_release_leaves_no_byte(warehouse: Path, monkeypatch: pytest.M
         raise RecountFailed("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(exporting, "_require_same", refuse)
+        patch.setattr(exporting, "_require_same_counts", refuse)
         with pytest.raises(RecountFailed):
             released(warehouse)
     with pytest.raises(DbanonError):
@@ -326,7 +326,7 @@ def test_killed_between_upload_and_commit(
         if_exists="replace",
     )
     exporter = exporting.Exporter(job, open_store(f"sqlite:///{warehouse.parent}/d.sqlite"))
-    exporter.settle()
+    exporter.finish_earlier_runs()
     data_files = load_catalog("here").table_exists(TABLE) and [
         task.file.file_path for task in load_catalog("here").load_table(TABLE).scan().plan_files()
     ]
@@ -336,7 +336,7 @@ def test_killed_between_upload_and_commit(
         # It is unknown whether its run has ended, so it is removed after a day.
         assert left in files(warehouse)
         monkeypatch.setattr(lake.TableFile, "age", lambda self, now: 90_000.0)
-        exporter.settle()
+        exporter.finish_earlier_runs()
         assert files(warehouse, ".parquet") == before
     assert released(warehouse, if_exists="replace").rows_out == 100
     assert rows().num_rows == 100

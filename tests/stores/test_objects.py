@@ -131,7 +131,7 @@ def test_nothing_of_a_refused_release_is_uploaded(
         assert names() == []
         raise RecountFailed("no")
 
-    monkeypatch.setattr(exporting, "_require_same", refuse)
+    monkeypatch.setattr(exporting, "_require_same_counts", refuse)
     with pytest.raises(RecountFailed):
         released(tmp_path, exports=[f"{bucket}/people.parquet"])
     assert names() == []

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.run.inspect_release import ReleaseInspection, look
+from dbanon.run.inspect_release import ReleaseInspection, inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database
@@ -25,7 +25,7 @@ LATER = {"seconds"}
 
 
 def counted_columns(database: Database, output: str = "release.people") -> ReleaseInspection:
-    return look(open_store(database.url), parse_relation(output))
+    return inspect_release(open_store(database.url), parse_relation(output))
 
 
 def run(*arguments: str) -> Result:

@@ -22,7 +22,7 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, TableRules, validate_rules
 from dbanon.run.open import open_store
-from dbanon.run.rules import with_table_rules
+from dbanon.run.rules import apply_table_rules
 from dbanon.run.run_with_ledger import run_in_transactions
 from tests.stores.databases import ALL_NAMES, Database
 
@@ -205,10 +205,10 @@ def test_rules_that_change_before_the_run_reads_stop_it(people: Database) -> Non
         policy=dbanon.Policy(k=5),
     )
     store = open_store(people.url)
-    judged = with_table_rules(job, store)
+    judged = apply_table_rules(job, store)
     dbanon.declare(people.url, table(people), {"name": {"role": "keep", "reason": "asked for"}})
     before = people.relations()
     with pytest.raises(SourceChanged, match="rules changed meanwhile"):
         run_in_transactions(judged, store)
     assert people.relations() == before
-    assert run_in_transactions(with_table_rules(job, store), store).kept == ("name",)
+    assert run_in_transactions(apply_table_rules(job, store), store).kept == ("name",)

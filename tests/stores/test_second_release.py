@@ -18,7 +18,7 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter, ReleasesIntersect, SecondRelease
 from dbanon.job.chain import Chain
-from dbanon.run.inspect_release import look
+from dbanon.run.inspect_release import inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase, PostgresqlDatabase
@@ -91,7 +91,7 @@ def test_without_an_entity_each_run_warns(people: Database) -> None:
         [text] = [text for label, text in report.rows() if label == "RELEASES INTERSECT"]
         assert "fewer than k" in text
         # A page that is made later says it, too.
-        again = look(open_store(people.url), parse_relation("release.rows"))
+        again = inspect_release(open_store(people.url), parse_relation("release.rows"))
         assert again.recorded.report.cautions == report.cautions != ()
     done = invoke("anonymize", people.url, *LINE, "--output", "release.more")
     assert (done.exit_code, done.stderr.count("was released before: 3 earlier")) == (0, 1)

@@ -118,5 +118,5 @@ def test_persons_are_counted_where_they_have_several_rows(
         assert "zyxomma" not in page
         assert [
             (row.bar.label, row.bar.rows)
-            for row in client.routes.bench.trees["area"].counts.root.below
+            for row in client.routes.bench.trees["area"].counts.root.children
         ] == [("north", 50), ("south", 50)]

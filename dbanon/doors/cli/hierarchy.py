@@ -95,9 +95,9 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
     """
     with report_errors("table"), handle_signals():
         from dbanon.hierarchy import builders as hierarchy_builders
-        from dbanon.run.hierarchies import column_values
+        from dbanon.run.hierarchies import read_column_values
 
-        values = column_values(*_locate_column(url, table, column, print_sql))
+        values = read_column_values(*_locate_column(url, table, column, print_sql))
         suggestion = hierarchy_builders.suggestion(values)
         click.echo(suggestion.tree.to_csv(), nl=False)
         print_message(f'"{column}": {suggestion.reason}', event="info")

@@ -90,12 +90,12 @@ def save_refusal_on_error(
 
 def _inspect_release(database: str, report: Report | PrivateReport) -> ReleaseInspection | None:
     """Read what an HTML page shows about a release; None if the database does not answer."""
-    from dbanon.run.inspect_release import look
+    from dbanon.run.inspect_release import inspect_release
     from dbanon.run.open import open_store
     from dbanon.sessions.names import parse_relation
 
     try:
-        return look(open_store(database), parse_relation(report.output))
+        return inspect_release(open_store(database), parse_relation(report.output))
     except DbanonError as error:
         print_message(
             f"Warning: the report lacks information about the release that is only in the"
@@ -143,7 +143,7 @@ def report(
     """
     with report_errors(output_format), handle_signals():
         from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
-        from dbanon.run.inspect_release import look, private_report
+        from dbanon.run.inspect_release import inspect_release, read_private_report
         from dbanon.run.open import open_store
         from dbanon.run.verify import verify
         from dbanon.sessions.names import parse_relation
@@ -158,8 +158,8 @@ def report(
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
-        synthesis_report = private_report(store, name)
-        inspection = look(store, name) if synthesis_report is None else None
+        synthesis_report = read_private_report(store, name)
+        inspection = inspect_release(store, name) if synthesis_report is None else None
         release_report = synthesis_report if inspection is None else inspection.recorded.report
         assert release_report is not None
         current_log().release_id = release_report.release_id

@@ -13,7 +13,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import DatabaseNotFound
 from dbanon.job.chain import Chain, ChainRules
 from dbanon.job.job import Job
-from dbanon.run.history import chain_name, create_command
+from dbanon.run.history import build_create_chain_command, derive_chain_name
 from dbanon.run.key import key_path
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
@@ -72,8 +72,8 @@ class ChainProposal:
                 f"{_CHAIN_REASON}. A chain needs an entity, a person identifier. None was"
                 " recognized in this table: name it, or every run except the first will warn"
             )
-        name = chain_name(parse_relation(table).name)
-        create_text = create_command(table, identifying_column, url, file_url)
+        name = derive_chain_name(parse_relation(table).name)
+        create_text = build_create_chain_command(table, identifying_column, url, file_url)
         command_line = f"    #   {escape_unprintable(create_text)}"
         chain_keys = f'name: {name}, key: "file:{name}.key"'
         chain_line = f"chain: {{{chain_keys}}}\n"

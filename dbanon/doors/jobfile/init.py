@@ -31,7 +31,7 @@ from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
-from dbanon.run.open import open_store, releases_views
+from dbanon.run.open import open_store, supports_view_releases
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores.folders import is_row_file_url
@@ -259,7 +259,9 @@ def job_file_for(
     further_lines = "".join(
         f"    {name}: {_to_yaml(value)}\n" for name, value in decisions.further_keys.items()
     )
-    output_kind = decisions.output_kind if releases_views(decisions.target or url) else TABLE
+    output_kind = (
+        decisions.output_kind if supports_view_releases(decisions.target or url) else TABLE
+    )
     output_lines = _OUTPUT_LINES.format(kind=output_kind, output=output)
     # Only a view has earlier releases, which can be kept.
     if output_kind == VIEW:
@@ -403,7 +405,7 @@ def _describe_table(
         supports_chains = "chains" not in session.unsupported_features
         if is_row_file_url(url):
             # MariaDB supports neither views of releases nor chains.
-            supports_chains = releases_views(decisions.target or PROPOSED_TARGET)
+            supports_chains = supports_view_releases(decisions.target or PROPOSED_TARGET)
         chain = ChainProposal(person, entity, is_supported=supports_chains)
         nulls = None
         if qi_names and not decisions.options:
@@ -417,7 +419,7 @@ def _describe_table(
         )
         kinds = propose_kinds(request, qi_names, role_proposals.profile)
         output = None
-        if releases_views(url) and decisions.target is None:
+        if supports_view_releases(url) and decisions.target is None:
             output = find_free_output_name(session, relation.name)
         return _TableDescription(
             attributes,

@@ -31,11 +31,11 @@ from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
-from dbanon.run.changes import unchanged_since
+from dbanon.run.changes import find_unchanged_release
 from dbanon.run.gc import collect_garbage, releases_without_data
 from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
-from dbanon.run.rules import with_table_rules
+from dbanon.run.rules import apply_table_rules
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.destinations import file_for
@@ -194,7 +194,7 @@ def _accept_changes(
 
 def _apply_rules(job: FileJob, source: Store) -> FileJob:
     """If the job names no columns, take them from the rules of its table."""
-    return replace(job, job=with_table_rules(job.job, source)) if isinstance(job.job, Job) else job
+    return replace(job, job=apply_table_rules(job.job, source)) if isinstance(job.job, Job) else job
 
 
 def _run_once(
@@ -232,7 +232,7 @@ def _unchanged_release(job: FileJob, source: ClientStore, target: ClientStore | 
     """Return the last release if a run would reproduce it and its report exists; else None."""
     assert isinstance(job.job, Job)
     try:
-        last_release_id = unchanged_since(job.job, source, target)
+        last_release_id = find_unchanged_release(job.job, source, target)
     except DbanonError as error:
         # The run will raise the error again, and record it in the ledger.
         if error.exit_code == _RETRIED_EXIT_CODE:

@@ -48,9 +48,9 @@ from dbanon.hierarchy.spec import IN_DATABASES, HierarchySpec, build, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.report import Report
 from dbanon.run.advise import advise, propose_roles
-from dbanon.run.inspect_release import look
+from dbanon.run.inspect_release import inspect_release
 from dbanon.run.open import open_store
-from dbanon.run.tree_counts import tree_counts
+from dbanon.run.tree_counts import count_tree
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
@@ -158,7 +158,7 @@ def build_trees(bench: Workbench, choices: Mapping[str, TreeChoice], task: Backg
             trial_hierarchy, tree, reason = _build_tree(
                 source, relation, column, choice, bench.start.directory
             )
-            counts = tree_counts(source.session, relation, column, tree, bench.k, bench.entity)
+            counts = count_tree(source.session, relation, column, tree, bench.k, bench.entity)
             trees[column] = ColumnTree(choice, trial_hierarchy, tree, counts, reason)
     with bench.lock:
         bench.trees, bench.chosen_point = trees, None
@@ -178,7 +178,7 @@ def recount_trees(bench: Workbench, task: BackgroundTask) -> None:
         for index, name in enumerate(names):
             task.report_progress("trees", index / len(names))
             tree = bench.trees[name].tree
-            counts = tree_counts(source.session, relation, name, tree, k, bench.entity)
+            counts = count_tree(source.session, relation, name, tree, k, bench.entity)
             with bench.lock:
                 bench.trees[name] = replace(bench.trees[name], counts=counts)
 
@@ -224,7 +224,7 @@ def run_sweep(bench: Workbench, choice: SweepChoice, task: BackgroundTask) -> No
         bench.sweep_choice, bench.chosen_point = choice, None
         bench.record_decision("sweep", task.request.page)
     with open_source(start) as source:
-        result.advice = advise(request, source, task.report_progress, tried=result.add)
+        result.advice = advise(request, source, task.report_progress, on_tried=result.add)
     with bench.lock:
         if result.advice.recommendation is not None:
             bench.chosen_point = result.advice.recommendation.point
@@ -270,7 +270,7 @@ def inspect_releases(bench: Workbench, outputs: list[str], task: BackgroundTask)
     for output in outputs:
         task.report_progress("release", 0.0)
         if url is not None:
-            release = look(open_store(url), parse_relation(output))
+            release = inspect_release(open_store(url), parse_relation(output))
             with bench.lock:
                 bench.inspections[output] = release
 
@@ -404,7 +404,7 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
 def _read_report(bench: Workbench, report: Report, url: str) -> None:
     """Recount a release's classes, and render its report."""
     store, name = open_store(url), parse_relation(report.output)
-    release, recount = look(store, name), verify(store, name)
+    release, recount = inspect_release(store, name), verify(store, name)
     assert isinstance(recount, Verification)
     result, chosen = bench.current_sweep, bench.chosen_point
     tradeoff = (

@@ -16,7 +16,7 @@ from dbanon.doors.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.release.distribution import bound_of
-from dbanon.run.open import open_store, releases_views
+from dbanon.run.open import open_store, supports_view_releases
 from dbanon.stores.folders import is_row_file_url
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Start:
     @property
     def output_kinds(self) -> tuple[str, ...]:
         """The kinds of relation that a release may be, the default first."""
-        return (VIEW, TABLE) if releases_views(self.target or self.url) else (TABLE,)
+        return (VIEW, TABLE) if supports_view_releases(self.target or self.url) else (TABLE,)
 
     @property
     def needs_database_file(self) -> bool:

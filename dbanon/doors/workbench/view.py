@@ -223,19 +223,19 @@ def describe_trees(bench: Workbench, state: FormState) -> Row:
 def _describe_tree(tree: ColumnTree, k: int) -> Row:
     """Describe a tree with its labels and counts."""
     counts = tree.counts
-    largest_rows, unit = 1, "persons" if counts.persons else "rows"
+    largest_rows, unit = 1, "persons" if counts.counts_persons else "rows"
 
     def describe_node(node: TreeNode) -> Row:
         return {
             "label": node.bar.label,
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
             "bar": svg.draw_share_bar(node.bar.rows / largest_rows) if node.bar.rows else "",
-            "children": [describe_node(child) for child in node.below],
-            "others_note": node.others.replace("rows", unit),
+            "children": [describe_node(child) for child in node.children],
+            "others_note": node.others_text.replace("rows", unit),
         }
 
     if counts.root is not None:
-        largest_rows = max((child.bar.rows for child in counts.root.below), default=1) or 1
+        largest_rows = max((child.bar.rows for child in counts.root.children), default=1) or 1
     return {
         "reason": tree.reason,
         "leaves": f"{counts.leaves:,}",

@@ -17,7 +17,7 @@ from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import evaluation_of
 from dbanon.release.report import Evaluated, Report
-from dbanon.run.inspect_release import ReleaseInspection, look
+from dbanon.run.inspect_release import ReleaseInspection, inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation, quote
 
@@ -83,7 +83,7 @@ def make_release(
         "keep": [names[4]],
     }
     report = dbanon.anonymize(connection, **(arguments | options))
-    looked = look(open_store(connection), parse_relation(report.output))
+    looked = inspect_release(open_store(connection), parse_relation(report.output))
     if not evaluated:
         return Release(report, looked)
     numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)

@@ -36,7 +36,7 @@ def run(name, space, k, seed=0, **options):
         k,
         tick=shares.append,
         rng=np.random.Generator(np.random.PCG64(seed)),
-        **method.checked_options(options),
+        **method.check_options(options),
     )
     assert all(0 <= share <= 1 for share in shares)
     return partition

@@ -11,31 +11,42 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import REFINEMENTS as EFFORTS
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
-from dbanon.methods.forecast import ATTRIBUTES, RECORDS, PowerLaw, Shape, in_words
+from dbanon.methods.forecast import (
+    REFERENCE_ATTRIBUTES,
+    REFERENCE_RECORDS,
+    PowerLaw,
+    Shape,
+    describe_seconds,
+)
 from dbanon.partitioning.forecast import REFINEMENTS, fastest_method, forecast
 
-SIX, MIXED = Shape(ATTRIBUTES), Shape(2, categories=4)
+SIX, MIXED = Shape(REFERENCE_ATTRIBUTES), Shape(2, categories=4)
 
 
 def test_a_power_by_hand() -> None:
-    power = PowerLaw(2.0, 1.5, 2.0, both=0.0)
-    assert power.seconds_of(RECORDS, SIX) == 2.0
-    assert power.seconds_of(4 * RECORDS, SIX) == pytest.approx(16.0)
-    assert power.seconds_of(RECORDS, Shape(3 * ATTRIBUTES)) == pytest.approx(18.0)
+    power = PowerLaw(2.0, 1.5, 2.0, interaction=0.0)
+    assert power.seconds_of(REFERENCE_RECORDS, SIX) == 2.0
+    assert power.seconds_of(4 * REFERENCE_RECORDS, SIX) == pytest.approx(16.0)
+    assert power.seconds_of(REFERENCE_RECORDS, Shape(3 * REFERENCE_ATTRIBUTES)) == pytest.approx(
+        18.0
+    )
 
 
 def test_a_power_of_kinds_by_hand() -> None:
     power = PowerLaw(2.0, 1.0, 1.0, trees=math.log(4.0), categories=math.log(9.0))
-    assert power.seconds_of(RECORDS, SIX) == 2.0
-    assert power.seconds_of(RECORDS, Shape(0, 6, 0)) == pytest.approx(8.0)
-    assert power.seconds_of(RECORDS, Shape(3, 0, 3)) == pytest.approx(6.0)
-    assert power.seconds_of(RECORDS, Shape(0, 3, 3)) == pytest.approx(12.0)
+    assert power.seconds_of(REFERENCE_RECORDS, SIX) == 2.0
+    assert power.seconds_of(REFERENCE_RECORDS, Shape(0, 6, 0)) == pytest.approx(8.0)
+    assert power.seconds_of(REFERENCE_RECORDS, Shape(3, 0, 3)) == pytest.approx(6.0)
+    assert power.seconds_of(REFERENCE_RECORDS, Shape(0, 3, 3)) == pytest.approx(12.0)
 
 
 def test_equal_records_are_one_where_the_power_says_so() -> None:
     power = PowerLaw(2.0, 1.5, 2.0)
-    assert power.seconds_of(4 * RECORDS, MIXED, 0.25) == pytest.approx(2.0)
-    assert PowerLaw(2.0, 1.5, 2.0, different=0.0).seconds_of(RECORDS, MIXED, 0.25) == 2.0
+    assert power.seconds_of(4 * REFERENCE_RECORDS, MIXED, 0.25) == pytest.approx(2.0)
+    assert (
+        PowerLaw(2.0, 1.5, 2.0, distinct_exponent=0.0).seconds_of(REFERENCE_RECORDS, MIXED, 0.25)
+        == 2.0
+    )
 
 
 def test_equal_records_of_mixed_data_take_less_and_those_of_numbers_do_not() -> None:
@@ -58,10 +69,10 @@ def test_a_number_with_a_tree_counts_as_one() -> None:
 
 
 def test_both_makes_more_records_cost_more_where_there_are_more_attributes() -> None:
-    power = PowerLaw(1.0, 1.0, 0.0, both=0.5)
+    power = PowerLaw(1.0, 1.0, 0.0, interaction=0.5)
     few, many = (
-        power.seconds_of(10 * RECORDS, shape) / power.seconds_of(RECORDS, shape)
-        for shape in (SIX, Shape(3 * ATTRIBUTES))
+        power.seconds_of(10 * REFERENCE_RECORDS, shape) / power.seconds_of(REFERENCE_RECORDS, shape)
+        for shape in (SIX, Shape(3 * REFERENCE_ATTRIBUTES))
     )
     assert few == pytest.approx(10.0)
     assert many == pytest.approx(10 ** (1 + 0.5 * 1.0986122886681098))
@@ -137,6 +148,6 @@ def test_a_method_that_takes_longer_is_not_the_first() -> None:
     assert fastest_method((), 10**8, MIXED, 600.0) in ("gaa_cp", "kmember")
 
 
-def test_in_words() -> None:
-    assert in_words(0.99, 0.9) == "less than 1 CPU second"
-    assert in_words(1234.0, 1000.0) == "1,200 CPU seconds, 1,000 of them the refinement"
+def test_describe_seconds() -> None:
+    assert describe_seconds(0.99, 0.9) == "less than 1 CPU second"
+    assert describe_seconds(1234.0, 1000.0) == "1,200 CPU seconds, 1,000 of them the refinement"

@@ -11,7 +11,7 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run import export
-from dbanon.run.files import files_of
+from dbanon.run.files import open_exporter
 
 JOB = Job(
     table="people",
@@ -28,7 +28,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     class Files:
-        committing = False
+        is_committing = False
 
         def __init__(self, *_: Any) -> None: ...
 
@@ -40,36 +40,36 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("error", "committing", "then"),
+    ("error", "is_committing", "then"),
     [
         (SourceChanged("It did."), False, "undo"),
         (KeyboardInterrupt(), False, "undo"),
         # The database refused the commit: there is no release.
         (SourceChanged("It did."), True, "undo"),
         # It is unknown whether there is one: the files stay until the next run decides.
-        (OutcomeUnknown("Nobody knows."), True, "leave"),
-        (KeyboardInterrupt(), True, "leave"),
+        (OutcomeUnknown("Nobody knows."), True, "leave_pending"),
+        (KeyboardInterrupt(), True, "leave_pending"),
         (OutcomeUnknown("Nobody knows."), False, "undo"),
     ],
 )
 def test_files_stay_only_where_the_release_may_be_there(
-    done: list[str], error: BaseException, committing: bool, then: str
+    done: list[str], error: BaseException, is_committing: bool, then: str
 ) -> None:
     store: Any = None
 
     def fail() -> None:
-        with files_of(JOB, store) as files:
+        with open_exporter(JOB, store) as files:
             assert files is not None
-            files.committing = committing
+            files.is_committing = is_committing
             raise error
 
     with pytest.raises(type(error)):
         fail()
-    assert done == ["settle", then]
+    assert done == ["finish_earlier_runs", then]
 
 
 def test_files_get_their_places_at_the_end(done: list[str]) -> None:
     store: Any = None
-    with files_of(JOB, store) as files:
+    with open_exporter(JOB, store) as files:
         assert files is not None
-    assert done == ["settle", "finish"]
+    assert done == ["finish_earlier_runs", "finish"]
