@@ -53,7 +53,7 @@ def add_chain_summary(
     if outside:
         chain["outside"] = len(outside)
         line += f"; {describe_releases_outside(outside, state.chain.source)}"
-    report = report.requested(guarantee=update.guarantee.sentence(update.release.names))
+    report = report.with_request(guarantee=update.guarantee.sentence(update.release.names))
     return report.with_arguments(chain=chain).with_provenance(earlier_releases=line)
 
 

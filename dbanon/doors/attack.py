@@ -20,7 +20,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
 from dbanon.measures.attacks.task import GUESSES, AttackData
 from dbanon.measures.pairs import combine_codes
-from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
+from dbanon.release.attacks import Attacks, build_attack_data, run_all_attacks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,7 @@ def attack(
     table.trees = parse_all(hierarchies, files=True)
     table.linked = _two_parts(linked, table.names)
     exposed = replace(table.exposed(table.released), guesses=guesses, seed=seed)
-    attacks = attacks_of(exposed)
+    attacks = run_all_attacks(exposed)
     if make is None:
         return attacks
     rng = exposed.rng(membership.NAME)
@@ -179,7 +179,7 @@ class _Table:
             # A synthesis may contain public values that occur in no record.
             trees.setdefault(attribute.name, flat([*categories, *sorted(values - {*categories})]))
         released_columns = [column.at(firsts) for column in columns]
-        return attack_data_of(
+        return build_attack_data(
             microdata,
             self.members,
             released_columns,

@@ -74,7 +74,7 @@ def public_loss(
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationOutcome:
     """The evaluation of a release, if it was requested.
 
     Parameters
@@ -86,8 +86,8 @@ class Evaluated:
     figures: Mapping[str, Any] | None = None
     failed: str | None = None
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Pairs of label and text for display, without figures that are None."""
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return pairs of label and text for display, without figures that are None."""
         if self.failed is not None:
             return [("NOT EVALUATED", self.failed)]
         if self.figures is None:

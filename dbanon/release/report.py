@@ -18,7 +18,7 @@ from dbanon.release.homogeneity import ClassHomogeneity, homogeneity_pairs, unpr
 from dbanon.release.joint import JOINT
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.linkage import LinkingColumn
-from dbanon.release.outcome import Evaluated as Evaluated
+from dbanon.release.outcome import EvaluationOutcome as EvaluationOutcome
 from dbanon.release.outcome import OperatorFigures
 from dbanon.release.outcome import ReleaseLoss as ReleaseLoss
 from dbanon.release.recode import ColumnLoss
@@ -161,7 +161,7 @@ class Report(WithCard):
     counts: RecountResult
     loss: ReleaseLoss
     made_by: Provenance
-    evaluated: Evaluated = field(default_factory=Evaluated)
+    evaluation_outcome: EvaluationOutcome = field(default_factory=EvaluationOutcome)
     internal: OperatorFigures | None = field(default=None, repr=False, compare=False)
     # Not a field, so that ``replace`` and serializers do not pass it on.
     alignment: ClassVar[Alignment | None] = None
@@ -207,8 +207,8 @@ class Report(WithCard):
     telling = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     digest = _ReportField["str | None"]("made_by.digest")
     lost = _ReportField[tuple[str, ...]]("loss.lost_columns")
-    evaluation = _ReportField["Mapping[str, Any] | None"]("evaluated.figures")
-    evaluation_failed = _ReportField["str | None"]("evaluated.failed")
+    evaluation = _ReportField["Mapping[str, Any] | None"]("evaluation_outcome.figures")
+    evaluation_failed = _ReportField["str | None"]("evaluation_outcome.failed")
     disclosive_columns = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     lost_columns = _ReportField[tuple[str, ...]]("loss.lost_columns")
 
@@ -306,20 +306,22 @@ class Report(WithCard):
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
 
-    def requested(self, **changes: Any) -> Report:
+    def with_request(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""
         return replace(self, request=replace(self.request, **changes))
 
     def with_arguments(self, **arguments: Any) -> Report:
         """The report with additional arguments."""
-        return self.requested(arguments={**self.request.arguments, **arguments})
+        return self.with_request(arguments={**self.request.arguments, **arguments})
 
-    def exported(self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Report:
+    def with_exports(
+        self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]
+    ) -> Report:
         """The report with the exported files, and the updated seconds."""
         return self.with_arguments(exports=list(files)).with_provenance(seconds=dict(seconds))
 
     @property
-    def by_method(self) -> Mapping[str, int]:
+    def method_counts(self) -> Mapping[str, int]:
         """Counts by the method on its classes, by name."""
         counts: Mapping[str, int] = read_renamed(self.arguments, "method_counts", {})
         return counts
@@ -417,7 +419,7 @@ class Report(WithCard):
             ),
             *([("certificate", self.nearness)] if self.nearness else []),
             *(("COLUMN LOST", text) for text in self.describe_lost_columns()),
-            *self.evaluated.rows(),
+            *self.evaluation_outcome.pairs(),
             (
                 "seconds",
                 ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),

@@ -18,7 +18,7 @@ from dbanon.hierarchy.leaves import leaf_codes, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
-from dbanon.release.report import Evaluated
+from dbanon.release.report import EvaluationOutcome
 from dbanon.run.plan import Plan
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def evaluate(
     microdata: Microdata, release: Release, tick: Tick
-) -> tuple[Evaluated, Mapping[str, Any] | None]:
+) -> tuple[EvaluationOutcome, Mapping[str, Any] | None]:
     """The figures of a release as it is written, or why there are none; and the exact ones.
 
     A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
@@ -66,7 +66,7 @@ def evaluate(
 
     public_and_exact, failed = attempt(work, tick)
     public_figures, exact = (None, None) if public_and_exact is None else public_and_exact
-    return Evaluated(public_figures, failed), exact
+    return EvaluationOutcome(public_figures, failed), exact
 
 
 def _records_with_suppressed(

@@ -26,7 +26,7 @@ from dbanon.partitioning.sets import with_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, losses_of
 from dbanon.release.recode import Release, combinations, find_lost_columns, recode
-from dbanon.release.report import Evaluated, Provenance, RecountResult, Report
+from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import averaged_codes
 from dbanon.run.disclosure import (
@@ -176,7 +176,7 @@ def publish(
         questions = planned.questions(draft.release.names)
         counts = target.count(written, questions)
         counted = check(written, counts)
-    evaluated, certified = Evaluated(), {}
+    evaluated, certified = EvaluationOutcome(), {}
     exact: dict[str, Any] = {}
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
@@ -194,7 +194,7 @@ def publish(
         report = report_of(planned, draft, clustering, counted)
         for text in report.describe_averaged_columns():
             warn_caller(CodesAveraged(f"Column {text}."))
-        report = complete(replace(report, evaluated=evaluated).with_arguments(**certified))
+        report = complete(replace(report, evaluation_outcome=evaluated).with_arguments(**certified))
         if report.internal is not None:
             report = replace(report, internal=OperatorFigures(report.internal.loss, **exact))
         report = report.with_provenance(digest=target.digest(written), seconds=dict(clock.seconds))
@@ -202,7 +202,7 @@ def publish(
         with clock.phase("export") as tick:
             tick(0.0)
             files = export(target, written, questions, counts, planned.guarantee, report)
-            report = report.exported(files, dict(clock.seconds))
+            report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
         recorded_at = target.publish(written, report, counts, clock.elapsed)
     clock.tell("verify", 1.0)

@@ -91,7 +91,9 @@ class ParquetTarget:
                 )
                 rows.write.mode("append").option("compression", "zstd").parquet(staging_path)
             self._require_same_counts(staging_path, rows, report)
-            report = report.requested(output=self.directory, output_kind="parquet").with_provenance(
+            report = report.with_request(
+                output=self.directory, output_kind="parquet"
+            ).with_provenance(
                 release_id=self.release_id,
                 relation=self.directory,
                 seconds={**report.seconds, "total": elapsed_seconds()},

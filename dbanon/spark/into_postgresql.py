@@ -143,7 +143,7 @@ class PostgresqlTarget:
         recount = require_staged(
             job, rows, report, lambda columns, _: session.recount(output.written, columns)
         )
-        report = report.requested(output=str(output.name), output_kind=output.kind)
+        report = report.with_request(output=str(output.name), output_kind=output.kind)
         history = self._source_history(session, report.source)
         caution = caution_of(job, report.source, history)
         warn_of_history(caution)

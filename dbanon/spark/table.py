@@ -187,7 +187,7 @@ def _release(
                 hint="A DataFrame has to give the same rows each time: write it to files first.",
             )
         not_copied = tuple(a.name for a in pinned.attributes if a.name not in job.named)
-        report = report.requested(source=pinned.name, not_copied=not_copied)
+        report = report.with_request(source=pinned.name, not_copied=not_copied)
         if job.where is not None:
             report = report.with_arguments(where=job.where)
         if job.reading.changed:

@@ -51,7 +51,7 @@ def view(
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "sizes": _sizes(report, pictures),
-        "by_method": "; ".join(text for _, text in describe_method_counts(report.by_method)),
+        "by_method": "; ".join(text for _, text in describe_method_counts(report.method_counts)),
         "loss": _loss(report),
         "losses": figures.losses(evaluation) if evaluation else None,
         "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},

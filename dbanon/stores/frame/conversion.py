@@ -261,8 +261,8 @@ def rows_by_report(
         )
     names = list(names)
     for title, table, then, n in (
-        ("original", original, alignment.before, alignment.n),
-        ("release", released, alignment.after, len(alignment.places)),
+        ("original", original, alignment.original_digests, alignment.n_originals),
+        ("release", released, alignment.released_digests, len(alignment.original_of_row)),
     ):
         digests = _digests(table, names)
         if len(table) != n or any(digests[name] != then.get(name) for name in names):
@@ -271,7 +271,7 @@ def rows_by_report(
                 " values of its quasi-identifiers differ.",
                 hint="Give both frames as they were then, or name a `key` of both tables.",
             )
-    return alignment.rows()
+    return alignment.row_of_original()
 
 
 def _digests(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, bytes]:

@@ -41,7 +41,7 @@ def test_counts_by_the_method_have_both_keys() -> None:
     frame = pd.DataFrame(POINTS, columns=["a", "b"])
     _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["a", "b"], k=4, method="dcm")
     counts = report.arguments["method_counts"]
-    assert counts == report.arguments["told"] == report.by_method != {}
+    assert counts == report.arguments["told"] == report.method_counts != {}
     classes = dbanon.partition(POINTS, 4, method="dcm")
     assert dict(classes.told) == dict(classes.method_counts) == dict(counts)
 
