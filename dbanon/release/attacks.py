@@ -23,7 +23,7 @@ from dbanon.measures.attacks.rates import AttackResult
 from dbanon.measures.attacks.task import AttackData
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import columns_of
-from dbanon.release.words import attack_text
+from dbanon.release.words import describe_attack
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +67,7 @@ class Attacks(WithCard):
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return the figures as pairs of label and text, for display."""
-        return [(name, attack_text(attack.to_dict())) for name, attack in self.results.items()]
+        return [(name, describe_attack(attack.to_dict())) for name, attack in self.results.items()]
 
 
 def build_attack_data(

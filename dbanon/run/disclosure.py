@@ -46,7 +46,7 @@ from dbanon.release.attribute_disclosure import (
     ReleasedOriginals,
     RetainedIdentifier,
     ValueGroups,
-    disclosures_of_column,
+    find_disclosures,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.recode import combinations
@@ -150,7 +150,7 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
                 hint="Leave out `entity_normalize`, and spell them alike in a view.",
             )
         if casefolded < exact:
-            findings.append(PersonSpellings.of(name, exact, exact - casefolded))
+            findings.append(PersonSpellings.from_counts(name, exact, exact - casefolded))
     refused = partial(
         EntitySpellingsRefused,
         "Spellings of one person would count as several persons; nothing was published.",
@@ -194,7 +194,7 @@ def find_disclosive_columns(
         if name in proved:
             findings.append(proved[name])
             continue
-        for finding in disclosures_of_column(name, groups(name), originals, k):
+        for finding in find_disclosures(name, groups(name), originals, k):
             if finding.determines is None or not only_unique:
                 findings.append(finding)
     refused = partial(
@@ -258,7 +258,7 @@ def few_persons(
     for name in planned.numbers:
         classes, below = classes_below(name)
         if below:
-            findings.append(FewPersons.of(name, classes, below))
+            findings.append(FewPersons.from_counts(name, classes, below))
     refused = partial(
         TooFewPersons,
         "Classes would hold fewer persons than k; nothing was published.",

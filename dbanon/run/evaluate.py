@@ -41,8 +41,8 @@ def evaluate(
         from dbanon.measures.catalogue import evaluate as figures_of
         from dbanon.measures.figure import EvaluationTask, Parameters
         from dbanon.release.evaluation import evaluation_of_figures, pairs_of
-        from dbanon.release.figures import published_figures
-        from dbanon.release.publication import published_loss
+        from dbanon.release.figures import publish_figures
+        from dbanon.release.publication import compute_published_loss
 
         records, measures = _records_with_suppressed(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
@@ -50,10 +50,10 @@ def evaluate(
         exact = figures_of(
             EvaluationTask(pairs, chosen, tick=lambda share: report_progress(share / 2))
         )
-        loss = published_loss(release.public, release.measure)
+        loss = compute_published_loss(release.public, release.measure)
         names = [column.name for column in release.losses]
         losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
-        public = published_figures(
+        public = publish_figures(
             pairs,
             exact,
             chosen,

@@ -24,7 +24,7 @@ from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import with_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.outcome import OperatorFigures, losses_of
+from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, combinations, find_lost_columns, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
@@ -355,7 +355,7 @@ def report_of(
         more |= both_keys("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy
     completely = find_lost_columns(release.columns, policy.hierarchies)
-    public, exact = losses_of(release, levels, completely)
+    public, exact = build_losses(release, levels, completely)
     names_and_kind = str(planned.relation.name), str(output.name), output.kind
     return Report(
         planned.request(policy, counted.verdict, release.names, names_and_kind, more),

@@ -13,7 +13,7 @@ from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import InvalidParameter, counted
 from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.release.distribution import Bar, bound_of, of_labels
+from dbanon.release.distribution import Bar, build_label_distribution, least_displayed_rows
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
@@ -84,7 +84,7 @@ def tree_counts(
     session.require_rights(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None
     rows = _below(tree, *_count_values(session, relation, attribute, tree, person_column))
-    bound = bound_of(k)
+    bound = least_displayed_rows(k)
     root = _node(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
     return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)
 
@@ -172,9 +172,9 @@ def _visible_nodes(
 ) -> tuple[list[tuple[int, Bar]], str]:
     """Of some nodes those that many rows lie below, in the tree's order; the others in words."""
     nodes = [node for node in nodes if rows[node]]
-    many = [node for node in nodes if rows[node] >= bound_of(k)]
-    few = [node for node in nodes if rows[node] < bound_of(k)]
-    summary = of_labels(
+    many = [node for node in nodes if rows[node] >= least_displayed_rows(k)]
+    few = [node for node in nodes if rows[node] < least_displayed_rows(k)]
+    summary = build_label_distribution(
         "",
         Role.QUASI_IDENTIFIER.value,
         k,
@@ -186,5 +186,5 @@ def _visible_nodes(
     chosen = [(node, bars[tree.labels[node]]) for node in many if tree.labels[node] in bars]
     if nodes and not chosen:
         labels_text = counted(len(nodes), "label")
-        return [], f"{labels_text} of fewer than {bound_of(k)} rows each"
+        return [], f"{labels_text} of fewer than {least_displayed_rows(k)} rows each"
     return chosen, summary.others

@@ -27,9 +27,9 @@ from dbanon.release.attribute_disclosure import (
     Frequencies,
     RetainedIdentifier,
     ValueGroups,
-    all_different,
+    proof_sample_size,
+    prove_nearly_unique,
     require_all_counted,
-    sample_size,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MOST_MEMBERS, frequencies_of
@@ -198,7 +198,7 @@ class SparkCounts:
 
         Includes quasi-identifiers; empty for small tables.
         """
-        sample_rows = sample_size(self.n_rows)
+        sample_rows = proof_sample_size(self.n_rows)
         if not sample_rows:
             return {}
         layout = self.release.layout
@@ -209,7 +209,7 @@ class SparkCounts:
         [(n_sampled, *sample_counts)] = sample.agg(sql.count(sql.lit(1)), *counts).collect()
         pairs = zip(sample_counts[::2], sample_counts[1::2], strict=True)
         findings = {
-            column: all_different(column, self.n_rows, n_sampled, n_values, n_distinct)
+            column: prove_nearly_unique(column, self.n_rows, n_sampled, n_values, n_distinct)
             for column, (n_values, n_distinct) in zip(columns, pairs, strict=True)
         }
         return {column: finding for column, finding in findings.items() if finding is not None}

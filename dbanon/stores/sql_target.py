@@ -18,7 +18,11 @@ from dbanon.ledger import entries, job_history, person_record
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.attribute_disclosure import DisclosiveColumn, all_different, sample_size
+from dbanon.release.attribute_disclosure import (
+    DisclosiveColumn,
+    proof_sample_size,
+    prove_nearly_unique,
+)
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MOST_MEMBERS
 from dbanon.release.outcome import OperatorFigures
@@ -257,14 +261,14 @@ class SqlTarget:
         """Columns of large releases that a sample of rows suffices to report."""
         draft, session = written.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
-        n_sampled = sample_size(rows)
+        n_sampled = proof_sample_size(rows)
         if not n_sampled or not names:
             return {}
         values = [session.compared(draft.relation.attribute(name)) for name in names]
         sample = session.sample(written.relation, n_sampled / rows)
         n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
         proved = (
-            all_different(name, rows, int(n_rows), int(n), int(different))
+            prove_nearly_unique(name, rows, int(n_rows), int(n), int(different))
             for name, n, different in zip(names, counts[::2], counts[1::2], strict=True)
         )
         return {column.name: column for column in proved if column is not None}

@@ -11,7 +11,7 @@ from html import escape
 from itertools import pairwise
 
 from dbanon.data.words import printable
-from dbanon.release.distribution import Distribution, require_shown
+from dbanon.release.distribution import Distribution, require_displayable
 
 # Widths and heights of a histogram, in units that are pixels on a small screen.
 _WIDE, _HIGH, _LEFT, _TOP, _FOOT = 320, 150, 8, 16, 22
@@ -60,7 +60,7 @@ def histogram(distribution: Distribution, number: int | str) -> str:
     ------
     AssertionError : it would show fewer rows than it may.
     """
-    require_shown(distribution)
+    require_displayable(distribution)
     steps = len(distribution.edges) - 1
     heights = [bar.rows / bar.width for bar in distribution.bars]
     bars = [

@@ -11,7 +11,7 @@ from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import recorded
-from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
+from dbanon.release.distribution import MOST_BINS, Distribution, require_displayable
 from dbanon.release.report import Report
 from dbanon.release.words import describe_column_sets, describe_method_counts, now
 from dbanon.run.inspect_release import ReleaseInspection
@@ -44,7 +44,7 @@ def view(
         "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
         "lost_columns": report.describe_lost_columns(),
         "homogeneous": report.homogeneous,
-        "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
+        "homogeneity": [(column.name, column.describe_counts()) for column in report.homogeneity],
         "says_not": guarantee.caveats(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
         "counted_then": _counted_then(report, len(look.counting) if look else 1),
@@ -278,7 +278,7 @@ def map_of(sweep: Mapping[str, Any], pictures: Pictures) -> Row:
 
 def draw(column: Distribution, pictures: Pictures) -> Row:
     """A distribution as a picture and a table."""
-    require_shown(column)
+    require_displayable(column)
     bins, labels = column.unit in ("number", "date"), column.unit == "label"
     most = max((bar.rows for bar in column.bars), default=0) or 1
     return {

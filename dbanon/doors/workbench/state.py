@@ -15,7 +15,7 @@ from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
-from dbanon.release.distribution import bound_of
+from dbanon.release.distribution import least_displayed_rows
 from dbanon.run.open import open_store, releases_views
 from dbanon.stores.folders import is_of_files
 
@@ -162,7 +162,7 @@ class ColumnTree:
 
     def is_outgrown(self, k: int) -> bool:
         """Whether it was counted for a smaller k, and so shows labels of too few rows."""
-        return self.counts.bound < bound_of(k)
+        return self.counts.bound < least_displayed_rows(k)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from dbanon.job.guarantee_names import recorded
-from dbanon.release.distribution import Distribution, distribution_of
+from dbanon.release.distribution import Distribution, build_distribution
 from dbanon.release.report import Report
 from dbanon.stores.frame.conversion import frame_of
 from dbanon.stores.frame.microdata import attribute_of
@@ -45,4 +45,4 @@ def _distribution(
         return named, len(others), int(others.sum())
 
     kind = attribute_of(name, series).kind
-    return distribution_of(name, role, k, kind, persons=persons, values=values, labels=labels)
+    return build_distribution(name, role, k, kind, persons=persons, values=values, labels=labels)

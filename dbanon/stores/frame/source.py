@@ -32,7 +32,7 @@ from dbanon.hierarchy.leaves import column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.release.attribute_disclosure import ValueGroups, groups_of
+from dbanon.release.attribute_disclosure import ValueGroups, group_by_value
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.display import display_codes
@@ -276,7 +276,7 @@ class FrameSource:
         before = [originals.codes(column)[records] for column in originals.names]
         persons = None if microdata.entities is None else microdata.entities[records]
         codes = _codes(self.frame[name].iloc[microdata.keys[records, 0]])
-        return groups_of(codes, before, int(draft.job.policy.k), persons)
+        return group_by_value(codes, before, int(draft.job.policy.k), persons)
 
     def originals(self, draft: PreparedRelease, name: str, columns: Sequence[str]) -> ValueGroups:
         """Group the released rows by their value of a quasi-identifier."""
@@ -288,7 +288,7 @@ class FrameSource:
         if valid is not None:
             codes = np.where(valid[records], codes, -1)
         kept_codes = [_codes(self.frame[column].iloc[positions]) for column in columns]
-        return groups_of(codes, kept_codes, 0)
+        return group_by_value(codes, kept_codes, 0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """The rows that may be released."""

@@ -12,7 +12,7 @@ import pytest
 import dbanon
 from dbanon.advice.nulls import NullChoice
 from dbanon.data.words import FORMER_KEYS, both_keys, read_renamed
-from dbanon.release.words import attack_pairs, describe_counts, nearness
+from dbanon.release.words import describe_attacks, describe_counts, nearness
 
 POINTS = np.random.default_rng(3).normal(size=(60, 2))
 
@@ -92,7 +92,7 @@ def test_entries_of_earlier_versions_are_read(names: list[str]) -> None:
     assert "(pairs)" in nearness({"above": 0.1, **entry("method", "pairs")})
     attack = {"risk": None, "note": "too few"}
     figures = {"attacks": {**entry("results", {"singling_out": attack}), "linked": [["a"], ["b"]]}}
-    assert any("none: too few" in text for _, text in attack_pairs(figures))
+    assert any("none: too few" in text for _, text in describe_attacks(figures))
 
 
 def test_each_former_key_is_another_word() -> None:
