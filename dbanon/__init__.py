@@ -227,9 +227,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         # Loading the errors beforehand would cost every import of dbanon.
-        from dbanon.errors import missing_extra
+        from dbanon.errors import error_for_missing_extra
 
-        explained = missing_extra(error)
+        explained = error_for_missing_extra(error)
         if explained is None:
             raise
         try:

@@ -22,7 +22,7 @@ from dbanon.chain.other_publications import (
 from dbanon.chain.staging import require_one_table, stage_entity
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import tables_of
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.job.chain import MEASURE, ChainRules, require_chain_name, require_key_form
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation, quote
@@ -241,18 +241,18 @@ def _describe_withheld(session: Session, chain: ChainRecord, first: Relation) ->
         has = "has" if many == 1 else "have"
         if many and most is None:
             notes.append(
-                f"{table}: {counted(int(many), 'person')} {has} more than one row, so a release"
+                f"{table}: {pluralize(int(many), 'person')} {has} more than one row, so a release"
                 " would be refused (chain_entity_rows)"
             )
         elif many:
             notes.append(
-                f"{table}: {counted(int(many), 'person')} {has} more than {most} rows; a release"
+                f"{table}: {pluralize(int(many), 'person')} {has} more than {most} rows; a release"
                 f" would withhold {int(rows)} of their rows"
             )
         if nobodys:
             notes.append(
-                f'{table}: {counted(int(nobodys), "row")} without a value of "{chain.entity}", so a'
-                " release would be refused (null_in_entity)"
+                f'{table}: {pluralize(int(nobodys), "row")} without a value of "{chain.entity}", so'
+                " a release would be refused (null_in_entity)"
             )
     return tuple(notes)
 

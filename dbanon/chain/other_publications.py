@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbanon.chain import state as chain_state
-from dbanon.errors import DbanonError, counted
+from dbanon.errors import DbanonError, pluralize
 from dbanon.ledger.entries import trusted
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
@@ -50,7 +50,7 @@ def describe_releases_outside(releases: dict[str, str], source: str) -> str:
     names = list(dict.fromkeys(releases.values()))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        f"{counted(len(releases), 'release')} of {source} outside of any chain, which nothing here"
+        f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which nothing here"
         f" takes into account: {', '.join(names[:_NAMED])}{more}"
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbanon.chain.other_publications import describe_releases_outside
 from dbanon.chain.step import ChainUpdate
-from dbanon.errors import counted
+from dbanon.errors import pluralize
 from dbanon.release.report import Report
 
 
@@ -112,7 +112,7 @@ def _describe_withheld(update: ChainUpdate) -> _Summary:
     longest = histories.further_counts.get("longest", 0)
     if histories.waiting:
         line += f"; {histories.waiting} wait"
-        line += f", one for {counted(longest, 'release')}" if longest else ""
+        line += f", one for {pluralize(longest, 'release')}" if longest else ""
     for many, words in (
         (histories.returned, "returned"),
         (histories.refused, "excluded by models"),

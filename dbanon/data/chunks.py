@@ -89,7 +89,7 @@ def require_memory(
     """
     each = bytes_on_disk(n_columns) if disk else bytes_per_record(n_columns, coded)
     if limit is not None and n_records * each > limit:
-        raise MemoryLimit.over(
+        raise MemoryLimit.exceeded(
             "The job needs",
             limit,
             detail=f"{n_records} records {read}, at about {each} bytes each.",

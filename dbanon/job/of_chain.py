@@ -13,7 +13,7 @@ from dbanon.errors import (
     RecountFailed,
     TooFewRecords,
     TraceTooSmall,
-    counted,
+    pluralize,
 )
 from dbanon.job.guarantee import OF_TABLES, REPORT_IT, Guarantee
 from dbanon.job.verdict import ExpectedRelease, Verdict
@@ -148,7 +148,7 @@ class ChainGuarantee(Guarantee):
         ):
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
-                f" {counted(histories.smallest, 'person')}, fewer than k = {self.k}; nothing was"
+                f" {pluralize(histories.smallest, 'person')}, fewer than k = {self.k}; nothing was"
                 " published.",
                 hint=REPORT_IT,
             )

@@ -16,7 +16,12 @@ from typing import Annotated
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedType, broken_text
+from dbanon.errors import (
+    InvalidParameter,
+    TellingColumnRefused,
+    UnsupportedType,
+    invalid_text_error,
+)
 from dbanon.job.verdict import Caution
 
 _LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
@@ -169,7 +174,7 @@ class PseudonymKey:
             encoded = None
         # Raised outside the handler: the context would be Python's error, which holds the value.
         if encoded is None:
-            raise broken_text(attribute.name)
+            raise invalid_text_error(attribute.name)
         return self._new(self._derived, encoded).hexdigest()[:_DIGITS]
 
     def blocks(self) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.errors import counted
+from dbanon.errors import pluralize
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 
@@ -26,7 +26,7 @@ def constant_columns(moments: Moments) -> str:
     constant = int((~np.diagonal(moments.is_defined)).sum())
     if not constant:
         return ""
-    return f"{counted(constant, 'column is', 'columns are')} constant, and left out"
+    return f"{pluralize(constant, 'column is', 'columns are')} constant, and left out"
 
 
 def correlation_loss(task: EvaluationTask) -> Figure:

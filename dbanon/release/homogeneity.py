@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.errors import counted
+from dbanon.errors import pluralize
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ClassHomogeneity:
 
 def row_count_text(n_rows: int) -> str:
     """Write a number of rows, such as ``1,200 rows``."""
-    return f"{n_rows:,} {counted(n_rows, 'row').partition(' ')[2]}"
+    return f"{n_rows:,} {pluralize(n_rows, 'row').partition(' ')[2]}"
 
 
 def find_unprotected_columns(

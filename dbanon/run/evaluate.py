@@ -13,7 +13,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import DbanonError, HierarchyBroken, lacks_memory
+from dbanon.errors import DbanonError, HierarchyBroken, is_out_of_memory
 from dbanon.hierarchy.leaves import leaf_codes, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
@@ -197,7 +197,7 @@ def attempt(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None
 
 def _why(error: Exception) -> str:
     """Of an error of ours its words; the text of another may quote a value."""
-    if lacks_memory(error):
+    if is_out_of_memory(error):
         return "there was too little memory for it"
     if isinstance(error, DbanonError):
         return error.message

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from dbanon.errors import ReleasesIntersect, SecondRelease, counted, warn_caller
+from dbanon.errors import ReleasesIntersect, SecondRelease, pluralize, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
@@ -92,7 +92,7 @@ def warn_of_history(caution: Caution | None) -> None:
 def _describe_outputs(earlier: Sequence[EarlierRelease]) -> str:
     names = list(dict.fromkeys(release.output for release in earlier))
     more = f" and {len(names) - _NAMED} more outputs" if len(names) > _NAMED else ""
-    return f"{counted(len(earlier), 'earlier release')} ({', '.join(names[:_NAMED])}{more})"
+    return f"{pluralize(len(earlier), 'earlier release')} ({', '.join(names[:_NAMED])}{more})"
 
 
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.nulls import NullChoice
 from dbanon.data.microdata import Microdata
-from dbanon.errors import TooFewRecords, counted
+from dbanon.errors import TooFewRecords, pluralize
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.nulls import CATEGORY, ERROR, MERGE, SUPPRESS
 from dbanon.job.policy import Policy
@@ -48,11 +48,11 @@ def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
         return remaining
     unit = "row" if microdata.entities is None else "person"
     raise TooFewRecords(
-        f"The table has {counted(microdata.n_read, 'row')}, and no more than"
-        f' {counted(smallest, unit)} that could be released with `nulls="{nulls}"`, fewer than'
+        f"The table has {pluralize(microdata.n_read, 'row')}, and no more than"
+        f' {pluralize(smallest, unit)} that could be released with `nulls="{nulls}"`, fewer than'
         f" k = {k}."
         if microdata.valid is not None
-        else f"The table has {counted(smallest, unit)}, fewer than k = {k}.",
+        else f"The table has {pluralize(smallest, unit)}, fewer than k = {k}.",
         hint="Choose a smaller `k`"
         + (", another value of `nulls`" if microdata.valid is not None else "")
         + ", or a larger table.",

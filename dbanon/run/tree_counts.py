@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind, Role
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.distribution import Bar, build_label_distribution, least_displayed_rows
@@ -185,6 +185,6 @@ def _visible_nodes(
     bars = {bar.label: bar for bar in summary.bars}
     chosen = [(node, bars[tree.labels[node]]) for node in many if tree.labels[node] in bars]
     if nodes and not chosen:
-        labels_text = counted(len(nodes), "label")
+        labels_text = pluralize(len(nodes), "label")
         return [], f"{labels_text} of fewer than {least_displayed_rows(k)} rows each"
     return chosen, summary.others

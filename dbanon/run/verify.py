@@ -15,7 +15,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
-    counted,
+    pluralize,
 )
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
@@ -366,7 +366,7 @@ def require_smallest(recount: Recount, k: int, called: str, hint: str | Callable
     """
     if recount.smallest < k:
         raise RecountFailed(
-            f"The smallest class of {called} holds {counted(recount.smallest, 'row')}, fewer than"
+            f"The smallest class of {called} holds {pluralize(recount.smallest, 'row')}, fewer than"
             f" k = {k}.",
             hint=hint if isinstance(hint, str) else hint(),
         )

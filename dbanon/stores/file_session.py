@@ -104,7 +104,7 @@ class FileDatabase(ABC):
     kind: ClassVar[str]
     is_persistent = True
     # What hints say in place of "in a view"; None where views have types.
-    instead_of_view: ClassVar[str | None] = None
+    view_replacement: ClassVar[str | None] = None
 
     @property
     @abstractmethod
@@ -129,7 +129,7 @@ class FileDatabase(ABC):
             interruptible_until_commit() as hold,
             file_for(self._path, self.kind, write=write, create=create),
             self._session(write, hold) as session,
-            hints_without_views(self.instead_of_view),
+            hints_without_views(self.view_replacement),
         ):
             yield session
 
@@ -146,7 +146,7 @@ class FileDatabase(ABC):
         with (
             file_for(self._path, self.kind, write=True, create=False),
             self._session(False) as session,
-            hints_without_views(self.instead_of_view),
+            hints_without_views(self.view_replacement),
         ):
             yield session
 

@@ -139,7 +139,7 @@ def translate_file_errors(location: FileLocation) -> Iterator[None]:
 def require_room(needed: int, memory: int, path: FileLocation) -> None:
     """Check that a file fits into memory; raises MemoryLimit."""
     if needed > memory:
-        raise MemoryLimit.over(
+        raise MemoryLimit.exceeded(
             f"The file {path} is read from memory, and needs",
             memory,
             hint="Raise the limit (`memory_limit`), or write it as Parquet files on this machine.",

@@ -20,7 +20,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.methods import METHODS
 
 
@@ -95,11 +95,11 @@ def gc(
             runs = None if days is None else garbage.clear_runs(store, days)
             dropped = garbage.collect_garbage(store, keep_last)
         committed()
-        title, documents = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
+        title, documents = f"{pluralize(len(dropped), 'table')} dropped", {"dropped": dropped}
         if runs is not None:
-            title += f", {counted(runs, 'failed run')} forgotten"
+            title += f", {pluralize(runs, 'failed run')} forgotten"
         if directories:
-            folders = counted(len(cleared), "directory", "directories")
+            folders = pluralize(len(cleared), "directory", "directories")
             title, documents["cleared"] = f"{title}, {folders} of killed runs taken away", cleared
         rows = [[name] for names in documents.values() for name in names]
         failed_runs = {} if runs is None else {"runs": runs}
@@ -222,7 +222,10 @@ def repair(url: str, accept_owners: tuple[str, ...], lock_timeout: float, form: 
         committed()
         rows = [[repaired.output, repaired.action, repaired.reason] for repaired in repairs]
         changed = sum(repaired.action != "left" for repaired in repairs)
-        title, header = f"{counted(changed, 'release')} repaired", ["release", "action", "reason"]
+        title, header = (
+            f"{pluralize(changed, 'release')} repaired",
+            ["release", "action", "reason"],
+        )
         plain = {"repairs": [asdict(repaired) for repaired in repairs]}
         show(form, plain, lambda: rows_table(title, header, rows))
 

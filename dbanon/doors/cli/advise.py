@@ -22,7 +22,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.job.reading import Reading
 from dbanon.ledger.rules import NOT_TRUSTED
 from dbanon.stores.folders import is_of_files
@@ -173,7 +173,7 @@ def _declare(url: str, table: str, advice: Advice, yes: bool, on_sql: Any) -> No
         with commit_guard() as committed:
             api.declare(url, table, new, on_sql=on_sql)
             committed()
-        click.echo(f"Declared: {counted(len(new), 'rule')}.", err=True)
+        click.echo(f"Declared: {pluralize(len(new), 'rule')}.", err=True)
 
 
 def _tables(advice: Advice) -> Group:
@@ -230,7 +230,7 @@ def _tables(advice: Advice) -> Group:
     title = f"Columns that make rows unique, of the {len(advice.quasi_identifiers)} {chosen}"
     return Group(
         rows_table(
-            f"{advice.source}, {counted(advice.rows, 'row')}: proposals, for you to decide",
+            f"{advice.source}, {pluralize(advice.rows, 'row')}: proposals, for you to decide",
             ["column", "type", "NULL", "values", "may be"],
             columns,
         ),

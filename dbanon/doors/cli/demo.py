@@ -57,7 +57,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     NotADatabase : the file is not a DuckDB database.
     """
     if rows * _BYTES_PER_PERSON > half_of_memory():
-        raise MemoryLimit.over(
+        raise MemoryLimit.exceeded(
             "The demonstration needs",
             half_of_memory(),
             detail=f"{rows} persons were requested.",

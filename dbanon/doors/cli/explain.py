@@ -27,7 +27,7 @@ def explain(code: str | None, form: str) -> None:
         from dbanon.errors import explanations
 
         if code is None:
-            entries = list(explanations.explained().values())
+            entries = list(explanations.load_explanations().values())
             show(
                 form,
                 [_plain(entry) for entry in entries],

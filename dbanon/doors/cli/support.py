@@ -37,8 +37,8 @@ from dbanon.errors import (
     RulesOfAnotherTable,
     SchemaCreated,
     TablesLeft,
-    lacks_memory,
-    missing_extra,
+    error_for_missing_extra,
+    is_out_of_memory,
 )
 from dbanon.sessions.ending import ending
 
@@ -359,7 +359,7 @@ def _print_failures(form: str) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        translated = _error_of_system(error) or missing_extra(error)
+        translated = _error_of_system(error) or error_for_missing_extra(error)
         if translated is not None:
             _say_error(form, translated)
             raise _ReportedError(translated.exit_code, translated.code) from None
@@ -377,7 +377,7 @@ def _print_failures(form: str) -> Iterator[None]:
 
 def _error_of_system(error: Exception) -> DbanonError | None:
     """Translate out-of-memory and disk-full exceptions into dbanon's errors; None for others."""
-    if lacks_memory(error):
+    if is_out_of_memory(error):
         return MemoryLimit.of_process()
     if isinstance(error, OSError) and DiskFull.caused_by(error):
         path = error.filename if isinstance(error.filename, str) else ""

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from dbanon.data.words import printable
 from dbanon.doors.html.page import policy_of_page, style_of_page, template
 from dbanon.errors import DbanonError, OutcomeUnknown
-from dbanon.errors.base import Notation, in_python
+from dbanon.errors.base import Notation, write_python_option
 from dbanon.release.words import now
 from dbanon.version import version
 
@@ -35,7 +35,7 @@ def describe_refusal(
     source: str,
     run_id: str,
     job: str | None = None,
-    notation: Notation = in_python,
+    notation: Notation = write_python_option,
 ) -> dict[str, Any]:
     """Why a run ended without a release, as plain values.
 

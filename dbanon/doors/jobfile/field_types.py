@@ -251,7 +251,7 @@ def with_job_file_hints() -> Iterator[None]:
     try:
         yield
     except DbanonError as error:
-        error.way = in_job_file
+        error.fixed_notation = in_job_file
         raise
 
 

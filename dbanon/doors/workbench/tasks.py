@@ -22,7 +22,7 @@ from dbanon.errors import (
     DbanonError,
     MemoryLimit,
     PrivacyWarning,
-    lacks_memory,
+    is_out_of_memory,
 )
 
 # Seconds that a page waits for a quick task before it shows progress.
@@ -193,7 +193,7 @@ def _without_frames(error: DbanonError) -> DbanonError:
 
 def unexpected(error: Exception) -> DbanonError:
     """An unexpected error: report the location, never the message."""
-    if lacks_memory(error):
+    if is_out_of_memory(error):
         return MemoryLimit.of_process()
     where = traceback.extract_tb(error.__traceback__)[-1]
     return DbanonError(

@@ -51,7 +51,7 @@ class FileStore(DuckdbStore):
     """
 
     is_persistent = False
-    instead_of_view = "in a copy of the file"
+    view_replacement = "in a copy of the file"
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class FileStore(DuckdbStore):
             self._types = rows.load(source_files, kind)
             self._refusals = rows.refusals
         except OutOfMemory:
-            raise MemoryLimit.over(
+            raise MemoryLimit.exceeded(
                 f"The rows of {self._location} need",
                 max(memory, MIN_DATABASE_BYTES),
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"

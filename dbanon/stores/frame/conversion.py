@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dbanon.data.conversion import is_numeric_text
-from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType, broken_text
+from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType, invalid_text_error
 from dbanon.release.alignment import SHUFFLED, Alignment
 from dbanon.release.report import Report
 
@@ -55,7 +55,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
             broken = None
         # Not raised above: the chained exception of Python or pandas may quote a value.
         if broken is not None:
-            raise broken_text(str(broken))
+            raise invalid_text_error(str(broken))
         raise InvalidParameter(
             "The columns do not form a table.",
             hint="Every column is a list, and all are equally long.",
