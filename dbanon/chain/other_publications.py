@@ -50,8 +50,8 @@ def describe_releases_outside(releases: dict[str, str], source: str) -> str:
     names = list(dict.fromkeys(releases.values()))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which nothing here"
-        f" takes into account: {', '.join(names[:_NAMED])}{more}"
+        f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which nothing"
+        f" here takes into account: {', '.join(names[:_NAMED])}{more}"
     )
 
 
