@@ -42,7 +42,7 @@ class DatabaseBusy(DatabaseFailure):
 
 
 class OutputBusy(DatabaseBusy):
-    """Other sessions keep the output open, so the release cannot take its place."""
+    """Other sessions keep the output open, so the release cannot replace it."""
 
     code = "output_busy"
 
@@ -122,7 +122,7 @@ class LedgerNotTrusted(InsufficientRights):
 
 
 class RulesNotTrusted(InsufficientRights):
-    """Rules of the table were not declared by its owner of today, so they do not count."""
+    """Rules of the table were not declared by its present owner, so they do not count."""
 
     code = "rules_not_trusted"
 

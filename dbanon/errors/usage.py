@@ -22,7 +22,7 @@ class InvalidParameter(UsageError):
 
 
 class RowsNotAligned(UsageError):
-    """Original and released rows at the same place do not belong together."""
+    """Original and released rows at the same position do not belong together."""
 
     code = "rows_not_aligned"
 
@@ -74,7 +74,7 @@ class PoolerUnsuitable(UsageError):
 
 
 class TlsFailed(UsageError):
-    """The connection could not be encrypted as it was requested."""
+    """The connection could not be encrypted as requested."""
 
     code = "tls_failed"
     sqlstate = "08004"
@@ -227,7 +227,7 @@ class MixedTypes(UsageError):
 
 
 class ReleaseNotFound(UsageError):
-    """The ledger knows no release of this name."""
+    """The ledger has no release of this name."""
 
     code = "release_not_found"
     sqlstate = "42P01"
@@ -382,7 +382,7 @@ class WorkersDiffer(UsageError):
 
 
 class TransactionOpen(UsageError):
-    """A transaction is open, which could be rolled back after a look at the release."""
+    """A transaction is open, which could be rolled back after someone has seen the release."""
 
     code = "transaction_open"
     sqlstate = "25001"
