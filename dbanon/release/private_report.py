@@ -32,8 +32,8 @@ class PrivateReport(LabelledText):
     epsilon, delta : the guarantee; delta is None for pure epsilon.
     rho : the amount charged to the budget; None if the budget counts epsilon.
     neighbours : the unit of protection: ``row`` or ``person``.
-    spent, total : what is spent of the budget, and the whole budget, in epsilon or rho: after this
-        release or, in a report from the ledger, now. None if the budget cannot be read.
+    spent, total : the spent part of the budget and its total, in epsilon or rho: after this release
+        or, in a report from the ledger, now. None if the budget cannot be read.
     rows_in, rows_out : number of rows or persons in the source, and of written rows; equal.
     method_notes : texts about how it was made.
     digest : of the written rows.

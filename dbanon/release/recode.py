@@ -38,15 +38,9 @@ def recode(
 ) -> Release:
     """Compute the released values of each class, and their information loss.
 
-    A class of a release consists of rows with equal released values. If attributes are grouped
-    separately, these are rows that share their class in every attribute.
-
-    Parameters
-    ----------
-    microdata, clustering : of all records; only the released ones are used.
-    exact_totals : returns exact sums by class of attributes that float64 cannot represent.
-    trees : builds the hierarchies for the released records if others are withheld; None to keep
-        those of the policy.
+    Only released records are used; if others are withheld, ``trees`` builds the hierarchies of the
+    released ones. A class consists of rows with equal released values or, if attributes are grouped
+    separately, of rows that share their class in every attribute.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
@@ -95,6 +89,7 @@ def recode(
     )
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.by_columns(names)) > 1
+    recoded = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured_columns = [
         column for column in columns if recoding.measure != "iloss" or column.losses is not None
@@ -112,16 +107,7 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
-        public=public_sums(
-            microdata,
-            measures,
-            released,
-            columns,
-            policy.hierarchies,
-            recoding.measure,
-            suppressed,
-            separate_classes=separate_classes,
-        ),
+        public=public_sums(*recoded, suppressed, separate_classes=separate_classes),
         separate_classes=separate_classes,
         suppressed_cells=suppressed,
     )

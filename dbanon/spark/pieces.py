@@ -37,7 +37,7 @@ class TableContext:
     layout : of the rows.
     policy : with its hierarchies.
     record_measures : the measures of the table's records.
-    clustered_measures : the measures of what is clustered: the records, or one unit per person.
+    clustered_measures : the measures of the clustered units: records, or persons.
     values_numbers : a number for each combination of values of the strata columns.
     wide : names of the attributes with numbers that float64 cannot represent exactly.
     """
