@@ -38,16 +38,14 @@ def recode(
 ) -> Release:
     """Compute the released values of each class, and their information loss.
 
-    Only released records are used; if others are withheld, ``trees`` builds the hierarchies of the
-    released ones. A class consists of rows with equal released values or, if attributes are grouped
-    separately, of rows that share their class in every attribute.
+    Only released records are used; if others are withheld, ``trees`` builds the hierarchies again.
+    A class consists of rows with equal released values.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
     if not policy.options.get("contract"):
         settings = replace(settings, levels=clustering.levels)
-
     all_names = {attribute.name for attribute in microdata.attributes}
 
     def run(

@@ -208,8 +208,7 @@ def release_frame(
         )
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
-        columns_in_order = _select_in_source_order(frame, layout, columns)
-        return rows.select(*columns_in_order), report, disks
+        return rows.select(*_select_in_source_order(frame, layout, columns)), report, disks
     except BaseException:
         disks.release()
         raise
