@@ -79,13 +79,13 @@ def _losses(frame: Any, data: adult.Adult, k: int, options: dict[str, Any]) -> t
         )
     seconds = time.process_time() - started
     released_rows = released.sort_values("place")[columns].to_numpy().tolist()
-    published_loss = published_iloss(frame.to_numpy().tolist(), released_rows, data.paths)
+    compute_published_loss = published_iloss(frame.to_numpy().tolist(), released_rows, data.paths)
     if (
-        abs(published_loss - report.internal.information_loss * frame.size) > 1e-6
+        abs(compute_published_loss - report.internal.information_loss * frame.size) > 1e-6
         or report.k_achieved < k
     ):
         raise ArithmeticError(
-            f"k = {k}: not {k}-anonymous, or {published_loss} is not the report's"
+            f"k = {k}: not {k}-anonymous, or {compute_published_loss} is not the report's"
         )
     own_loss = report.internal.information_loss_before_rounding * frame.size
-    return f"{published_loss:,.0f}", f"{own_loss:,.0f}", f"{seconds:.1f}"
+    return f"{compute_published_loss:,.0f}", f"{own_loss:,.0f}", f"{seconds:.1f}"

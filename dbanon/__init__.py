@@ -228,9 +228,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_MODULE_OF_NAME[name]), name)
     except ModuleNotFoundError as error:
         # Import the errors only now, to keep ``import dbanon`` fast.
-        from dbanon.errors import missing_extra
+        from dbanon.errors import error_for_missing_extra
 
-        missing_extra_error = missing_extra(error)
+        missing_extra_error = error_for_missing_extra(error)
         if missing_extra_error is None:
             raise
         try:

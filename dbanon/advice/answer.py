@@ -21,7 +21,7 @@ from dbanon.advice.roles import (
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
 from dbanon.data.words import LabelledTextWithCard, json_text
-from dbanon.errors import counted
+from dbanon.errors import pluralize
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import describe_seconds
 
@@ -248,7 +248,7 @@ class Advice(NotebookPlot, LabelledTextWithCard):
 
     def table_rows(self) -> Iterator[AdviceRow]:
         """The advice as rows: part, subject, finding as text, finding as plain values."""
-        yield "table", self.source, counted(self.rows, "row"), {"rows": self.rows}
+        yield "table", self.source, pluralize(self.rows, "row"), {"rows": self.rows}
         for column in self.columns:
             yield "role", column.column.name, str(column.role), column.to_dict()
         for column_set in (self.singling.chosen, *self.singling.sets[:_N_SETS_SHOWN]):

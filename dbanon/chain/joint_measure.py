@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ColumnNotFound, InvalidParameter, NullInEntity, counted
+from dbanon.errors import ColumnNotFound, InvalidParameter, NullInEntity, pluralize
 from dbanon.ledger import entries, person_record, recorded_report
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
@@ -91,7 +91,7 @@ class MeasuredReleases:
             )
             for name, n_revealed in counts.read_off.items():
                 text += f'; one value of "{name}" is left of {n_revealed}'
-            lines.append((f"after {counted(counts.releases, 'release')}", text))
+            lines.append((f"after {pluralize(counts.releases, 'release')}", text))
         return lines
 
 

@@ -22,7 +22,7 @@ from dbanon.chain.other_publications import (
 from dbanon.chain.staging import require_one_table, stage_entity
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.tables import resolve_tables
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.job.chain import MEASURE, ChainRules, require_chain_name, require_key_form
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation, quote
@@ -250,17 +250,17 @@ def _describe_withheld(
         has = "has" if n_persons == 1 else "have"
         if n_persons and most_rows is None:
             messages.append(
-                f"{table}: {counted(int(n_persons), 'person')} {has} more than one row,"
+                f"{table}: {pluralize(int(n_persons), 'person')} {has} more than one row,"
                 " so a release would be refused (chain_entity_rows)"
             )
         elif n_persons:
             messages.append(
-                f"{table}: {counted(int(n_persons), 'person')} {has} more than {most_rows} rows;"
+                f"{table}: {pluralize(int(n_persons), 'person')} {has} more than {most_rows} rows;"
                 f" a release would withhold {int(n_withheld)} of their rows"
             )
         if n_without_person:
             messages.append(
-                f"{table}: {counted(int(n_without_person), 'row')} without a value of"
+                f"{table}: {pluralize(int(n_without_person), 'row')} without a value of"
                 f' "{chain.entity}", so a release would be refused (null_in_entity)'
             )
     return tuple(messages)

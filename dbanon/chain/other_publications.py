@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbanon.chain import state as chain_state
-from dbanon.errors import DbanonError, counted
+from dbanon.errors import DbanonError, pluralize
 from dbanon.ledger.entries import trusted
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
@@ -57,8 +57,8 @@ def describe_releases_outside(releases: dict[str, str], source: str) -> str:
     names = list(dict.fromkeys(releases.values()))
     remainder = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return (
-        f"{counted(len(releases), 'release')} of {source} outside of any chain, which nothing here"
-        f" takes into account: {', '.join(names[:_MOST_NAMES])}{remainder}"
+        f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which nothing"
+        f" here takes into account: {', '.join(names[:_MOST_NAMES])}{remainder}"
     )
 
 

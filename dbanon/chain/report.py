@@ -7,7 +7,7 @@ from typing import Any
 
 from dbanon.chain.other_publications import describe_releases_outside
 from dbanon.chain.step import ChainUpdate
-from dbanon.errors import counted
+from dbanon.errors import pluralize
 from dbanon.release.report import Report
 
 
@@ -56,7 +56,7 @@ def add_chain_summary(
     if outside_releases:
         chain["outside"] = len(outside_releases)
         line += f"; {describe_releases_outside(outside_releases, state.chain.source)}"
-    report = report.requested(guarantee=update.guarantee.describe(update.release.names))
+    report = report.with_request(guarantee=update.guarantee.describe(update.release.names))
     return report.with_arguments(chain=chain).with_provenance(earlier_releases=line)
 
 
@@ -116,7 +116,7 @@ def _describe_withheld(update: ChainUpdate) -> _Summary:
     longest = histories.further_counts.get("longest", 0)
     if histories.waiting_persons:
         line += f"; {histories.waiting_persons} wait"
-        line += f", one for {counted(longest, 'release')}" if longest else ""
+        line += f", one for {pluralize(longest, 'release')}" if longest else ""
     for n_persons, description in (
         (histories.returned_persons, "returned"),
         (histories.refused_persons, "excluded by models"),

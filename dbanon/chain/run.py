@@ -38,7 +38,7 @@ from dbanon.errors import (
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.ledger.entries import trusted
-from dbanon.release.outcome import losses_of
+from dbanon.release.outcome import build_losses
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
 from dbanon.run.disclosure import (
@@ -314,7 +314,7 @@ def _advance_state(
             update = _add_predecessor_histories(update, pending, key)
     histories = update.histories
     # Store the released loss: ``dbanon chain show`` prints it.
-    loss, _ = losses_of(update.release, levels=None, lost_columns=())
+    loss, _ = build_losses(update.release, levels=None, lost_columns=())
     counts = {
         **histories.further_counts,
         "persons": histories.persons,

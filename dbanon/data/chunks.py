@@ -94,7 +94,7 @@ def require_memory(
         bytes_per_spilled_record(n_columns) if on_disk else bytes_per_record(n_columns, n_coded)
     )
     if limit is not None and n_records * record_bytes > limit:
-        raise MemoryLimit.over(
+        raise MemoryLimit.exceeded(
             "The job needs",
             limit,
             detail=f"{n_records} records {read_phrase}, at about {record_bytes} bytes each.",

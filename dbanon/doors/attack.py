@@ -20,7 +20,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
 from dbanon.measures.attacks.task import DEFAULT_MAX_GUESSES, AttackData
 from dbanon.measures.pairs import combine_codes
-from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
+from dbanon.release.attacks import Attacks, build_attack_data, run_all_attacks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +92,7 @@ def attack(
     table.trees = parse_all(hierarchies, files=True)
     table.linked = _check_linked(linked, table.names)
     attack_data = replace(table.attack_data(table.released), max_guesses=guesses, seed=seed)
-    attacks = attacks_of(attack_data)
+    attacks = run_all_attacks(attack_data)
     if make is None:
         return attacks
     rng = attack_data.rng(membership.NAME)
@@ -203,7 +203,7 @@ class _AttackedTable:
             # A synthesis may contain public values that occur in no record.
             trees.setdefault(attribute.name, flat([*categories, *sorted(values - {*categories})]))
         released_columns = [column.to_released_column(first_rows) for column in columns]
-        return attack_data_of(
+        return build_attack_data(
             microdata,
             self.n_originals,
             released_columns,

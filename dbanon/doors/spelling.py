@@ -1,6 +1,6 @@
 """Options as the command line and SQL write them, in hints and in recommended commands.
 
-Python's spelling is in ``dbanon.errors.base.in_python``.
+Python's spelling is in ``dbanon.errors.base.write_python_option``.
 """
 
 from __future__ import annotations

@@ -12,22 +12,22 @@ from typing import Any, ClassVar
 
 from dbanon.errors.redaction import redact
 
-# Writes an option of a hint in the notation of an interface, from its name and its value if any. A
-# name with () is not an option but a feature that each interface expresses differently.
+# A function that writes an option in the notation of an interface, from its name and its value or
+# None. A name with () is not an option, but a feature that interfaces offer in different ways.
 Notation = Callable[[str, Any], str]
 
 # An option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
 # `declare_again()="app.person"`, with a table's name.
-_MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
+_OPTION = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 
 
-# Stands in a hint for a backtick of SQL, since backticks mark options there.
+# Replaces SQL's backticks in a hint, where backticks mark options.
 _SQL_BACKTICK = "\0"
-# The words in hints that hold only for sources with views.
+# Words in hints that apply only to sources with views.
 _IN_A_VIEW = re.compile(r"\bin a view\b(, and anonymize the view)?")
 
 
-def in_python(name: str, value: Any) -> str:
+def write_python_option(name: str, value: Any) -> str:
     """Write an option in the notation of a Python call."""
     if name == "problems()":
         return "the error's problems"
@@ -49,51 +49,51 @@ class DbanonError(Exception):
     def __init__(
         self, message: str | None = None, *, detail: str | None = None, hint: str | None = None
     ) -> None:
-        # Messages may contain paths and texts of libraries; a URL in them may have a password.
+        # Messages may contain paths and texts of libraries, with URLs that contain a password.
         self.message = redact(message or (type(self).__doc__ or "error").partition("\n")[0])
         self.detail = detail and redact(detail)
         self._hint = hint and redact(hint)
-        # The notation of options if it does not depend on the printing interface, else None.
-        self.way: Notation | None = None
-        # The replacement for "in a view" in hints if the source has no views.
-        self.instead_of_view: str | None = None
+        # The notation of options in the hint; None for that of the interface that prints the error.
+        self.fixed_notation: Notation | None = None
+        # Replaces "in a view" in the hint if the source has no views.
+        self.view_replacement: str | None = None
         super().__init__(self.message)
 
     @property
     def hint(self) -> str | None:
         """The hint in the notation of Python calls."""
-        return self.hint_by(in_python)
+        return self.hint_by(write_python_option)
 
     @hint.setter
     def hint(self, text: str | None) -> None:
         self._hint = text and redact(text)
 
     def hint_by(self, write_option: Notation) -> str | None:
-        """The hint with options in the notation of an interface, or of the error's own ``way``."""
-        writer = self.way or write_option
+        """Return the hint with options in ``fixed_notation`` or else in an interface's notation."""
+        writer = self.fixed_notation or write_option
 
         def write_match(match: re.Match[str]) -> str:
             try:
                 return writer(match[1], None if match[2] is None else json.loads(match[2]))
             except ValueError:
-                # A user's name that looks like an option.
+                # Not an option, but a user's name that looks like one.
                 return match[0]
 
-        text = self._hint and _MARKED.sub(write_match, self._hint).replace(_SQL_BACKTICK, "`")
-        if text and self.instead_of_view:
-            return _IN_A_VIEW.sub(self.instead_of_view, text)
+        text = self._hint and _OPTION.sub(write_match, self._hint).replace(_SQL_BACKTICK, "`")
+        if text and self.view_replacement:
+            return _IN_A_VIEW.sub(self.view_replacement, text)
         return text
 
     def __str__(self) -> str:
-        parts = [self.message]
+        lines = [self.message]
         if self.detail:
-            parts.append(f"Detail: {self.detail}")
+            lines.append(f"Detail: {self.detail}")
         if self.hint:
-            parts.append(f"Hint: {self.hint}")
-        return "\n".join(parts)
+            lines.append(f"Hint: {self.hint}")
+        return "\n".join(lines)
 
-    def to_dict(self, write_option: Notation = in_python) -> dict[str, str | int | None]:
-        """The error as plain values."""
+    def to_dict(self, write_option: Notation = write_python_option) -> dict[str, str | int | None]:
+        """Return the error as JSON values."""
         return {
             "code": self.code,
             "sqlstate": self.sqlstate,
@@ -105,46 +105,48 @@ class DbanonError(Exception):
 
 
 def sql_for_hint(statement: str) -> str:
-    """SQL to be put into a hint: its backticks quote names, and mark no options."""
+    """Prepare SQL for a hint, so that its backticks are not taken for marks of options."""
     return statement.replace("`", _SQL_BACKTICK)
 
 
 @contextmanager
 def hints_without_views(words: str | None) -> Iterator[None]:
-    """Write ``words`` in place of "in a view" in the hints of the block's errors.
+    """Replace "in a view" by ``words`` in the hints of errors that the block raises.
 
     Parameters
     ----------
-    words : where to change rows and types, as "in a copy of the file"; None for a source with
-        views.
+    words : where to change rows and types, such as "in a copy of the file"; None for a source
+        with views.
     """
     try:
         yield
     except DbanonError as error:
-        error.instead_of_view = error.instead_of_view or words
+        error.view_replacement = error.view_replacement or words
         raise
 
 
 def nearest_names(target: str, names: Iterable[str], limit: int = 3) -> str | None:
-    """A hint with the names nearest to ``target``; None if none is near."""
+    """Return a hint with the names most similar to ``target``; None if no name is similar."""
     import difflib
 
-    folded = {name.casefold(): name for name in sorted(names, reverse=True)}
-    near = difflib.get_close_matches(target.casefold(), list(folded), n=limit, cutoff=0.6)
-    if not near:
+    name_of_folded = {name.casefold(): name for name in sorted(names, reverse=True)}
+    nearest = difflib.get_close_matches(
+        target.casefold(), list(name_of_folded), n=limit, cutoff=0.6
+    )
+    if not nearest:
         return None
-    return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
+    return "Did you mean " + " or ".join(f'"{name_of_folded[name]}"' for name in nearest) + "?"
 
 
 def error_code(error: BaseException) -> str:
-    """The code of an error; ``interrupted`` or ``unexpected`` for errors that are not dbanon's."""
+    """Return an error's code; ``interrupted`` or ``unexpected`` for errors of other libraries."""
     if isinstance(error, DbanonError):
         return error.code
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
 
 
-def lacks_memory(error: BaseException) -> bool:
-    """Whether memory ran out for an object, or for a library to load."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether there was too little memory for an object, or for loading a library."""
     import_message = str(error).lower() if isinstance(error, ImportError) else ""
     return (
         isinstance(error, MemoryError)
@@ -153,13 +155,13 @@ def lacks_memory(error: BaseException) -> bool:
     )
 
 
-def counted(count: int, singular: str, plural: str = "") -> str:
-    """A count with its noun: ``1 row``, ``2 rows``."""
+def pluralize(count: int, singular: str, plural: str = "") -> str:
+    """Write a count with its noun: ``1 row``, ``2 rows``."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def warn_caller(warning: Warning) -> None:
-    """Issue a warning that names the line of the caller's code, not of dbanon's."""
+    """Issue a warning that points to the line that called dbanon."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_own_module(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
@@ -167,5 +169,5 @@ def warn_caller(warning: Warning) -> None:
 
 
 def _is_own_module(module: str) -> bool:
-    # contextlib closes context managers of dbanon.
+    # Frames of contextlib lie between those of dbanon.
     return module.partition(".")[0] == "dbanon" or module == "contextlib"

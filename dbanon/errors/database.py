@@ -1,4 +1,4 @@
-"""Database errors: failures (exit code 4, worth a retry), rights (5), unknown outcomes (10)."""
+"""Database errors: failures (exit code 4, can be retried), rights (5), unknown outcomes (10)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 
 from dbanon.errors.base import DbanonError
 
-# A full disk, an account's quota, and a limit of file sizes (ulimit -f).
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_ROOM_WORDS = tuple(os.strerror(number) for number in _NO_ROOM)
+# A full disk, an exhausted quota, and a limit of file sizes (ulimit -f).
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_TEXTS = tuple(os.strerror(number) for number in _DISK_FULL_ERRNOS)
 
 
 class DatabaseFailure(DbanonError):
@@ -42,7 +42,7 @@ class DatabaseBusy(DatabaseFailure):
 
 
 class OutputBusy(DatabaseBusy):
-    """Other sessions keep the output open, so the release cannot take its place."""
+    """Other sessions keep the output open, so the release cannot replace it."""
 
     code = "output_busy"
 
@@ -55,10 +55,10 @@ class DiskFull(DatabaseFailure):
 
     @classmethod
     def caused_by(cls, error: BaseException) -> bool:
-        """Whether an operating system error, or a library error's text, means a full disk."""
+        """Return whether an error of the operating system or of a library means a full disk."""
         if isinstance(error, OSError) and error.errno is not None:
-            return error.errno in _NO_ROOM
-        return any(words in str(error) for words in _NO_ROOM_WORDS)
+            return error.errno in _DISK_FULL_ERRNOS
+        return any(text in str(error) for text in _DISK_FULL_TEXTS)
 
     @classmethod
     def in_directory(
@@ -122,7 +122,7 @@ class LedgerNotTrusted(InsufficientRights):
 
 
 class RulesNotTrusted(InsufficientRights):
-    """Rules of the table were not declared by its owner of today, so they do not count."""
+    """Rules of the table were not declared by its present owner, so they do not count."""
 
     code = "rules_not_trusted"
 

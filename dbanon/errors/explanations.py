@@ -12,7 +12,7 @@ from dbanon import errors
 from dbanon.errors.base import DbanonError, nearest_names
 from dbanon.errors.usage import InvalidParameter
 
-FILE = Path(__file__).with_name("explained.md")
+EXPLANATIONS_FILE = Path(__file__).with_name("explained.md")
 _SECTION = re.compile(r"^## (\w+)\n(.*?)(?=^## |\Z)", re.M | re.S)
 
 
@@ -21,10 +21,10 @@ class ErrorExplanation(NamedTuple):
 
     Parameters
     ----------
-    code : as in messages and in JSON.
-    name : its class in ``dbanon.errors``; None for failures without a class.
+    code : the code in messages and in JSON.
+    name : of its class in ``dbanon.errors``; None for failures without a class.
     summary : its default message.
-    text : Markdown: its meaning, its causes and what to do.
+    text : Markdown on its meaning, its causes and what to do.
     """
 
     code: str
@@ -36,28 +36,31 @@ class ErrorExplanation(NamedTuple):
 
 
 @cache
-def sections() -> dict[str, str]:
-    """The text of each section, by code."""
-    return {code: text.strip() for code, text in _SECTION.findall(FILE.read_text(encoding="utf-8"))}
+def load_sections() -> dict[str, str]:
+    """Read the text of each section, by code."""
+    return {
+        code: text.strip()
+        for code, text in _SECTION.findall(EXPLANATIONS_FILE.read_text(encoding="utf-8"))
+    }
 
 
 @cache
-def explained() -> dict[str, ErrorExplanation]:
-    """All errors with a section, by code in alphabetical order."""
+def load_explanations() -> dict[str, ErrorExplanation]:
+    """Build the explanations of all errors that have a section, by sorted code."""
     classes = {
         error_class.code: error_class
         for error_class in vars(errors).values()
         if inspect.isclass(error_class) and issubclass(error_class, DbanonError)
     }
-    by_code = {}
-    for code, text in sorted(sections().items()):
+    explanation_of_code = {}
+    for code, text in sorted(load_sections().items()):
         error_class = classes.get(code)
         summary = (
             (error_class.__doc__ or "").partition("\n")[0]
             if error_class
             else "Something unexpected failed."
         )
-        by_code[code] = ErrorExplanation(
+        explanation_of_code[code] = ErrorExplanation(
             code,
             error_class.__name__ if error_class else None,
             error_class.exit_code if error_class else 1,
@@ -65,7 +68,7 @@ def explained() -> dict[str, ErrorExplanation]:
             summary,
             text,
         )
-    return by_code
+    return explanation_of_code
 
 
 def explain(word: str) -> tuple[ErrorExplanation, ...]:
@@ -73,21 +76,21 @@ def explain(word: str) -> tuple[ErrorExplanation, ...]:
 
     Raises
     ------
-    InvalidParameter : there is none; the hint has the nearest codes.
+    InvalidParameter : there is no such error; the hint lists the most similar codes.
     """
-    by_code = explained()
-    folded = word.strip().casefold().replace("-", "_")
-    if folded in by_code:
-        return (by_code[folded],)
+    explanation_of_code = load_explanations()
+    folded_word = word.strip().casefold().replace("-", "_")
+    if folded_word in explanation_of_code:
+        return (explanation_of_code[folded_word],)
     matches = tuple(
         explanation
-        for explanation in by_code.values()
-        if folded
+        for explanation in explanation_of_code.values()
+        if folded_word
         in (explanation.sqlstate.casefold(), (explanation.name or explanation.code).casefold())
     )
     if matches:
         return matches
     raise InvalidParameter(
         f'There is no error "{word}".',
-        hint=nearest_names(folded, by_code) or "dbanon explain lists all codes.",
+        hint=nearest_names(folded_word, explanation_of_code) or "dbanon explain lists all codes.",
     )

@@ -1,8 +1,8 @@
 """Errors for missing packages, with the command that installs them.
 
 The core only needs numpy; extras install what interfaces and databases need. The command names the
-packages themselves, so that it works with any installation of dbanon, from a checkout or a wheel,
-and does not look up ``dbanon`` in a registry.
+packages themselves instead of the extra, so that it works however dbanon was installed, and pip
+does not look up ``dbanon`` in a registry.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from contextlib import contextmanager
 
 from dbanon.errors.usage import UsageError
 
-__all__ = ["MissingDependency", "missing_extra", "name_missing_extras", "quoted_requirements"]
+__all__ = [
+    "MissingDependency",
+    "error_for_missing_extra",
+    "name_missing_extras",
+    "quoted_requirements",
+]
 
 _SQL = ("sqlalchemy>=2.0", "alembic>=1.13")
 # The requirements of each extra, as in pyproject.toml, including nested extras.
@@ -40,7 +45,7 @@ REQUIREMENTS = {
 }
 
 # The extra that installs a package, and the usual spelling of the package.
-_BROUGHT = {
+_EXTRA_OF_PACKAGE = {
     "alembic": ("sqlite", "Alembic"),
     "click": ("cli", "click"),
     "cryptography": ("mariadb", "cryptography"),
@@ -91,7 +96,7 @@ class MissingDependency(UsageError):
 
     @classmethod
     def of_spark(cls, reason: str) -> MissingDependency:
-        """Build the error if Spark cannot start, since pyspark or Java is missing or too old."""
+        """Build the error for a missing or too old pyspark or Java."""
         return cls(
             reason,
             hint="It needs a Java of 17 or 21. Install pyspark with:"
@@ -100,21 +105,24 @@ class MissingDependency(UsageError):
 
 
 def quoted_requirements(extra: str) -> str:
-    """The requirements of an extra as arguments of pip, quoted for a shell."""
+    """Return the requirements of an extra as arguments of pip, quoted for a shell."""
     return " ".join(f"'{requirement}'" for requirement in REQUIREMENTS[extra])
 
 
-def missing_extra(error: BaseException) -> MissingDependency | None:
-    """Build the error that names the extra; None if no package of an extra is missing."""
+def error_for_missing_extra(error: BaseException) -> MissingDependency | None:
+    """Return the error for a missing package that an extra installs; None for any other error."""
     if not isinstance(error, ModuleNotFoundError):
         return None
-    provider = _BROUGHT.get((error.name or "").partition(".")[0])
-    return provider and MissingDependency.of_extra("This", provider[1], provider[0])
+    extra_and_package = _EXTRA_OF_PACKAGE.get((error.name or "").partition(".")[0])
+    if extra_and_package is None:
+        return None
+    extra, package = extra_and_package
+    return MissingDependency.of_extra("This", package, extra)
 
 
 @contextmanager
 def name_missing_extras() -> Iterator[None]:
-    """Convert import errors of a block or function into errors that name the extra.
+    """Convert import errors of a block or function to errors with the command that helps.
 
     Raises
     ------
@@ -123,7 +131,7 @@ def name_missing_extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        dependency_error = missing_extra(error)
+        dependency_error = error_for_missing_extra(error)
         if dependency_error is None:
             raise
         try:

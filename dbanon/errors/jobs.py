@@ -1,11 +1,11 @@
-"""Limits and states of jobs: running already (exit code 7), some failed (8), a limit (9)."""
+"""Errors of jobs: already running (exit code 7), some failed (8), a limit is reached (9)."""
 
 from __future__ import annotations
 
 from dbanon.errors.base import DbanonError
 
-# Exit codes of runs that a signal ended, and of files of jobs that did nothing: the last one is
-# Airflow's default for skipping a task.
+# Exit codes of runs ended by a signal, and of job files with nothing to do. The last one is the
+# code by which Airflow marks a task as skipped, unless configured otherwise.
 INTERRUPTED, TERMINATED, NOTHING_TO_DO = 130, 143, 99
 
 
@@ -17,17 +17,24 @@ class MemoryLimit(DbanonError):
     sqlstate = "54000"
 
     @classmethod
-    def over(cls, subject: str, limit: int, *, detail: str | None = None, hint: str) -> MemoryLimit:
-        """Build the error that ``subject``, with its verb, needs more than ``limit`` bytes."""
-        size, unit = limit, "bytes"
-        for larger in ("KiB", "MiB"):
-            if size >= 2**10:
-                size, unit = size // 2**10, larger
-        return cls(f"{subject} more than {size} {unit} of memory.", detail=detail, hint=hint)
+    def exceeded(
+        cls, subject: str, limit_bytes: int, *, detail: str | None = None, hint: str
+    ) -> MemoryLimit:
+        """Build the error that more memory is needed than allowed.
+
+        Parameters
+        ----------
+        subject : the start of the message: the subject and its verb, such as ``The run needs``.
+        """
+        amount, unit = limit_bytes, "bytes"
+        for larger_unit in ("KiB", "MiB"):
+            if amount >= 2**10:
+                amount, unit = amount // 2**10, larger_unit
+        return cls(f"{subject} more than {amount} {unit} of memory.", detail=detail, hint=hint)
 
     @classmethod
     def of_process(cls) -> MemoryLimit:
-        """Build the error for a limit of the machine or its administrator."""
+        """Build the error for a process that has run out of memory."""
         return cls(
             "The process has run out of memory. An unfinished run is rolled back.",
             hint=(

@@ -98,7 +98,7 @@ class BudgetExists(UsageError):
 
 
 class PrivacyRefusal(DbanonError):
-    """The wanted guarantee was not reached, and nothing was published."""
+    """The requested guarantee was not reached, and nothing was published."""
 
     code = "privacy_refusal"
     exit_code = 3
@@ -134,14 +134,14 @@ class ModelInfeasible(PrivacyRefusal):
 
 
 class BudgetExhausted(PrivacyRefusal):
-    """The privacy budget has less left than the release would spend."""
+    """The release would spend more than is left of the privacy budget."""
 
     code = "budget_exhausted"
     sqlstate = "ZK009"
 
 
 class NoiseTooLarge(PrivacyRefusal):
-    """Nothing would be left of the data but noise."""
+    """The release would be nothing but noise."""
 
     code = "noise_too_large"
     sqlstate = "ZK009"
@@ -163,7 +163,7 @@ class ReleaseChanged(DbanonError):
 
 
 class RefreshRefused(DbanonError):
-    """What the release depends on has changed, or the ledger does not say all of it."""
+    """Something that the release depends on has changed, or is missing from the ledger."""
 
     code = "refresh_refused"
     exit_code = 6
@@ -203,7 +203,7 @@ class UnexpectedCounts(DbanonError):
 
 
 class ColumnWithoutRule(DbanonError):
-    """A column has no rule, and the release is made by the rules of its table."""
+    """A column has no rule, but the release is made by the rules of its table."""
 
     code = "column_without_rule"
     exit_code = 6
@@ -251,7 +251,7 @@ class RowsLinkableRefused(DbanonError):
 
 
 class TooFewPersons(DbanonError):
-    """Classes would hold fewer than k persons, as one column shows, and strict was requested."""
+    """Classes would hold fewer than k persons, as a column suggests, and strict was requested."""
 
     code = "too_few_persons"
     exit_code = 6
@@ -303,7 +303,7 @@ class ChainChanged(DbanonError):
 
 
 class ChainBehind(DbanonError):
-    """A release of the chain is known that its state does not have: it was restored or copied."""
+    """A release of the chain is missing from its state, which was restored or copied."""
 
     code = "chain_behind"
     exit_code = 6

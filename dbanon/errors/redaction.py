@@ -1,6 +1,6 @@
-"""Redaction of credentials in texts before they are shown or logged.
+"""Redaction of credentials in texts before they are displayed or logged.
 
-It errs on the side of hiding: a harmless value after a name such as ``token=`` is also hidden.
+In doubt it hides a value: even a harmless one after a name such as ``token=``.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from urllib.parse import unquote
 
 HIDDEN = "***"
 
-# Parts of names whose values are secrets, as S3, Google Cloud Storage, Azure, DuckDB, libpq,
-# PyMySQL, ODBC and web services spell them; compared without regard to case, _, - and dots.
-_SECRET_PARTS = re.compile(
+# A name that contains one of these words has a secret value. They are used by S3, Google Cloud
+# Storage, Azure, DuckDB, libpq, PyMySQL, ODBC and web services. Case, _, - and dots are ignored.
+_SECRET_WORDS = re.compile(
     "pass(?!through|ed)|pwd|secret|token|signature|credential|accesskey|accountkey|sharedkey"
     "|apikey|privatekey|encryptionkey|keyid|connectionstring|authorization|odbcconnect|assertion"
 )
 _SECRET_NAMES = frozenset(("sig", "auth", "sas"))
-# Secrets in the query of a URL only: in a message, `key="id"` names a column.
+# Names of secrets only in the query of a URL; elsewhere, `key="id"` names a column.
 _SECRET_ARGUMENTS = frozenset(("key", "hexkey", "textkey", "accessid", "googleaccessid"))
 
-_LETTER = r"[\w.%\-\[\]]"
+_NAME_CHARACTER = r"[\w.%\-\[\]]"
 _QUOTED = r"'(?:\\.|''|[^'\\])*'|\"(?:\\.|\"\"|[^\"\\])*\"|\{[^{}]*\}"
-# An unescaped password may hold & or ;, so a value ends only where the next name begins.
-_BARE = rf"(?:(?![&;,]{_LETTER}+\s*=)\S)+"
+# An unescaped password may contain & or ;, so a value ends only where the next assignment begins.
+_UNQUOTED = rf"(?:(?![&;,]{_NAME_CHARACTER}+\s*=)\S)+"
 _ASSIGNMENT = re.compile(
-    rf"(?<!{_LETTER})(?P<name>{_LETTER}+)(?P<sign>[\"']?\s*=\s*)(?P<value>{_QUOTED}|{_BARE})"
-    rf"|(?P<quote>[\"'])(?P<key>{_LETTER}+)(?P<colon>(?P=quote)\s*:\s*)(?P<text>{_QUOTED})"
+    rf"(?<!{_NAME_CHARACTER})(?P<name>{_NAME_CHARACTER}+)(?P<sign>[\"']?\s*=\s*)(?P<value>{_QUOTED}|{_UNQUOTED})"
+    rf"|(?P<quote>[\"'])(?P<key>{_NAME_CHARACTER}+)(?P<colon>(?P=quote)\s*:\s*)(?P<text>{_QUOTED})"
 )
 # In SQL: CREATE SECRET (TYPE s3, KEY_ID '…', SECRET '…'), PASSWORD '…'.
 _CLAUSE = re.compile(
@@ -42,7 +42,7 @@ _PORT = re.compile(r"\d+(?![^\s/?#,;)\]\"'.])")
 
 
 def redact(text: str) -> str:
-    """The text with ``***`` for each credential in a URL, a connection string or an assignment.
+    """Replace each credential in a URL, a connection string or an assignment by ``***``.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def redact(text: str) -> str:
 
 
 def has_credentials(url: str) -> bool:
-    """Whether a URL or a connection string holds a credential."""
+    """Return whether a URL or a connection string contains a credential."""
     return redact(url) != url
 
 
@@ -63,38 +63,38 @@ def _redact_authorities(text: str) -> str:
     for match in _AUTHORITY.finditer(text):
         if match.start() < end:
             continue
-        first, last = _password_span(text, match.end())
-        if first < last:
-            parts += [text[end:first], HIDDEN]
-            end = last
+        password_start, password_end = _password_span(text, match.end())
+        if password_start < password_end:
+            parts += [text[end:password_start], HIDDEN]
+            end = password_end
     return "".join([*parts, text[end:]])
 
 
 def _password_span(text: str, start: int) -> tuple[int, int]:
-    """The span of a password after ``scheme://``; empty if there is none."""
-    word_end = _end_of(_WORD, text, start)
-    last_at = text.rfind("@", start, word_end)
-    colon = text.find(":", start, last_at if last_at >= 0 else word_end)
+    """Return start and end of the password after ``scheme://``; equal if there is none."""
+    word_end = _match_end(_WORD, text, start)
+    last_at_sign = text.rfind("@", start, word_end)
+    colon = text.find(":", start, last_at_sign if last_at_sign >= 0 else word_end)
     if colon < 0:
         return start, start
-    if last_at >= 0:
-        return colon + 1, last_at
-    # No @ in this word: a port, a path, or a password with a space in it.
+    if last_at_sign >= 0:
+        return colon + 1, last_at_sign
+    # Without an @ in this word, it has a port, a path, or a password that contains a space.
     is_path = any(mark in text[start:colon] for mark in "/?#")
     if is_path or colon + 1 == word_end or _PORT.match(text, colon + 1):
         return start, start
-    later_at = text.find("@", word_end, _end_of(_LINE, text, start))
-    return colon + 1, later_at if later_at >= 0 else word_end
+    later_at_sign = text.find("@", word_end, _match_end(_LINE, text, start))
+    return colon + 1, later_at_sign if later_at_sign >= 0 else word_end
 
 
-def _end_of(pattern: re.Pattern[str], text: str, start: int) -> int:
+def _match_end(pattern: re.Pattern[str], text: str, start: int) -> int:
     match = pattern.match(text, start)
     return start if match is None else match.end()
 
 
 def _redact_value(match: re.Match[str]) -> str:
     name, value = match["name"] or match["key"], match["value"] or match["text"]
-    if not (_is_secret(match, name) or _hides_secret(value)):
+    if not (_is_secret(match, name) or _contains_secret(value)):
         return match[0]
     quote = value[0] if value[0] in "'\"{" else ""
     end = "}" if quote == "{" else quote
@@ -103,23 +103,23 @@ def _redact_value(match: re.Match[str]) -> str:
 
 
 def _is_secret(match: re.Match[str], name: str) -> bool:
-    plain = re.sub(r"[\W_]", "", _decode(name)).lower()
-    before = match.string[match.start() - 1 : match.start()]
+    normalized_name = re.sub(r"[\W_]", "", _decode(name)).lower()
+    preceding_character = match.string[match.start() - 1 : match.start()]
     return (
-        bool(_SECRET_PARTS.search(plain))
-        or plain in _SECRET_NAMES
-        or (plain in _SECRET_ARGUMENTS and before in ("?", "&"))
+        bool(_SECRET_WORDS.search(normalized_name))
+        or normalized_name in _SECRET_NAMES
+        or (normalized_name in _SECRET_ARGUMENTS and preceding_character in ("?", "&"))
     )
 
 
-def _hides_secret(value: str) -> bool:
-    """Whether a percent-encoded value holds a connection string with a credential."""
-    plain = _decode(value)
-    return plain != value and has_credentials(plain)
+def _contains_secret(value: str) -> bool:
+    """Return whether a percent-encoded value is a connection string with a credential."""
+    decoded = _decode(value)
+    return decoded != value and has_credentials(decoded)
 
 
 def _decode(text: str) -> str:
-    """The text without percent-encoding, which may be applied twice."""
-    while (plain := unquote(text)) != text:
-        text = plain
+    """Remove percent-encoding from a text, even if it was applied several times."""
+    while (decoded := unquote(text)) != text:
+        text = decoded
     return text

@@ -22,7 +22,7 @@ class InvalidParameter(UsageError):
 
 
 class RowsNotAligned(UsageError):
-    """Original and released rows at the same place do not belong together."""
+    """Original and released rows at the same position do not belong together."""
 
     code = "rows_not_aligned"
 
@@ -74,7 +74,7 @@ class PoolerUnsuitable(UsageError):
 
 
 class TlsFailed(UsageError):
-    """The connection could not be encrypted as it was requested."""
+    """The connection could not be encrypted as requested."""
 
     code = "tls_failed"
     sqlstate = "08004"
@@ -136,7 +136,7 @@ class UnsupportedType(UsageError):
     sqlstate = "0A000"
 
 
-def broken_text(column: str) -> UnsupportedType:
+def invalid_text_error(column: str) -> UnsupportedType:
     """Build the error for a column with an unpaired surrogate, which is not valid text."""
     return UnsupportedType(
         f'Column "{column}" has a value that is not valid text in Unicode (it has half of a'
@@ -187,8 +187,8 @@ class RangeUnsuitable(UsageError):
     sqlstate = "22003"
 
 
-class _WithProblems(UsageError):
-    """Something that a user wrote is wrong, possibly in several places."""
+class _ErrorWithProblems(UsageError):
+    """An error in a text of the user, possibly with several problems."""
 
     def __init__(
         self,
@@ -202,11 +202,11 @@ class _WithProblems(UsageError):
         self.problems = tuple(problems)
 
 
-class HierarchyBroken(_WithProblems):
+class HierarchyBroken(_ErrorWithProblems):
     """A hierarchy is not a tree over the values of its column.
 
-    ``problems`` holds every problem found. The message names lines and counts, never a label: a
-    hierarchy often lists the very values that its column holds.
+    ``problems`` lists all problems. The message names lines and counts but no labels, because a
+    hierarchy often contains values of its column.
     """
 
     code = "hierarchy_broken"
@@ -227,7 +227,7 @@ class MixedTypes(UsageError):
 
 
 class ReleaseNotFound(UsageError):
-    """The ledger knows no release of this name."""
+    """The ledger has no release of this name."""
 
     code = "release_not_found"
     sqlstate = "42P01"
@@ -294,12 +294,12 @@ class NothingFits(UsageError):
     code = "nothing_fits"
 
 
-class JobFileInvalid(_WithProblems):
+class JobFileInvalid(_ErrorWithProblems):
     """A job file is not valid.
 
     Attributes
     ----------
-    problems : every problem found, as ``dbanon.doors.jobfile`` reports it.
+    problems : all problems of the file, in the format of ``dbanon.doors.jobfile``.
     """
 
     code = "job_file"
@@ -308,9 +308,9 @@ class JobFileInvalid(_WithProblems):
     def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
         """Build the error for a file with these problems."""
         all_problems = tuple(problems)
-        problem_count = "1 problem" if len(all_problems) == 1 else f"{len(all_problems)} problems"
+        count_text = "1 problem" if len(all_problems) == 1 else f"{len(all_problems)} problems"
         return cls(
-            f"The job file {file} has {problem_count}.",
+            f"The job file {file} has {count_text}.",
             detail="\n".join(map(str, all_problems)),
             hint=(
                 "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check"
@@ -382,7 +382,7 @@ class WorkersDiffer(UsageError):
 
 
 class TransactionOpen(UsageError):
-    """A transaction is open, which could be rolled back after a look at the release."""
+    """A transaction is open, which could be rolled back after someone has seen the release."""
 
     code = "transaction_open"
     sqlstate = "25001"

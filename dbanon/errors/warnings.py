@@ -12,7 +12,7 @@ class KeptColumnTells(PrivacyWarning):
 
 
 class KeptColumnLinks(PrivacyWarning):
-    """A column released as it is singles out rows of classes, as a quasi-identifier would."""
+    """A column released as it is singles out rows within classes, as a quasi-identifier would."""
 
 
 class KeptColumnIdentifies(PrivacyWarning):
@@ -32,7 +32,7 @@ class HomogeneousClasses(PrivacyWarning):
 
 
 class EntitySpellings(PrivacyWarning):
-    """Values of the entity differ in white space or capitals alone: one person, counted twice."""
+    """Values of the entity differ only in white space or case, so a person may count as several."""
 
 
 class ReleasesIntersect(PrivacyWarning):
@@ -48,15 +48,15 @@ class RowsLinkable(PrivacyWarning):
 
 
 class WorkersNotPrivate(UserWarning):
-    """Original records on the workers of a cluster, or between them, are not kept from others."""
+    """Others may be able to read original records on a cluster's workers or between them."""
 
 
 class ColumnLost(UserWarning):
-    """A quasi-identifier has lost everything: one label is released for all of its values."""
+    """A quasi-identifier has lost all information: one label is released for all of its values."""
 
 
 class CodesAveraged(UserWarning):
-    """Numbers of a coded column were averaged: rows are released with codes that nobody has."""
+    """Codes were averaged like numbers: rows are released with codes that do not exist."""
 
 
 class ColumnsRenamed(UserWarning):
@@ -64,27 +64,27 @@ class ColumnsRenamed(UserWarning):
 
 
 class DaysAsNumbers(UserWarning):
-    """A column of whole numbers holds days as yyyymmdd: numbers between two of them are no days."""
+    """Whole numbers look like days, yyyymmdd, and numbers between two of them may not be days."""
 
 
 class CommitConfirmed(UserWarning):
-    """The connection was lost or a signal came at COMMIT, but the transaction was committed."""
+    """The connection was lost or a signal arrived at COMMIT, but the transaction was committed."""
 
 
 class NotTold(UserWarning):
-    """A notice of how a job ended was not delivered, or what monitoring reads was not written."""
+    """A notification about the end of a job was not sent, or a file for monitoring not written."""
 
 
 class ExportPending(UserWarning):
-    """A file of a published release could not take its place, and waits under another name."""
+    """An exported file of a published release could not be renamed, and has a temporary name."""
 
 
 class ReleaseNotNoted(UserWarning):
-    """A chain's last release could not be noted next to its key, to detect restored backups."""
+    """A chain's last release was not recorded next to its key, which detects restored backups."""
 
 
 class ReleaseNotPublished(UserWarning):
-    """A chain's last release counts as published, but its run ended before it was."""
+    """A chain's last release counts as published, but its run ended before publishing it."""
 
 
 class RulesOfAnotherTable(UserWarning):
@@ -100,4 +100,4 @@ class TablesLeft(UserWarning):
 
 
 class NotDifferentiallyPrivate(UserWarning):
-    """This method's noise is as published: its proof is wrong, and nothing is guaranteed."""
+    """This method adds noise as its paper says, but the proof is wrong: nothing is guaranteed."""

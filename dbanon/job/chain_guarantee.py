@@ -13,7 +13,7 @@ from dbanon.errors import (
     RecountFailed,
     TooFewRecords,
     TraceTooSmall,
-    counted,
+    pluralize,
 )
 from dbanon.job.guarantee import REPORT_IT, SEVERAL_TABLES_WARNING, Guarantee
 from dbanon.job.verdict import ExpectedRelease, Verdict
@@ -161,8 +161,8 @@ class ChainGuarantee(Guarantee):
         ):
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
-                f" {counted(histories.rarest_history_persons, 'person')}, fewer than k = {self.k};"
-                " nothing was published.",
+                f" {pluralize(histories.rarest_history_persons, 'person')}, fewer than"
+                f" k = {self.k}; nothing was published.",
                 hint=REPORT_IT,
             )
         if histories.failing_cells:

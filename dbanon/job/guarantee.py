@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dbanon.data.counts import CountRequests, Counts, Recount
 from dbanon.data.frozen import dataclass
-from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
+from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, pluralize
 from dbanon.job.nulls import RELEASED_NULLS
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import ExpectedRelease, Verdict
@@ -251,7 +251,7 @@ class Guarantee:
         if self.classes_have_k_rows and recount.smallest < self.k:
             raise RecountFailed(
                 "The smallest class counted in the database holds"
-                f" {counted(recount.smallest, 'row')}, fewer than k = {self.k}; nothing was"
+                f" {pluralize(recount.smallest, 'row')}, fewer than k = {self.k}; nothing was"
                 " published.",
                 hint=REPORT_IT,
             )
@@ -259,7 +259,7 @@ class Guarantee:
         # Strata keep their NULLs.
         if not self.by and recount.null_rows != null_rows:
             raise RecountFailed(
-                f"{counted(recount.null_rows, 'row')} with a NULL written, {null_rows} expected;"
+                f"{pluralize(recount.null_rows, 'row')} with a NULL written, {null_rows} expected;"
                 " nothing was published.",
                 hint=REPORT_IT,
             )

@@ -16,7 +16,12 @@ from typing import Annotated
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check_options
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedType, broken_text
+from dbanon.errors import (
+    InvalidParameter,
+    TellingColumnRefused,
+    UnsupportedType,
+    invalid_text_error,
+)
 from dbanon.job.verdict import Caution
 
 _KEY_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
@@ -175,7 +180,7 @@ class PseudonymKey:
             encoded = None
         # Raise outside the handler, so that Python's error, which holds the value, is not chained.
         if encoded is None:
-            raise broken_text(attribute.name)
+            raise invalid_text_error(attribute.name)
         return self._hmac(self._derived_key, encoded).hexdigest()[:_HEX_DIGITS]
 
     def hmac_blocks(self) -> tuple[bytes, bytes]:

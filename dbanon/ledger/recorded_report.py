@@ -27,7 +27,14 @@ from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.report import Evaluated, Provenance, RecountResult, ReleaseLoss, Report, Request
+from dbanon.release.report import (
+    EvaluationOutcome,
+    Provenance,
+    RecountResult,
+    ReleaseLoss,
+    Report,
+    Request,
+)
 from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -203,7 +210,7 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
             arguments.get("levels"),
         ),
         provenance,
-        Evaluated(evaluation),
+        EvaluationOutcome(evaluation),
     )
     published_by = None if row["published_by"] is None else str(row["published_by"])
     superseded_at = ledger_time(row["superseded_at"])

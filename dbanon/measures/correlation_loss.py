@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.errors import counted
+from dbanon.errors import pluralize
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 
@@ -29,7 +29,7 @@ def describe_constant_columns(moments: Moments) -> str:
     n_constant = int((~np.diagonal(moments.is_defined)).sum())
     if not n_constant:
         return ""
-    return f"{counted(n_constant, 'column is', 'columns are')} constant, and left out"
+    return f"{pluralize(n_constant, 'column is', 'columns are')} constant, and left out"
 
 
 def correlation_loss(task: EvaluationTask) -> Figure:

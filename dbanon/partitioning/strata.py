@@ -12,7 +12,7 @@ from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, counted
+from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, pluralize
 from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
@@ -86,7 +86,7 @@ def null_error(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
     ----------
     rows : with a NULL, by quasi-identifier.
     """
-    holding = [f'"{name}" in {counted(count, "row")}' for name, count in rows.items() if count]
+    holding = [f'"{name}" in {pluralize(count, "row")}' for name, count in rows.items() if count]
     return NullInQuasiIdentifier(
         f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
         hint='Choose `nulls="category"` (classes within each pattern of NULLs) or `nulls="merge"`'
@@ -250,7 +250,7 @@ def require_memory(
     """
     needed = _COPIES_OF_COUNTS * count_bytes * n_classes * width
     if memory_limit is not None and needed > memory_limit:
-        raise MemoryLimit.over(
+        raise MemoryLimit.exceeded(
             f"The counts of {of} need",
             memory_limit,
             detail=f"There are {n_classes} classes and {width} {unit}.",

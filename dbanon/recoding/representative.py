@@ -90,17 +90,17 @@ def medoids(
     labels, nodes = partition.labels[members].astype(np.int64), tree.leaves[leaves[members]]
     # The distance of two values is the height of their common ancestor. Climbing from a value, each
     # edge adds its height for all records of the class outside the subtree.
-    distance_sums = np.zeros(len(members), np.int64)
+    sum_public_distances = np.zeros(len(members), np.int64)
     for _ in range(tree.height):
         _, group, group_sizes = np.unique(
             labels * len(tree.labels) + nodes, return_inverse=True, return_counts=True
         )
         parents = np.maximum(tree.parents[nodes], 0)
-        distance_sums += (tree.heights[parents] - tree.heights[nodes]) * (
+        sum_public_distances += (tree.heights[parents] - tree.heights[nodes]) * (
             partition.sizes[labels] - group_sizes[group.reshape(-1)]
         )
         nodes = parents
-    order = np.lexsort((members, leaves[members], distance_sums, labels))
+    order = np.lexsort((members, leaves[members], sum_public_distances, labels))
     chosen: NDArray[np.int64] = members[order[partition.starts]].astype(np.int64)
     return chosen
 

@@ -1,6 +1,6 @@
-"""Alignment of a data frame's rows with released rows, in memory with the run's own report.
+"""Alignment of the rows of a data frame with the released rows, kept in memory with the report.
 
-It undoes shuffling, so no serialization contains it: no JSON, text or pickle.
+It undoes shuffling, so it is never serialized: no JSON, text or pickle contains it.
 """
 
 from __future__ import annotations
@@ -19,51 +19,56 @@ if TYPE_CHECKING:
     from dbanon.measures.attributes import Floats
     from dbanon.measures.pairs import Pairs
 
-# Number of pairs to test, and the bounds that unrelated rows stay below.
-MOST, DEVIATIONS, SHARE = 1000, 3.0, 0.4
-# Spreads of sums below this share are rounding errors.
-_ROUNDING = 1e-9
+# Number of pairs to test, and the bounds below which rows count as unrelated: how much nearer they
+# are than random pairs, in standard deviations and as a share of the largest possible gain.
+MAX_TESTED_PAIRS, MAX_CHANCE_DEVIATIONS, MAX_CHANCE_SHARE = 1000, 3.0, 0.4
+# A smaller spread, as a share of the mean distance, is a rounding error.
+_ROUNDING_ERROR = 1e-9
 
 
 def is_unrelated(pairs: Pairs, seed: int = 0) -> bool:
-    """Whether released rows are no nearer to their originals than rows paired at random.
+    """Return whether released rows are hardly nearer to their originals than random pairs.
 
     False if all pairings are equivalent, as in a single class.
     """
     comparison = compare_with_chance(pairs, seed)
-    return comparison is not None and comparison[0] < DEVIATIONS and comparison[1] < SHARE
+    if comparison is None:
+        return False
+    deviations, share = comparison
+    return deviations < MAX_CHANCE_DEVIATIONS and share < MAX_CHANCE_SHARE
 
 
 def compare_with_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
-    """How much nearer the pairs are than by chance; None if all pairings have the same sum.
+    """Measure how much nearer the pairs are than random pairs; None if all pairings are equal.
 
     Returns
     -------
-    The gain in standard deviations of the sums of random pairings, and its share of the largest
-    gain that any pairing could have.
+    The gain in standard deviations of the sums of distances of random pairings, and its share of
+    the largest gain that a pairing could have.
     """
     records = np.arange(pairs.n)
-    if pairs.n > MOST:
-        records = np.random.default_rng(seed).choice(pairs.n, MOST, replace=False)
+    if pairs.n > MAX_TESTED_PAIRS:
+        records = np.random.default_rng(seed).choice(pairs.n, MAX_TESTED_PAIRS, replace=False)
     rows, n = pairs.labels[records], len(records)
     if n < 2:
         return None
     distances: Floats = np.zeros((n, n))
     for column in pairs.columns:
         distances += column.distances_ignoring_nulls(records[:, None], rows[None, :])
-    by_record, by_row = distances.mean(axis=1), distances.mean(axis=0)
-    chance, paired_sum = n * float(by_row.mean()), float(np.trace(distances))
-    # Lower bounds of any pairing: each record with its nearest row, and vice versa.
-    least = max(float(distances.min(axis=1).sum()), float(distances.min(axis=0).sum()))
-    distances -= by_record[:, None]
-    distances -= by_row[None, :] - by_row.mean()
+    record_means, row_means = distances.mean(axis=1), distances.mean(axis=0)
+    expected_sum, paired_sum = n * float(row_means.mean()), float(np.trace(distances))
+    # Lower bounds for any pairing: each record with its nearest row, and vice versa.
+    least_sum = max(float(distances.min(axis=1).sum()), float(distances.min(axis=0).sum()))
+    distances -= record_means[:, None]
+    distances -= row_means[None, :] - row_means.mean()
     spread = sqrt(float(np.square(distances, out=distances).sum()) / (n - 1))
-    if spread <= _ROUNDING * chance or chance <= least:
+    if spread <= _ROUNDING_ERROR * expected_sum or expected_sum <= least_sum:
         return None
-    return (chance - paired_sum) / spread, (chance - paired_sum) / (chance - least)
+    gain = expected_sum - paired_sum
+    return gain / spread, gain / (expected_sum - least_sum)
 
 
-# Row orders of a released frame, as in its attrs and the arguments of its report.
+# Row orders of a released frame, as its attrs and the arguments of its report name them.
 SHUFFLED, INPUT = "shuffled", "input"
 ROWS_LINK = Caution(
     "the rows are in the order of their originals",
@@ -75,34 +80,34 @@ ROWS_LINK = Caution(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Alignment:
-    """The pairing of released rows with originals; None when pickled or deep-copied.
+    """The pairing of released rows with original rows; becomes None when pickled or deep-copied.
 
     Parameters
     ----------
-    n : the number of original rows.
-    places : int64 (r,), the index of the original of each released row.
-    before, after : digests of all values in order, by quasi-identifier, to check that both frames
-        are still those of the run.
+    n_originals : number of original rows.
+    original_of_row : int64 (r,), the index of each released row's original.
+    original_digests, released_digests : by quasi-identifier, digests of all values in order, to
+        check that both frames are still those of the run.
     released : the frame that was returned.
     hierarchies : of the run, by column.
     """
 
-    n: int
-    places: NDArray[np.int64]
-    before: Mapping[str, bytes]
-    after: Mapping[str, bytes]
+    n_originals: int
+    original_of_row: NDArray[np.int64]
+    original_digests: Mapping[str, bytes]
+    released_digests: Mapping[str, bytes]
     released: Any
     hierarchies: Mapping[str, Any]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _nothing, ()
+        return _return_none, ()
 
-    def rows(self) -> NDArray[np.int64]:
-        """The index of the released row of each original, int64 (n,); -1 if withheld."""
-        released_rows = np.full(self.n, -1, np.int64)
-        released_rows[self.places] = np.arange(len(self.places))
+    def row_of_original(self) -> NDArray[np.int64]:
+        """Return the index of each original's released row, int64 (n,); -1 if it is withheld."""
+        released_rows = np.full(self.n_originals, -1, np.int64)
+        released_rows[self.original_of_row] = np.arange(len(self.original_of_row))
         return released_rows
 
 
-def _nothing() -> None:
+def _return_none() -> None:
     return None

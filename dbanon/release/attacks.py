@@ -1,7 +1,7 @@
-"""Attacks on released rows, however they were made, and their success rates.
+"""Attacks on released rows, regardless of how these were made, and their success rates.
 
-Rates refer to real persons and are for the controller only: they are not part of a release, and no
-data about a single record leaves this module.
+Rates refer to real persons and are for the controller only, not part of a release. No data about a
+single record leaves this module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dbanon.measures.attacks.rates import AttackResult
 from dbanon.measures.attacks.task import AttackData
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import columns_of
-from dbanon.release.words import attack_text
+from dbanon.release.words import describe_attack
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,9 +32,9 @@ class Attacks(LabelledTextWithCard):
 
     Parameters
     ----------
-    originals, controls, released : the numbers of records and rows.
-    results : by attack, as docs/evaluation.md lists them.
-    linked : the columns that the attacker knows from one data set, and from another.
+    originals, controls, released : numbers of original records, control records and released rows.
+    results : by name of the attack; docs/evaluation.md lists them.
+    linked : the columns that the linking attacker knows from one data set, and from another.
     """
 
     originals: int
@@ -45,32 +45,32 @@ class Attacks(LabelledTextWithCard):
 
     @property
     def found(self) -> Mapping[str, AttackResult]:
-        """The former name of ``results``."""
+        """The former name of ``results``, until version 1.0."""
         return self.results
 
     @property
     def risks(self) -> dict[str, float | None]:
-        """Risk by attack; None if it cannot be estimated."""
+        """The risk by attack; None if it cannot be estimated."""
         return {name: attack.risk for name, attack in self.results.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as plain values, for JSON."""
+        """Return the figures as JSON values."""
         return {
             "originals": self.originals,
             "controls": self.controls,
             "released": self.released,
-            "linked": [list(part) for part in self.linked],
+            "linked": [list(columns) for columns in self.linked],
             **with_former_key(
                 "results", {name: attack.to_dict() for name, attack in self.results.items()}
             ),
         }
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The figures as pairs of label and text, for people."""
-        return [(name, attack_text(attack.to_dict())) for name, attack in self.results.items()]
+        """Return the figures as pairs of label and text, for display."""
+        return [(name, describe_attack(attack.to_dict())) for name, attack in self.results.items()]
 
 
-def attack_data_of(
+def build_attack_data(
     microdata: Microdata,
     members: int,
     columns: Iterable[ReleasedColumn],
@@ -85,14 +85,16 @@ def attack_data_of(
     Parameters
     ----------
     microdata : the originals, followed by the control records.
-    members : the number of originals.
-    columns : as they are written, of m distinct rows.
-    weights : int64 (m,), the multiplicity of each row.
-    linked : two lists of columns; None for the first and the second half.
+    members : number of originals.
+    columns : the released columns as written, for m distinct rows.
+    weights : int64 (m,), the multiplicity of each distinct row.
+    linked : the columns of the linking attacker's two data sets; None for the first and the second
+        half of all columns.
+    options : further fields of ``AttackData``.
     """
     names = [attribute.name for attribute in microdata.attributes]
     half = (len(names) + 1) // 2
-    parts = linked or (names[:half], names[half:])
+    first_columns, second_columns = linked or (names[:half], names[half:])
     table_measures = measures or Measures.of(microdata)
     trees = trees_of(microdata.attributes, hierarchies or {}, table_measures)
     return AttackData(
@@ -101,21 +103,23 @@ def attack_data_of(
         n_controls=microdata.n_records - members,
         weights=weights,
         source_columns=(
-            tuple(names.index(name) for name in parts[0]),
-            tuple(names.index(name) for name in parts[1]),
+            tuple(names.index(name) for name in first_columns),
+            tuple(names.index(name) for name in second_columns),
         ),
         **options,
     )
 
 
-def attacks_of(exposed: AttackData) -> Attacks:
-    """Run all attacks."""
-    names = [column.name for column in exposed.columns]
-    first, second = (tuple(names[at] for at in part) for part in exposed.source_columns)
+def run_all_attacks(attack_data: AttackData) -> Attacks:
+    """Run all attacks and collect their results."""
+    names = [column.name for column in attack_data.columns]
+    first_columns, second_columns = (
+        tuple(names[index] for index in indices) for indices in attack_data.source_columns
+    )
     return Attacks(
-        exposed.n_members,
-        exposed.n_controls,
-        int(exposed.weights.sum()),
-        MappingProxyType(run_attacks(exposed)),
-        (first, second),
+        originals=attack_data.n_members,
+        controls=attack_data.n_controls,
+        released=int(attack_data.weights.sum()),
+        results=MappingProxyType(run_attacks(attack_data)),
+        linked=(first_columns, second_columns),
     )

@@ -1,10 +1,10 @@
 """Retained columns that single out rows or reveal values that a release hides.
 
-Two counts are made of the released rows with a value in such a column. *Rare*: fewer than k rows
+Two kinds of released rows with a value in such a column are counted. *Rare*: fewer than k rows
 share the value. *Determined*: all rows with the value had the same original value of a
 quasi-identifier, so one follows from the other. Unique values always determine everything, so the
-number of rows expected by chance is subtracted, and the excess counts only to the extent that the
-release hides the quasi-identifier.
+number of rows expected by chance is subtracted, and the excess is weighted by the extent to which
+the release hides the quasi-identifier.
 
 Findings name columns and contain no values.
 """
@@ -31,8 +31,8 @@ class DisclosiveColumn:
     Parameters
     ----------
     name : the column.
-    determines : the quasi-identifier whose original values follow from it; None if too few rows
-        share each of its values.
+    determines : the quasi-identifier whose original values follow from the column; None if the
+        finding is that too few rows share each value of the column.
     share : the minimum share of affected rows, among released rows with a value.
     """
 
@@ -64,9 +64,9 @@ class FewPersons:
     share: float
 
     @classmethod
-    def of(cls, name: str, classes: int, below: int) -> Self:
-        """Make the finding from the number of classes, and of those below k."""
-        return cls(name, max(round(below / classes, 2), 0.01))
+    def from_counts(cls, name: str, n_total: int, n_affected: int) -> Self:
+        """Build the finding from the number of all and of affected classes or values."""
+        return cls(name, max(round(n_affected / n_total, 2), 0.01))
 
     def describe(self, k: int) -> str:
         """Describe the finding in a sentence."""
@@ -103,7 +103,7 @@ class RetainedIdentifier:
     Parameters
     ----------
     name : the column.
-    reason : why, a code of ``advice.roles.REASONS``.
+    reason : why it looks like one, a code of ``advice.roles.REASONS``.
     """
 
     name: str
@@ -111,11 +111,11 @@ class RetainedIdentifier:
 
     def describe(self, k: int) -> str:
         """Describe the finding; ``k`` is not used."""
-        why = _WHY.get(self.reason, self.reason)
-        return f'"{self.name}" looks like an identifier, and is released as it is: {why}'
+        reason = _REASON_TEXTS.get(self.reason, self.reason)
+        return f'"{self.name}" looks like an identifier, and is released as it is: {reason}'
 
 
-_WHY = {
+_REASON_TEXTS = {
     "name": "its name suggests names, addresses or person identifiers",
     "form": "its values look like e-mail addresses, phone numbers or person identifiers",
     "type": "its type is one for identifiers",
@@ -126,28 +126,28 @@ if TYPE_CHECKING:
 
     from dbanon.recoding import ReleasedColumn
 
-# Findings are reported from this share of the rows with a value.
-SHARE = 0.5
+# The least share of the rows with a value at which a finding is reported.
+LEAST_REPORTED_SHARE = 0.5
 
-# Up to this many rows all are counted; larger tables are sampled first.
-ALL_ROWS = 50_000
-# A sample without equal values leaves open that this share of rows has shared values, with an error
-# probability of exp(-_CERTAIN).
-_OPEN = 0.1
-_CERTAIN = 20.0
+# Tables of up to this many rows are counted completely; larger ones are sampled first.
+MAX_FULLY_COUNTED_ROWS = 50_000
+# If a sample has no equal values, at most this share of all rows has a value that other rows share;
+# this is wrong with a probability of exp(-_LOG_CERTAINTY).
+_MAX_SHARED_SHARE = 0.1
+_LOG_CERTAINTY = 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class ValueGroups:
-    """The released rows with a value in a column, grouped by that value.
+    """Released rows grouped by their value in a column, without those that have none.
 
     Parameters
     ----------
     sizes : int64 (g,), distinct group sizes in rows.
     counts : int64 (g,), the number of groups of each size.
-    rare : int64 (g,), the number of these with fewer than k rows or persons.
-    identical : int64 (g, d), the number of these in which all rows had the same original value of
-        each quasi-identifier.
+    rare : int64 (g,), the number of groups of each size with fewer than k rows or persons.
+    identical : int64 (g, d), the number of groups of each size in which all rows had the same
+        original value of a quasi-identifier, for each of these.
     """
 
     sizes: NDArray[np.int64]
@@ -161,13 +161,13 @@ class ValueGroups:
         return int(self.sizes @ self.counts)
 
 
-def groups_of(
+def group_by_value(
     values: NDArray[np.int64],
     quasi_identifiers: Sequence[NDArray[np.int64]],
     k: int,
     persons: NDArray[np.int32] | None = None,
 ) -> ValueGroups:
-    """Group rows by the value of a column.
+    """Group rows by their value in a column.
 
     Parameters
     ----------
@@ -180,38 +180,38 @@ def groups_of(
     _, starts, sizes = np.unique(values[order], return_index=True, return_counts=True)
     n_persons = sizes
     if persons is not None and len(order):
-        group = np.repeat(np.arange(len(sizes)), sizes)
-        pairs = np.unique(np.column_stack((group, persons[order])), axis=0)
+        group_of_row = np.repeat(np.arange(len(sizes)), sizes)
+        pairs = np.unique(np.column_stack((group_of_row, persons[order])), axis=0)
         n_persons = np.bincount(pairs[:, 0], minlength=len(sizes))
-    agrees = [
+    is_identical = [
         np.minimum.reduceat(codes[order], starts) == np.maximum.reduceat(codes[order], starts)
         for codes in quasi_identifiers
         if len(order)
     ]
-    distinct_sizes, inverse = np.unique(sizes, return_inverse=True)
-    inverse = inverse.reshape(-1)
+    distinct_sizes, size_indices = np.unique(sizes, return_inverse=True)
+    size_indices = size_indices.reshape(-1)
 
-    def by_size(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(inverse, flags, len(distinct_sizes)).astype(np.int64)
+    def count_by_size(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(size_indices, flags, len(distinct_sizes)).astype(np.int64)
 
     return ValueGroups(
         distinct_sizes.astype(np.int64),
-        np.bincount(inverse, minlength=len(distinct_sizes)).astype(np.int64),
-        by_size(n_persons < k),
-        np.column_stack([by_size(flags) for flags in agrees])
-        if agrees
+        np.bincount(size_indices, minlength=len(distinct_sizes)).astype(np.int64),
+        count_by_size(n_persons < k),
+        np.column_stack([count_by_size(flags) for flags in is_identical])
+        if is_identical
         else np.zeros((len(distinct_sizes), len(quasi_identifiers)), np.int64),
     )
 
 
-def require_all_counted(name: str, counted: int, released: int) -> None:
+def require_all_counted(name: str, n_counted: int, n_released: int) -> None:
     """Check that the groups of a column contain all released rows.
 
     Raises
     ------
     RecountFailed : they contain more or fewer rows.
     """
-    if counted != released:
+    if n_counted != n_released:
         raise RecountFailed(
             f'The values of "{name}" that were counted do not cover all released rows;'
             " nothing was published.",
@@ -221,21 +221,21 @@ def require_all_counted(name: str, counted: int, released: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Frequencies:
-    """How often the values of a column occur, without the values.
+    """How often the distinct values of a column occur, without the values themselves.
 
     Parameters
     ----------
-    rows : int64 (s,), the numbers of rows that a value has.
-    values : int64 (s,), how many values so many rows have.
+    occurrences : int64 (s,), numbers of rows that have the same value.
+    n_values : int64 (s,), how many values occur in that many rows.
     """
 
-    rows: NDArray[np.int64]
-    values: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
+    n_values: NDArray[np.int64]
 
-    def agreement(self, size: int) -> float:
-        """The chance that so many rows, drawn at random, all have one value."""
-        shares = self.rows / max(int(self.rows @ self.values), 1)
-        return float(self.values @ shares**size)
+    def probability_of_equality(self, n_rows: int) -> float:
+        """Return the probability that ``n_rows`` random rows all have the same value."""
+        shares = self.occurrences / max(int(self.occurrences @ self.n_values), 1)
+        return float(self.n_values @ shares**n_rows)
 
 
 class ReleasedOriginals(Protocol):
@@ -243,13 +243,13 @@ class ReleasedOriginals(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The quasi-identifiers."""
+        """The names of the quasi-identifiers."""
 
     def frequencies(self, name: str) -> Frequencies:
-        """How many released rows had each value of a quasi-identifier; NULL is one."""
+        """Count how often each value of a quasi-identifier, including NULL, occurs."""
 
     def hidden(self, name: str) -> float:
-        """The share of released rows whose own value the release does not show."""
+        """Return the share of released rows whose original value the release hides."""
 
 
 class Originals:
@@ -270,7 +270,7 @@ class Originals:
         self._frequencies: dict[str, Frequencies] = {}
 
     def codes(self, name: str) -> NDArray[np.int64]:
-        """The values as codes, int64 (n,); NULL has one of its own."""
+        """Encode the values of all records as integers, int64 (n,); NULL has its own code."""
         microdata = self._microdata
         attribute = microdata.attributes[self.names.index(name)]
         if attribute.kind.is_numeric:
@@ -282,7 +282,7 @@ class Originals:
         return codes if valid is None else np.where(valid, codes, codes.max(initial=0) + 1)
 
     def frequencies(self, name: str) -> Frequencies:
-        """How many released rows had each value; NULL is one."""
+        """Count how often each value, including NULL, occurs in the released rows."""
         if name not in self._frequencies:
             codes = self.codes(name)[self._partition.members]
             counts = np.unique(codes, return_counts=True)[1].astype(np.int64)
@@ -290,95 +290,99 @@ class Originals:
         return self._frequencies[name]
 
     def hidden(self, name: str) -> float:
-        """The share of released rows whose own value the release does not show."""
+        """Return the share of released rows whose original value the release hides."""
         return self.hidden_rows(name) / max(int(self._partition.sizes.sum()), 1)
 
     def hidden_rows(self, name: str) -> int:
-        """The number of released rows whose own value the release does not show."""
+        """Count the released rows whose original value the release hides."""
         partition = self._partition
         losses = [c.losses for c in self._columns if c.source == name and c.losses is not None]
         if losses:
-            hides = np.any([part > 0 for part in losses], axis=0)
+            is_hidden = np.any([column_losses > 0 for column_losses in losses], axis=0)
         else:
             codes = self.codes(name)[partition.members]
-            hides = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
+            is_hidden = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
                 codes, partition.starts
             )
-        return int(partition.sizes[hides].sum())
+        return int(partition.sizes[is_hidden].sum())
 
 
-def disclosures_of_column(
+def find_disclosures(
     name: str, groups: ValueGroups, originals: ReleasedOriginals, k: int
 ) -> list[DisclosiveColumn]:
-    """The findings on a column, if any."""
+    """Return the findings on a column: that it is nearly unique, and what it determines."""
     n = groups.n_rows
     if not n:
         return []
     findings = []
-    rare = int(groups.sizes @ groups.rare)
-    if rare >= SHARE * n:
-        findings.append(DisclosiveColumn(name, None, floor_share(rare, n, k)))
-    for position, quasi_identifier in enumerate(originals.names):
-        determined = int(groups.sizes @ groups.identical[:, position])
-        if determined < SHARE * n:
+    n_rare = int(groups.sizes @ groups.rare)
+    if n_rare >= LEAST_REPORTED_SHARE * n:
+        findings.append(DisclosiveColumn(name, None, floor_share(n_rare, n, k)))
+    for index, quasi_identifier in enumerate(originals.names):
+        n_determined = int(groups.sizes @ groups.identical[:, index])
+        if n_determined < LEAST_REPORTED_SHARE * n:
             continue
-        # Unique rows are always determined, so shared values must reach the share by themselves.
+        # Rows with a unique value are always determined, so the others must reach the share alone.
         shared = groups.sizes > 1
-        if int(groups.sizes[shared] @ groups.identical[shared, position]) < SHARE * n:
+        if int(groups.sizes[shared] @ groups.identical[shared, index]) < LEAST_REPORTED_SHARE * n:
             continue
-        excess = determined - _expected_by_chance(groups, originals.frequencies(quasi_identifier))
-        if excess >= SHARE * n and excess * originals.hidden(quasi_identifier) >= SHARE * n:
-            share = floor_share(determined, n, k)
+        excess = n_determined - _expected_rows_by_chance(
+            groups, originals.frequencies(quasi_identifier)
+        )
+        if (
+            excess >= LEAST_REPORTED_SHARE * n
+            and excess * originals.hidden(quasi_identifier) >= LEAST_REPORTED_SHARE * n
+        ):
+            share = floor_share(n_determined, n, k)
             findings.append(DisclosiveColumn(name, quasi_identifier, share))
     return findings
 
 
-def _expected_by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
-    """Rows expected to be determined by a column of such groups that tells nothing.
+def _expected_rows_by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
+    """Return the number of rows that an unrelated column with these groups would determine.
 
-    All m rows of a value have the same one of a quasi-identifier by chance with the sum of the m-th
-    powers of its values' shares.
+    The probability that m random rows have the same value of a quasi-identifier is the sum of the
+    m-th powers of its values' shares.
     """
     expected = 0.0
     for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
-        expected += size * count * frequencies.agreement(size)
+        expected += size * count * frequencies.probability_of_equality(size)
     return expected
 
 
 def floor_share(count: int, n: int, k: int) -> float:
-    """Round down a share of n rows to hundredths, to at least ``SHARE``.
+    """Round the share of ``count`` among n rows down to hundredths, to at least the reported share.
 
-    If fewer than k rows are outside of it, k rows are assumed.
+    If fewer than k of the n rows remain, k are assumed.
     """
     if 0 < n - count < k:
         count = n - k
-    return max(count * 100 // n / 100, SHARE)
+    return max(count * 100 // n / 100, LEAST_REPORTED_SHARE)
 
 
-def sample_size(rows: int) -> int:
-    """The sample size that can prove a column nearly unique; 0 to count all rows."""
-    if rows <= ALL_ROWS:
+def proof_sample_size(n_rows: int) -> int:
+    """Return the size of a sample that can prove a column nearly unique; 0 to count all rows."""
+    if n_rows <= MAX_FULLY_COUNTED_ROWS:
         return 0
     # Add a tenth, because the sizes of random samples vary.
-    return round(1.1 * sqrt(2 * rows * _CERTAIN / _OPEN))
+    return round(1.1 * sqrt(2 * n_rows * _LOG_CERTAINTY / _MAX_SHARED_SHARE))
 
 
-def all_different(
-    name: str, rows: int, sampled: int, values: int, different: int
+def prove_nearly_unique(
+    name: str, n_rows: int, n_sampled: int, n_values: int, n_distinct: int
 ) -> DisclosiveColumn | None:
-    """The finding, proved by a random sample, that a column is nearly unique; None if unproved.
+    """Return the finding that a column is nearly unique; None if a random sample does not prove it.
 
     If a share u of n rows has shared values, a sample of s rows has at least s*s*u/(2n) pairs with
     equal values.
 
     Parameters
     ----------
-    rows : in all.
-    sampled : rows in the sample.
-    values, different : rows of the sample that have a value, and how many values they have.
+    n_rows, n_sampled : number of all rows, and of rows in the sample.
+    n_values, n_distinct : number of sampled rows that have a value, and of their distinct values.
     """
-    if not sampled or not sampled == values == different:
+    if not n_sampled or not n_sampled == n_values == n_distinct:
         return None
-    if 2 * rows * _CERTAIN / sampled**2 > _OPEN:
+    if 2 * n_rows * _LOG_CERTAINTY / n_sampled**2 > _MAX_SHARED_SHARE:
         return None
-    return DisclosiveColumn(name, None, 1 - _OPEN)
+    return DisclosiveColumn(name, None, 1 - _MAX_SHARED_SHARE)

@@ -1,8 +1,8 @@
-"""Distributions of released columns for pictures: bins and labels that many rows share.
+"""Distributions of released columns for charts: bins and labels that many rows share.
 
-Bin edges lie on a round grid, never on data values. Neighbouring bins are merged until each is
-empty or has at least ``bound`` rows, and displayed counts are multiples of the bound. Labels are
-displayed if at least ``bound`` rows have them.
+Bin edges lie on a grid of round numbers, never on data values. Neighbouring bins are merged until
+each is empty or has at least ``bound`` rows, and displayed counts are rounded to multiples of the
+bound. Labels are displayed if at least ``bound`` rows have them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Kind
 
-# The minimum bound for any k.
-FEWEST = 5
-# Limits that keep a picture readable.
+# The least number of rows that a bin or label may have, however small k is.
+LEAST_BOUND = 5
+# Limits that keep a chart readable.
 MOST_BINS, MOST_LABELS = 20, 12
 
 UNITS = ("number", "date", "label")
@@ -27,13 +27,13 @@ UNITS = ("number", "date", "label")
 
 @dataclass(frozen=True)
 class Bar:
-    """One bin or label.
+    """A bar of a chart, for a bin or a label.
 
     Parameters
     ----------
-    label : in words, for a table.
-    rows : how many, as a multiple of the bound.
-    low, width : of a bin, where it begins and how wide it is, in steps of the grid.
+    label : text of the bar in a table.
+    rows : number of rows, rounded to a multiple of the bound.
+    low, width : the start and width of a bin, in steps of the grid.
     """
 
     label: str
@@ -44,17 +44,18 @@ class Bar:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The released values of a column, as far as they may be displayed.
+    """The distribution of a released column, as far as it may be displayed.
 
     Parameters
     ----------
     name, role : of the column.
-    unit : one of ``UNITS``; empty where nothing is drawn.
-    bound : the fewest rows of a bin or label.
-    bars : in order; those of labels by falling number of rows.
-    edges : text of each edge of the grid's steps, from the first to the last; empty for these two.
-    others : text on labels that are not displayed separately.
-    note : why nothing is drawn; empty otherwise.
+    unit : one of ``UNITS``; empty if there is no chart.
+    bound : the least number of rows of a bin or label.
+    bars : bins in ascending order, or labels by descending number of rows.
+    edges : texts of all edges of the grid's steps; the outer ones are empty, because the outer bins
+        are open.
+    others : text about labels that are not displayed separately.
+    note : why there is no chart; empty if there is one.
     """
 
     name: str
@@ -67,13 +68,13 @@ class Distribution:
     note: str = ""
 
 
-def bound_of(k: int) -> int:
-    """The minimum number of rows that a picture may display."""
-    return max(int(k), FEWEST)
+def least_displayed_rows(k: int) -> int:
+    """Return the least number of rows of a bin or label that may be displayed."""
+    return max(int(k), LEAST_BOUND)
 
 
-def require_shown(distribution: Distribution, counts: Sequence[int] | None = None) -> None:
-    """Check before drawing that each bar has no rows or at least ``bound`` rows.
+def require_displayable(distribution: Distribution, counts: Sequence[int] | None = None) -> None:
+    """Check that each bar has no rows or at least ``bound`` rows.
 
     Parameters
     ----------
@@ -84,15 +85,15 @@ def require_shown(distribution: Distribution, counts: Sequence[int] | None = Non
     AssertionError : a bar has fewer rows.
     """
     bound = distribution.bound
-    rows_shown = [bar.rows for bar in distribution.bars]
-    is_allowed = bound >= FEWEST and all(
-        rows == 0 or rows >= bound for rows in (*rows_shown, *(counts or ()))
+    displayed_rows = [bar.rows for bar in distribution.bars]
+    is_allowed = bound >= LEAST_BOUND and all(
+        rows == 0 or rows >= bound for rows in (*displayed_rows, *(counts or ()))
     )
-    if not is_allowed or any(rows % bound for rows in rows_shown):
+    if not is_allowed or any(rows % bound for rows in displayed_rows):
         raise AssertionError("A picture would show fewer rows than allowed.")
 
 
-def distribution_of(
+def build_distribution(
     name: str,
     role: str,
     k: int,
@@ -102,112 +103,113 @@ def distribution_of(
     values: Callable[[], Sequence[tuple[str, int]] | None],
     labels: Callable[[int], tuple[Sequence[tuple[str, int]], int, int]],
 ) -> Distribution:
-    """The distribution of a released column: binned if its values have an order, else by label.
+    """Build the distribution of a column, by bins of numbers or dates, or by labels.
 
     Parameters
     ----------
-    persons : whether k counts persons. Bins of classes have k persons; for source values the
-        number of persons is not known.
+    role : of the column, such as ``sensitive``.
+    persons : whether k counts persons. Every class has k persons, and so does every bin of released
+        values; persons with a sensitive value cannot be counted.
     values : returns the non-NULL values as texts, with row counts; None if there are too many.
     labels : returns the labels with at least the given number of rows, and the number of other
         labels and of their rows.
     """
-    sensitive, bound = role == "sensitive", bound_of(k)
+    sensitive, bound = role == "sensitive", least_displayed_rows(k)
     if persons and (sensitive or k < bound):
-        return of_persons(name, role, k)
-    if sensitive or not is_placeable(kind):
-        return of_labels(name, role, k, *labels(bound))
+        return omit_chart_of_persons(name, role, k)
+    if sensitive or not can_be_binned(kind):
+        return build_label_distribution(name, role, k, *labels(bound))
     counted_values = values()
     if counted_values is None:
-        return undrawable(name, role, k, "It has too many values.")
-    return of_texts(name, role, k, kind, counted_values)
+        return omit_chart(name, role, k, "It has too many values.")
+    return bin_texts(name, role, k, kind, counted_values)
 
 
-def undrawable(name: str, role: str, k: int, why: str) -> Distribution:
-    """A column that is not drawn, and why."""
-    return Distribution(name, role, "", bound_of(k), note=why)
+def omit_chart(name: str, role: str, k: int, reason: str) -> Distribution:
+    """Return a distribution without a chart, for this reason."""
+    return Distribution(name, role, "", least_displayed_rows(k), note=reason)
 
 
-def of_persons(name: str, role: str, k: int) -> Distribution:
-    """A column that is not drawn, since k counts persons, whom the release does not hold."""
-    return undrawable(name, role, k, "Persons in a bin or value cannot be counted here.")
+def omit_chart_of_persons(name: str, role: str, k: int) -> Distribution:
+    """Return a distribution without a chart, because a release does not identify persons."""
+    return omit_chart(name, role, k, "Persons in a bin or value cannot be counted here.")
 
 
-def is_placeable(kind: Kind) -> bool:
-    """Whether values of this kind have positions on a line that can be binned."""
+def can_be_binned(kind: Kind) -> bool:
+    """Return whether values of this kind are numbers or dates, which can be binned."""
     return kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
 
 
-def of_texts(
-    name: str, role: str, k: int, kind: Kind, counted: Sequence[tuple[str, int]]
+def bin_texts(
+    name: str, role: str, k: int, kind: Kind, value_rows: Sequence[tuple[str, int]]
 ) -> Distribution:
-    """The distribution of numbers or dates that come as text, each with its rows; without NULLs."""
-    if not counted:
-        return undrawable(name, role, k, "All rows have NULL.")
-    sizes = np.array([size for _, size in counted], np.int64)
+    """Bin numbers or dates that are given as texts with their numbers of rows, without NULL."""
+    if not value_rows:
+        return omit_chart(name, role, k, "All rows have NULL.")
+    sizes = np.array([size for _, size in value_rows], np.int64)
     try:
         if kind in (Kind.DATE, Kind.TIMESTAMP):
-            if any("BC" in value for value, _ in counted):
+            if any("BC" in value for value, _ in value_rows):
                 raise ValueError
-            days = np.array([value[:10] for value, _ in counted], "datetime64[D]")
-            return of_dates(name, role, k, days, sizes)
-        values = [float(value) for value, _ in counted]
+            days = np.array([value[:10] for value, _ in value_rows], "datetime64[D]")
+            return bin_dates(name, role, k, days, sizes)
+        values = [float(value) for value, _ in value_rows]
         if not all(map(isfinite, values)):
             raise ValueError
     except ValueError:
-        return undrawable(name, role, k, "Its values have no place on a common line.")
-    return of_numbers(name, role, k, np.array(values), sizes)
+        return omit_chart(name, role, k, "Its values have no place on a common line.")
+    return bin_numbers(name, role, k, np.array(values), sizes)
 
 
-def of_numbers(
+def bin_numbers(
     name: str,
     role: str,
     k: int,
     values: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> Distribution:
-    """The distribution of numbers; values, (m,), with the rows of each."""
+    """Bin numbers, float64 (m,), with the rows of each, int64 (m,)."""
     if not isfinite(float(values.max()) - float(values.min())):
-        return undrawable(name, role, k, "Its values are too far apart.")
-    step, digits = _step(float(values.min()), float(values.max()))
-    # In units of the grid's last digit, so that edges are exact.
+        return omit_chart(name, role, k, "Its values are too far apart.")
+    step, digits = _choose_step(float(values.min()), float(values.max()))
+    # Compute in units of the grid's last digit, so that edges are exact.
     scaled = values * 10.0**digits if digits >= 0 else values / 10.0**-digits
-    places = np.floor(np.round(scaled / step, 9)).astype(np.int64)
+    steps = np.floor(np.round(scaled / step, 9)).astype(np.int64)
 
     def edge(step_number: int) -> str:
         exact = Decimal(step_number * step).scaleb(-digits)
         return f"{exact:,f}" if -5 < digits < 12 and abs(exact) < 10**15 else f"{exact:.4E}"
 
-    return _build_bins(name, role, "number", bound_of(k), places, counts, edge)
+    return _build_bins(name, role, "number", least_displayed_rows(k), steps, counts, edge)
 
 
-def of_dates(
+def bin_dates(
     name: str,
     role: str,
     k: int,
     days: NDArray[np.datetime64],
     counts: NDArray[np.int64],
 ) -> Distribution:
-    """The distribution of dates, datetime64[D] (m,), with the rows of each."""
-    for unit, size in _CALENDAR:
-        places = days.astype(f"datetime64[{unit}]").astype(np.int64) // size
-        if places.max() - places.min() < MOST_BINS:
+    """Bin dates, datetime64[D] (m,), with the rows of each, int64 (m,)."""
+    for unit, size in _CALENDAR_STEPS:
+        steps = days.astype(f"datetime64[{unit}]").astype(np.int64) // size
+        if steps.max() - steps.min() < MOST_BINS:
             break
 
     def edge(step_number: int) -> str:
         return str(np.array(step_number * size).astype(f"datetime64[{unit}]"))
 
-    return _build_bins(name, role, "date", bound_of(k), places, counts, edge)
+    return _build_bins(name, role, "date", least_displayed_rows(k), steps, counts, edge)
 
 
-_CALENDAR = (
+_CALENDAR_STEPS = (
     *(("D", size) for size in (1, 5, 10)),
     *(("M", size) for size in (1, 3, 6)),
     *(("Y", size) for size in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
 )
 
 
-def of_labels(
+def build_label_distribution(
     name: str,
     role: str,
     k: int,
@@ -215,24 +217,24 @@ def of_labels(
     other_values: int = 0,
     other_rows: int = 0,
 ) -> Distribution:
-    """The distribution of labels.
+    """Build the distribution of labels.
 
     Parameters
     ----------
-    labels : with the rows of each, each at least ``bound_of(k)``; the spelling of NULL included.
-    other_values, other_rows : how many values there are beside them, and their rows.
+    labels : with the number of rows of each, at least ``bound_of(k)``; includes the text for NULL.
+    other_values, other_rows : number of other values, and of their rows.
     """
-    bound = bound_of(k)
-    # Sort by the displayed count, so that the order reveals nothing more.
+    bound = least_displayed_rows(k)
+    # Sort by the displayed counts, so that the order does not reveal the exact ones.
     ordered = sorted(
         labels, key=lambda label_rows: (-_rounded_count(label_rows[1], bound), label_rows[0])
     )
-    displayed, left = ordered[:MOST_LABELS], ordered[MOST_LABELS:]
-    other_values += len(left)
-    other_rows += sum(rows for _, rows in left)
+    displayed, omitted = ordered[:MOST_LABELS], ordered[MOST_LABELS:]
+    other_values += len(omitted)
+    other_rows += sum(rows for _, rows in omitted)
     if not displayed:
-        why = f"No value is shared by {bound} rows or more, so none is shown."
-        return Distribution(name, role, "", bound, note=why)
+        reason = f"No value is shared by {bound} rows or more, so none is shown."
+        return Distribution(name, role, "", bound, note=reason)
     others = ""
     if other_values:
         values = "1 value" if other_values == 1 else f"{other_values:,} values"
@@ -244,7 +246,7 @@ def of_labels(
         others = f"other ({values}): {rows} rows"
     bars = tuple(Bar(label, _rounded_count(rows, bound)) for label, rows in displayed)
     distribution = Distribution(name, role, "label", bound, bars, others=others)
-    require_shown(distribution, [rows for _, rows in displayed])
+    require_displayable(distribution, [rows for _, rows in displayed])
     return distribution
 
 
@@ -253,20 +255,20 @@ def _build_bins(
     role: str,
     unit: str,
     bound: int,
-    places: NDArray[np.int64],
+    steps: NDArray[np.int64],
     counts: NDArray[np.int64],
     edge: Callable[[int], str],
 ) -> Distribution:
-    """Build bins from the grid steps of values."""
-    first, last = int(places.min()), int(places.max())
+    """Build bins from the grid steps of values, int64 (m,), and the rows of each, int64 (m,)."""
+    first, last = int(steps.min()), int(steps.max())
     rows = np.zeros(last - first + 1, np.int64)
-    np.add.at(rows, places - first, counts)
+    np.add.at(rows, steps - first, counts)
     if int(rows.sum()) < bound:
-        why = f"Fewer than {bound} rows have a value."
-        return Distribution(name, role, "", bound, note=why)
+        reason = f"Fewer than {bound} rows have a value."
+        return Distribution(name, role, "", bound, note=reason)
     bins = merge_bins([int(count) for count in rows], bound)
     bars = []
-    for begin, end, count in bins:
+    for begin, end, n_rows in bins:
         low, high = edge(first + begin), edge(first + end)
         label = f"{low} to under {high}"
         if len(bins) == 1:
@@ -275,30 +277,31 @@ def _build_bins(
             label = f"before {high}" if unit == "date" else f"under {high}"
         elif end == len(rows):
             label = f"{low} or later" if unit == "date" else f"{low} or more"
-        bars.append(Bar(label, _rounded_count(count, bound), begin, end - begin))
+        bars.append(Bar(label, _rounded_count(n_rows, bound), begin, end - begin))
     # Outer bins are open.
     edges = ("", *(edge(first + step) for step in range(1, len(rows))), "")
     distribution = Distribution(name, role, unit, bound, tuple(bars), edges)
-    require_shown(distribution, [count for _, _, count in bins])
+    require_displayable(distribution, [n_rows for _, _, n_rows in bins])
     return distribution
 
 
 def merge_bins(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
     """Merge neighbouring bins until each is empty or has at least ``bound`` rows.
 
-    Returns begin, end and rows of each bin. Requires at least ``bound`` rows in total.
+    Returns the start, the end and the rows of each bin. There must be ``bound`` rows in total.
     """
     bins: list[tuple[int, int, int]] = []
     for index, count in enumerate(counts):
-        if bins and 0 < bins[-1][2] < bound:
-            begin, _, n_rows = bins[-1]
+        begin, _, n_rows = bins[-1] if bins else (0, 0, 0)
+        if 0 < n_rows < bound:
             bins[-1] = (begin, index + 1, n_rows + count)
         else:
             bins.append((index, index + 1, count))
-    while 0 < bins[-1][2] < bound:
-        _, end, n_rows = bins.pop()
-        begin, _, before = bins.pop()
-        bins.append((begin, end, before + n_rows))
+    begin, end, n_rows = bins.pop()
+    while 0 < n_rows < bound:
+        begin, _, previous_rows = bins.pop()
+        n_rows += previous_rows
+    bins.append((begin, end, n_rows))
     return bins
 
 
@@ -307,8 +310,8 @@ def _rounded_count(rows: int, bound: int) -> int:
     return (2 * rows + bound) // (2 * bound) * bound
 
 
-def _step(low: float, high: float) -> tuple[int, int]:
-    """Width of a bin: 1, 2 or 5 in units of 10**-digits, so that there are not too many."""
+def _choose_step(low: float, high: float) -> tuple[int, int]:
+    """Return the width of a grid step, 1, 2 or 5 in units of 10**-digits, and these digits."""
     width = (high - low) / (MOST_BINS - 1) or max(abs(high), 1.0) / 10
     power = floor(log10(width))
     for step in (1, 2, 5):

@@ -1,8 +1,8 @@
-"""Evaluation: what a release lost and what it still risks, in figures.
+"""Evaluate a release: compute the measures of its loss and of its remaining risk.
 
-A release has neither keys nor order: original and released values are paired only here, inside the
-run that makes it. Figures here are exact, and reveal extreme records: ``figures`` has the published
-ones.
+Released rows have neither keys nor the order of their originals, so the two are paired only here,
+in the run that makes the release. Figures are exact and reveal extreme records; the module
+``figures`` computes the published ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import format_figure
 
-# The names of EM4ADOM figures in its paper, without those that are parts of others.
+# The names of measures in the paper on EM4ADOM.
 _EM4ADOM = {
     "distance_loss": "IL_h",
     "deviation_loss": "IL_1",
@@ -58,15 +58,15 @@ _EM4ADOM = {
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(LabelledTextWithCard):
-    """Figures of a release as a whole, without arrays of records.
+    """The values of the measures of a release, without data on single records.
 
     Parameters
     ----------
-    rows, suppressed : the number of records that the figures describe, and of those withheld.
-    suppressed_cells : the number of cells of ``rows`` that are NULL only in the release.
-    losses, risks : by measure, in the catalogue's order; None where a figure has no meaning.
+    rows, suppressed : number of records that the figures describe, and of withheld records.
+    suppressed_cells : number of cells of these rows that are NULL only in the release.
+    losses, risks : by measure, in the catalogue's order; None where a measure does not apply.
     columns : by column, then by measure.
-    parts : by measure, the parts that its figure consists of, or further ones.
+    parts : by measure, the parts of its figure or additional figures, by name.
     em4adom : the figures of that model under their original names.
     parameters : the parameters of the measures.
     notes : by measure, why there is no figure, or how to read it.
@@ -84,7 +84,7 @@ class Evaluation(LabelledTextWithCard):
     suppressed_cells: int = 0
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Losses and risks as pairs of label and text, for people, without columns."""
+        """Return losses and risks, but not columns, as pairs of label and text for display."""
         pairs = [("rows", f"{self.rows}, and {self.suppressed} suppressed")]
         if self.suppressed_cells:
             pairs.append(("suppressed cells", str(self.suppressed_cells)))
@@ -96,15 +96,15 @@ class Evaluation(LabelledTextWithCard):
         return pairs
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation as plain values, for JSON."""
-        plain: dict[str, Any] = {"rows": self.rows, "suppressed": self.suppressed}
+        """Return the evaluation as JSON values."""
+        values: dict[str, Any] = {"rows": self.rows, "suppressed": self.suppressed}
         if self.suppressed_cells:
-            plain["suppressed_cells"] = self.suppressed_cells
+            values["suppressed_cells"] = self.suppressed_cells
         for name in ("losses", "risks", "em4adom", "parameters", "notes"):
-            plain[name] = dict(getattr(self, name))
+            values[name] = dict(getattr(self, name))
         for name in ("columns", "parts"):
-            plain[name] = {key: dict(value) for key, value in getattr(self, name).items()}
-        return plain
+            values[name] = {key: dict(value) for key, value in getattr(self, name).items()}
+        return values
 
 
 def evaluation_of(
@@ -113,22 +113,21 @@ def evaluation_of(
     names: Iterable[str] | None = None,
     tick: Tick = ignore_progress,
 ) -> Evaluation:
-    """The figures of these measures, all by default.
+    """Evaluate pairs of originals and released values by these measures, all by default.
 
     Raises
     ------
     InvalidParameter : a name is not that of a measure.
     """
-    chosen = parameters or Parameters()
-    return evaluation_of_figures(
-        pairs, evaluate(EvaluationTask(pairs, chosen, tick=tick), names), chosen
-    )
+    parameters = parameters or Parameters()
+    figures = evaluate(EvaluationTask(pairs, parameters, tick=tick), names)
+    return evaluation_of_figures(pairs, figures, parameters)
 
 
 def evaluation_of_figures(
     pairs: Pairs, figures: Mapping[str, Figure], parameters: Parameters
 ) -> Evaluation:
-    """Collect the figures of measures, found with these parameters, into an evaluation."""
+    """Build an evaluation from figures that were computed with these parameters."""
     columns: dict[str, dict[str, float]] = {column.name: {} for column in pairs.columns}
     for name, figure in figures.items():
         for column, value in figure.columns.items():
@@ -159,7 +158,7 @@ def _em4adom(figures: Mapping[str, Figure]) -> dict[str, float | None]:
 
 
 def _plain(parameters: Parameters) -> dict[str, Any]:
-    """Tuples as lists, as JSON has them."""
+    """Return the parameters as JSON values, with lists for tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(parameters).items()
@@ -177,10 +176,10 @@ def pairs_of(
 
     Parameters
     ----------
-    microdata, partition : all records, suppressed ones too.
-    columns : as they are written: rounded and spelled.
-    hierarchies : those of the released records, by column.
-    measures : of the released records; None to find them here.
+    microdata, partition : of all records, including withheld ones.
+    columns : the released columns as written, after rounding.
+    hierarchies : of the released records, by column.
+    measures : of the released records; None to compute them.
 
     Raises
     ------
@@ -191,31 +190,31 @@ def pairs_of(
         raise InvalidParameter(
             f"The partition has {len(partition.labels)} records, the data {microdata.n_records}."
         )
-    suppressed = partition.n_suppressed + microdata.n_withheld
+    n_withheld = partition.n_suppressed + microdata.n_withheld
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)
         microdata, partition = take_records(microdata, records), partition.of(records)
     measures = measures or Measures.of(microdata)
     trees = trees_of(microdata.attributes, hierarchies or {}, measures)
     pairs = [
-        _with_suppressed(column, partition)
+        _cover_suppressed(column, partition)
         for column in columns_of(microdata, measures, trees, columns)
     ]
     return Pairs(
         tuple(column for column, _ in pairs),
         partition,
-        suppressed,
+        n_withheld,
         microdata.strata,
         microdata.entities,
         sum(cells for _, cells in pairs),
     )
 
 
-def _with_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPair, int]:
-    """Let suppressed cells stand for any value; return the column and the number of these cells.
+def _cover_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPair, int]:
+    """Make suppressed cells cover every value; return the column and the number of these cells.
 
-    A suppressed cell is NULL in the release, but not in the original. Readers cannot tell it from
-    other NULLs. So in a column with such cells, all NULLs stand for any value.
+    A suppressed cell is NULL in the release, but not in the source. Readers cannot distinguish it
+    from other NULLs, so all NULLs of a column with suppressed cells cover every value.
     """
     hidden = column.released_nulls
     if hidden is None:
@@ -223,11 +222,11 @@ def _with_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPa
     cells = hidden[partition.labels]
     if column.original_nulls is not None:
         cells &= ~column.original_nulls
-    return (covering(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
+    return (cover_hidden_values(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
 
 
-def covering(column: ColumnPair, hidden: NDArray[np.bool_]) -> ColumnPair:
-    """The column with labels that cover every value in place of NULL."""
+def cover_hidden_values(column: ColumnPair, hidden: NDArray[np.bool_]) -> ColumnPair:
+    """Replace the released values of some classes, bool (m,), by labels that cover every value."""
     if isinstance(column, Nodes):
         nodes = np.where(hidden, 0, column.released).astype(np.int32)
         return replace(column, released=nodes, suppressed=hidden)
@@ -252,29 +251,36 @@ def columns_of(
     trees: Iterable[Hierarchy | None],
     columns: Iterable[ReleasedColumn],
 ) -> tuple[ColumnPair, ...]:
-    """Pair each attribute's originals with its written values; one tree or None per attribute."""
-    of_source: dict[str, list[ReleasedColumn]] = {}
+    """Pair each attribute's originals with its written values.
+
+    Parameters
+    ----------
+    trees : for each attribute, its hierarchy or None.
+    columns : the released columns as written.
+    """
+    released_columns: dict[str, list[ReleasedColumn]] = {}
     for column in columns:
-        of_source.setdefault(column.source, []).append(column)
+        released_columns.setdefault(column.source, []).append(column)
     return tuple(
-        _column(microdata, measures, attribute, tree, of_source[attribute.name])
+        _pair_column(microdata, measures, attribute, tree, released_columns[attribute.name])
         for attribute, tree in zip(microdata.attributes, trees, strict=True)
     )
 
 
-def _column(
+def _pair_column(
     microdata: Microdata,
     measures: Measures,
     attribute: Attribute,
     tree: Hierarchy | None,
     released: list[ReleasedColumn],
 ) -> ColumnPair:
+    """Pair an attribute's originals with its released columns, one or two for bounds."""
     valid, first = microdata.valid_column(attribute.name), released[0]
     missing = None if first.missing is None or not first.missing.any() else first.missing
     if tree is not None:
         leaves = leaf_codes(microdata, attribute, tree)
-        labels = _labels(first, tree)
-        released_nodes = nodes(labels, tree, attribute.name)
+        labels = _tree_labels(first, tree)
+        released_nodes = find_nodes(labels, tree, attribute.name)
         return Nodes(
             name=attribute.name,
             original=leaves if valid is None else np.where(valid, leaves, -1).astype(np.int32),
@@ -294,23 +300,24 @@ def _column(
         "ranks": measures.ranks.get(attribute.name),
     }
     parts = [part for column in released for part in column.parts]
-    low, high = (_ends(part, attribute, scale) for part in (parts[0], parts[-1]))
+    low, low_end = _interval_ends(parts[0], attribute, scale)
+    _, high = _interval_ends(parts[-1], attribute, scale)
     if len(parts) == 2 and not first.closed:
-        high = high[0], np.maximum(low[0], high[1] - unit_of(attribute, scale))
-    single = (low[0] == low[1]) | (False if missing is None else missing)
-    if len(parts) == 1 and single.all():
-        return Numbers(**shared, released=low[0])
-    return Intervals(**shared, low=low[0], high=high[1])
+        high = np.maximum(low, high - unit_of(attribute, scale))
+    is_number = (low == low_end) | (False if missing is None else missing)
+    if len(parts) == 1 and is_number.all():
+        return Numbers(**shared, released=low)
+    return Intervals(**shared, low=low, high=high)
 
 
 def _values_or_missing(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
-    """Whether each released value is NULL, and the value."""
+    """Return pairs of whether a released value is NULL, and the value."""
     missing = np.zeros(len(column.values), bool) if column.missing is None else column.missing
     return zip(missing.tolist(), column.values.tolist(), strict=True)
 
 
-def _labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
-    """The released labels, or numbers as its leaves spell them; the root's where NULL."""
+def _tree_labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
+    """Return the released labels, or numbers written as leaves; the root's label where NULL."""
     if column.attribute.kind.is_numeric:
         column = replace(
             column, values=np.array(texts_in(tree, column.as_float(), column.attribute), object)
@@ -321,36 +328,37 @@ def _labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
     ]
 
 
-def _ends(
+def _interval_ends(
     column: ReleasedColumn, attribute: Attribute, scale: Scale
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The smallest and the largest number that each released value may stand for."""
+    """Return the least and the greatest number that each released value covers."""
     if column.attribute.kind.is_numeric and column.values.dtype != object:
         numbers = column.as_float()
         return numbers, numbers
-    texts = any(isinstance(value, str) for value in column.values.tolist())
-    if not texts:
+    if not any(isinstance(value, str) for value in column.values.tolist()):
         numbers = column.as_float()
         return numbers, numbers
-    # Values behind NULL are arbitrary texts, so write a label that is always valid.
-    return intervals(
+    # Where the mask is NULL, the text is arbitrary, so replace it by a label that is always valid.
+    return parse_intervals(
         ["*" if is_missing else str(label) for is_missing, label in _values_or_missing(column)],
         attribute,
         scale,
     )
 
 
-def intervals(
+def parse_intervals(
     labels: Sequence[str], attribute: Attribute, scale: Scale
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ends of ``[a, b)``, ``[a, b]`` or one value, float64 (m,) each; ``*`` is the whole range.
+    """Parse labels to the ends of intervals, float64 (m,) each.
 
-    The upper end of ``[a, b)`` is the largest value below b that the column may have. ARX writes
-    ``[a, b[``.
+    A label is ``[a, b)``, ``[a, b]``, a single value, or ``*`` for the whole range.
+
+    The upper end of ``[a, b)`` is the greatest value below b that the column can have. ``[a, b[``,
+    as ARX writes it, is the same.
 
     Parameters
     ----------
-    labels : m texts; the numbers in them are spelled as leaves of a hierarchy.
+    labels : m texts, with values written as leaves of a hierarchy.
 
     Raises
     ------
@@ -358,11 +366,11 @@ def intervals(
     """
     ends_of_label: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
-        ends_of_label[label] = _ends_of_label(label, attribute, unit_of(attribute, scale))
-    wrong = sum(ends is None for ends in ends_of_label.values())
-    if wrong:
+        ends_of_label[label] = _parse_label(label, attribute, unit_of(attribute, scale))
+    n_invalid = sum(ends is None for ends in ends_of_label.values())
+    if n_invalid:
         raise InvalidParameter(
-            f'Column "{attribute.name}" holds {wrong} labels that are neither a value nor an'
+            f'Column "{attribute.name}" holds {n_invalid} labels that are neither a value nor an'
             " interval.",
             hint="Name the hierarchy that the labels come from: `hierarchies`.",
         )
@@ -370,39 +378,40 @@ def intervals(
     return label_ends[:, 0].copy(), label_ends[:, 1].copy()
 
 
-def nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.int32]:
-    """The node of each label, int32 (m,).
+def find_nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.int32]:
+    """Return the hierarchy's node of each label, int32 (m,).
 
     Raises
     ------
-    InvalidParameter : a label is none of the hierarchy's.
+    InvalidParameter : a label is not in the hierarchy.
     """
-    of_label = {ANY: 0} | {label: tree.node(label) for label in tree.labels}
-    wrong = len(set(labels) - set(of_label))
-    if wrong:
+    node_of_label = {ANY: 0} | {label: tree.node(label) for label in tree.labels}
+    n_unknown = len(set(labels) - set(node_of_label))
+    if n_unknown:
         raise InvalidParameter(
-            f'Column "{name}" holds {wrong} labels that are not in its hierarchy.'
+            f'Column "{name}" holds {n_unknown} labels that are not in its hierarchy.'
         )
-    return np.array([of_label[label] for label in labels], np.int32)
+    return np.array([node_of_label[label] for label in labels], np.int32)
 
 
-def _ends_of_label(label: str, attribute: Attribute, unit: float) -> tuple[float, float] | None:
-    if (value := _number(label, attribute)) is not None:
+def _parse_label(label: str, attribute: Attribute, unit: float) -> tuple[float, float] | None:
+    if (value := _parse_number(label, attribute)) is not None:
         return value, value
     if label[:1] != "[" or label[-1:] not in ("]", ")", "["):
         return None
     inner = label[1:-1]
-    at = inner.find(", ")
-    # Values of an order may hold the separator themselves.
-    while at >= 0:
-        low, high = _number(inner[:at], attribute), _number(inner[at + 2 :], attribute)
+    separator = inner.find(", ")
+    # Ordinal values may contain the separator, so try every occurrence.
+    while separator >= 0:
+        low = _parse_number(inner[:separator], attribute)
+        high = _parse_number(inner[separator + 2 :], attribute)
         if low is not None and high is not None:
             return low, high if label[-1] == "]" else max(low, high - unit)
-        at = inner.find(", ", at + 1)
+        separator = inner.find(", ", separator + 1)
     return None
 
 
-def _number(text: str, attribute: Attribute) -> float | None:
+def _parse_number(text: str, attribute: Attribute) -> float | None:
     """Parse a text as ``number_text`` writes it; None if it is not such a text."""
     try:
         if attribute.kind is Kind.ORDINAL:
@@ -410,8 +419,8 @@ def _number(text: str, attribute: Attribute) -> float | None:
         if attribute.kind is Kind.DATE:
             return float(np.datetime64(text, "D").astype(np.int64))
         if attribute.kind is Kind.TIMESTAMP:
-            plain = text.removesuffix(UTC) if attribute.has_time_zone else text
-            return float(np.datetime64(plain.replace(" ", "T"), "us").astype(np.int64))
+            local_text = text.removesuffix(UTC) if attribute.has_time_zone else text
+            return float(np.datetime64(local_text.replace(" ", "T"), "us").astype(np.int64))
         number = float(text)
     except ValueError:
         return None

@@ -1,9 +1,9 @@
-"""Publish the figures of an evaluation that readers of a release may see.
+"""Compute the figures of an evaluation that readers of a release may see.
 
 Measures of values are computed with modified originals, whose distance to the released value is
 bounded by ``publication.limit_deviations``, and with scales of the released rows. Shares of records
-are rounded to a step of at least one class's share. Figures that follow from the release alone stay
-exact. docs/guarantees.md has the argument for each measure.
+are rounded to steps of at least one class's share. Figures that follow from the release alone stay
+exact. docs/guarantees.md justifies this for each measure.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
@@ -25,25 +26,25 @@ from dbanon.measures.figure import (
     ignore_progress,
 )
 from dbanon.measures.pairs import Pairs
-from dbanon.release.evaluation import covering
+from dbanon.release.evaluation import cover_hidden_values
 from dbanon.release.publication import (
     PublicSums,
-    classes_of,
-    distance_sums,
-    largest_of,
+    as_numbers,
+    choose_rounding_step,
+    classes_in_column,
+    compute_public_sums,
+    compute_published_loss,
+    largest_class_size,
     limit_deviations,
-    numbers_of,
     public_scale,
-    published_loss,
-    rounded,
-    step_of,
-    sums_of,
+    round_to_steps,
+    sum_public_distances,
 )
 
 WITHHELD = "not published: it describes the lowest class, and so single records"
 
 # Measures of original values.
-_OF_VALUES = (
+_VALUE_LOSSES = (
     "distance_loss",
     "deviation_loss",
     "moment_loss",
@@ -52,22 +53,28 @@ _OF_VALUES = (
     "correlation_loss",
 )
 # Shares of records that depend on original values.
-_OF_LINKS = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
-# Composed of other figures, so computed from the published ones.
-_COMPOSED = ("statistics_loss", "overall_loss", "disclosure_risk", "score")
-# This part is a count, so it is not rounded.
-_COUNT = "pairs near 0"
+_LINKAGE_RISKS = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
+# Figures that are computed from other, published figures.
+_COMPOSED_FIGURES = ("statistics_loss", "overall_loss", "disclosure_risk", "score")
+# A part that is a count, which is not rounded.
+_COUNT_PART = "pairs near 0"
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """Minimum published losses over all number columns."""
+    """The least losses to publish, as means over all number columns.
+
+    Parameters
+    ----------
+    squares : the share of the sum of squares.
+    deviations : the mean absolute deviation, in units of the measure ``deviation_loss``.
+    """
 
     squares: float
     deviations: float
 
 
-def published_figures(
+def publish_figures(
     pairs: Pairs,
     exact: Mapping[str, Figure],
     parameters: Parameters,
@@ -80,14 +87,14 @@ def published_figures(
 
     Parameters
     ----------
-    losses : the published loss of the report: measure, by column, and over all columns.
-    separate_classes : True if each column has its own classes.
+    losses : the published loss of the report: its measure, by column, and over all columns.
+    separate_classes : whether each column has its own classes.
     """
     figures: dict[str, Figure] = {}
-    largest = largest_of(pairs, separate_classes)
-    step = step_of(largest, pairs.n)
+    largest = largest_class_size(pairs, separate_classes)
+    step = choose_rounding_step(largest, pairs.n)
     limited, limits = limited_pairs(pairs, separate_classes)
-    has_numbers = any(numbers_of(column) is not None for column in pairs.columns)
+    has_numbers = any(as_numbers(column) is not None for column in pairs.columns)
     for measure in MEASURES.values():
         name = measure.name
         if name not in exact:
@@ -100,45 +107,49 @@ def published_figures(
             figures=figures,
             tick=partial(_tick_part, tick, done, len(exact)),
         )
-        if name in _OF_LINKS and has_numbers and figure.value is not None:
+        if name in _LINKAGE_RISKS and has_numbers and figure.value is not None:
             figure = measure.run(task)
-        if name in _COMPOSED:
+        if name in _COMPOSED_FIGURES:
             figures[name] = measure.run(replace(task, pairs=pairs))
         elif (figure.value is None and not figure.columns) or name == "class_risk":
             figures[name] = figure
         elif name in ("sse_loss", "direct_loss", "label_loss"):
-            figures[name] = _loss(name, pairs, figure, losses, step, separate_classes)
-        elif name in _OF_VALUES:
+            figures[name] = _publish_loss(name, pairs, figure, losses, step, separate_classes)
+        elif name in _VALUE_LOSSES:
             figures[name] = _round_value_loss(
                 measure.run(task), step, name, limits, len(pairs.numeric_columns)
             )
         elif name == "linkage_risk":
-            figures[name] = _linkage(figure, pairs, step, exact)
+            figures[name] = _publish_linkage(figure, pairs, step, exact)
         elif figure.note.startswith(NOT_FOR_LABELS):
             figures[name] = figure
         elif name in ("entropy_change", "entropy_loss"):
-            double_step = step_of(2 * largest, pairs.n)
-            full = 100 if name == "entropy_change" else 1
-            figures[name] = _rounded(figure, full * double_step, most=None if full > 1 else 1.0)
-        elif name in _OF_LINKS:
-            figures[name] = _rounded(figure, step, most=1.0)
+            double_step = choose_rounding_step(2 * largest, pairs.n)
+            if name == "entropy_change":
+                # In percent.
+                figures[name] = _round_figure(figure, 100 * double_step)
+            else:
+                figures[name] = _round_figure(figure, double_step, most=1.0)
+        elif name in _LINKAGE_RISKS:
+            figures[name] = _round_figure(figure, step, most=1.0)
         else:
             # Withhold new measures until they are added to one of the groups above.
             figures[name] = Figure(None, note=WITHHELD)
     return figures
 
 
-def _tick_part(tick: Tick, done: float, parts: int, share: float) -> None:
-    tick(done + share / parts)
+def _tick_part(tick: Tick, done: float, n_parts: int, share: float) -> None:
+    """Report the progress of one of ``n_parts`` equal parts of the work."""
+    tick(done + share / n_parts)
 
 
 def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, _Limits]:
-    """Limit the deviations of originals in pairs; also return the minimum published losses."""
+    """Limit the deviations of originals in pairs; also return the least losses to publish."""
     columns: list[ColumnPair] = []
     squares, deviations = [], []
-    largest = largest_of(pairs, separate_classes)
+    largest = largest_class_size(pairs, separate_classes)
     for original_column in pairs.columns:
-        column = numbers_of(original_column)
+        column = as_numbers(original_column)
         if column is None:
             columns.append(original_column)
             continue
@@ -147,30 +158,32 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
         rows = column.released[pairs.labels]
         original, power = np.array(rows, np.float64), column.scale.exponent
         scaled = np.ldexp(rows[present], -power)
-        labels, _ = classes_of(scaled, pairs.labels[present], separate_classes)
+        labels, _ = classes_in_column(scaled, pairs.labels[present], separate_classes)
         limits = limit_deviations(
             np.ldexp(column.original[present], -power), scaled, labels, largest
         )
-        original[present] = np.ldexp(scaled + limits.gaps, power)
+        original[present] = np.ldexp(scaled + limits.deviations, power)
         scale = public_scale(original[present], rows[present])
         ranks = None
         if column.ordinal and present.any():
             ranks = np.arange(rows[present].min(), rows[present].max() + 1)
         suppressed = original_column.suppressed
         if suppressed is not None:
-            # Clip suppressed cells to the range of the others, which readers know.
+            # Clip originals of suppressed cells to the range of other cells, which readers know.
             hidden = suppressed[pairs.labels]
             clipped = np.clip(column.original[hidden], scale.least, scale.most)
             original[hidden] = clipped
         limited_column = replace(column, original=original, scale=scale, ranks=ranks)
         if suppressed is not None:
-            columns.append(covering(limited_column, suppressed))
+            columns.append(cover_hidden_values(limited_column, suppressed))
             continue
         columns.append(limited_column)
         if not column.ordinal and present.any():
             deviation = float(np.ldexp(scale.deviation, scale.exponent - power))
             between = float(np.square(scaled - scaled.mean()).sum())
-            squares.append(limits.least / (between + limits.least) if between > 0 else 0.0)
+            squares.append(
+                limits.least_squares / (between + limits.least_squares) if between > 0 else 0.0
+            )
             farthest = largest * limits.limit / deviation if deviation > 0 else 0.0
             deviations.append(farthest / (int(present.sum()) * np.sqrt(2.0)))
     least = _Limits(
@@ -181,21 +194,23 @@ def limited_pairs(pairs: Pairs, separate_classes: bool = False) -> tuple[Pairs, 
 
 
 def _round_value_loss(
-    figure: Figure, step: float, name: str, limits: _Limits, columns: int
+    figure: Figure, step: float, name: str, limits: _Limits, n_columns: int
 ) -> Figure:
-    # The pairs i <= j include each column's covariance with itself.
-    per_pair = limits.squares * 2 / (columns + 1)
+    # The pairs of columns i <= j include the covariance of each column with itself.
+    per_pair = limits.squares * 2 / (n_columns + 1)
     least = {
         "distance_loss": step,
         "deviation_loss": limits.deviations,
         "moment_loss": limits.squares / 2,
-        "structure_loss": per_pair if columns == 1 else per_pair / 2,
+        "structure_loss": per_pair if n_columns == 1 else per_pair / 2,
         "covariance_loss": per_pair,
     }.get(name, 0.0)
-    return _rounded(figure, step, least, parts={"variances": limits.squares, "A": per_pair})
+    return _round_figure(
+        figure, step, least, least_parts={"variances": limits.squares, "A": per_pair}
+    )
 
 
-def _loss(
+def _publish_loss(
     name: str,
     pairs: Pairs,
     figure: Figure,
@@ -210,12 +225,16 @@ def _loss(
     elif figure.note.startswith(NOT_FOR_LABELS):
         return figure
     elif name == "label_loss":
-        return _rounded(figure, step, most=1.0)
+        return _round_figure(figure, step, most=1.0)
     elif name == "sse_loss":
-        squares = [_squares(pairs, column, separate_classes) for column in pairs.ordered_columns]
-        loss = _of_sums(figure, pairs.ordered_columns, squares, "sse")
+        squares = [
+            _sum_squares(pairs, column, separate_classes) for column in pairs.ordered_columns
+        ]
+        loss = _loss_from_sums(figure, pairs.ordered_columns, squares, "sse")
     else:
-        loss = _of_sums(figure, pairs.columns, distance_sums(pairs, separate_classes), "gower")
+        loss = _loss_from_sums(
+            figure, pairs.columns, sum_public_distances(pairs, separate_classes), "gower"
+        )
     if name == "direct_loss":
         cells = pairs.cells(pairs.columns)
         n_cells = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
@@ -223,20 +242,25 @@ def _loss(
     return loss
 
 
-def _squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
+def _sum_squares(pairs: Pairs, column: Numbers, separate_classes: bool) -> PublicSums:
     cells = pairs.cells([column])
-    down = -column.scale.exponent
-    values = np.ldexp(column.original, down), np.ldexp(column.released, down)
+    power = -column.scale.exponent
+    original, released = np.ldexp(column.original, power), np.ldexp(column.released, power)
     present = None if cells is None else cells[:, 0]
-    return sums_of(
-        *values, pairs.partition, present, squared=True, separate_classes=separate_classes
+    return compute_public_sums(
+        original,
+        released,
+        pairs.partition,
+        present,
+        squared=True,
+        separate_classes=separate_classes,
     )
 
 
-def _of_sums(
+def _loss_from_sums(
     figure: Figure, columns: Sequence[ColumnPair], sums: Sequence[PublicSums], measure: str
 ) -> Figure:
-    loss = published_loss(sums, measure)
+    loss = compute_published_loss(sums, measure)
     column_losses = {
         column.name: value
         for column, value in zip(columns, loss.columns.tolist(), strict=True)
@@ -245,32 +269,39 @@ def _of_sums(
     return replace(figure, value=loss.total, columns=column_losses)
 
 
-def _linkage(figure: Figure, pairs: Pairs, step: float, exact: Mapping[str, Figure]) -> Figure:
-    """Round a linkage risk to one record: at most one guess per class is right."""
+def _publish_linkage(
+    figure: Figure, pairs: Pairs, step: float, exact: Mapping[str, Figure]
+) -> Figure:
+    """Round a linkage risk to the share of a record, since at most one guess per class is right."""
     most = exact["class_risk"].value if "class_risk" in exact else 1.0
-    linkage = _rounded(figure, step_of(1, pairs.n), most=most)
-    return replace(linkage, parts=_rounded(figure, step, most=1.0).parts)
+    linkage = _round_figure(figure, choose_rounding_step(1, pairs.n), most=most)
+    return replace(linkage, parts=_round_figure(figure, step, most=1.0).parts)
 
 
-def _rounded(
+def _round_figure(
     figure: Figure,
     step: float,
     least: float = 0.0,
     most: float | None = None,
-    parts: Mapping[str, float] | None = None,
+    least_parts: Mapping[str, float] = MappingProxyType({}),
 ) -> Figure:
-    floors = parts or {}
+    """Round the values of a figure to steps, between ``least`` and ``most``.
 
-    def round_value(value: float, floor: float) -> float:
-        value_in_steps = rounded(value, step, floor)
-        return value_in_steps if most is None else min(value_in_steps, most)
+    Parameters
+    ----------
+    least_parts : the least values of parts, by name; 0 for others.
+    """
+
+    def round_value(value: float, least_value: float) -> float:
+        rounded = round_to_steps(value, step, least_value)
+        return rounded if most is None else min(rounded, most)
 
     return replace(
         figure,
         value=None if figure.value is None else round_value(figure.value, least),
         columns={name: round_value(value, least) for name, value in figure.columns.items()},
         parts={
-            name: value if name == _COUNT else round_value(value, floors.get(name, 0.0))
+            name: value if name == _COUNT_PART else round_value(value, least_parts.get(name, 0.0))
             for name, value in figure.parts.items()
         },
     )

@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.errors import counted
+from dbanon.errors import pluralize
 
 
 @dataclass(frozen=True)
 class ClassHomogeneity:
-    """How many classes have one value of a sensitive column in all of their rows.
+    """How many classes have the same value of a sensitive column in all of their rows.
 
     Parameters
     ----------
     name : the column.
-    classes, rows : the homogeneous classes, and their rows.
-    of_classes, of_rows : all of the release.
+    classes, rows : number of homogeneous classes, and of their rows.
+    of_classes, of_rows : number of all classes of the release, and of all rows.
     """
 
     name: str
@@ -44,51 +44,57 @@ class ClassHomogeneity:
         """Count the classes of rows whose classes and values are given as codes, int64 (n,)."""
         sizes = np.bincount(classes)
         pairs = np.unique(np.column_stack((classes, values)), axis=0)
-        single = np.bincount(pairs[:, 0], minlength=len(sizes)) == 1
-        return cls(name, int(single.sum()), int(sizes[single].sum()), len(sizes), len(classes))
+        is_homogeneous = np.bincount(pairs[:, 0], minlength=len(sizes)) == 1
+        return cls(
+            name,
+            classes=int(is_homogeneous.sum()),
+            rows=int(sizes[is_homogeneous].sum()),
+            of_classes=len(sizes),
+            of_rows=len(classes),
+        )
 
-    def figures(self) -> str:
-        """The counts in words."""
+    def describe_counts(self) -> str:
+        """Describe the counts."""
         return (
             f"{self.classes:,} of {self.of_classes:,} classes,"
             f" {self.rows:,} of {row_count_text(self.of_rows)}"
         )
 
     def describe(self) -> str:
-        """The finding in words."""
+        """Describe the finding in a sentence."""
         return (
-            f'"{self.name}" has one value in all rows of a class, in {self.figures()}: anyone who'
-            " finds a person's class learns the value. What helps: a privacy model, such as"
-            " distinct_l of 2"
+            f'"{self.name}" has one value in all rows of a class, in {self.describe_counts()}:'
+            " anyone who finds a person's class learns the value. What helps: a privacy model, such"
+            " as distinct_l of 2"
         )
 
 
-def row_count_text(rows: int) -> str:
-    """So many rows, in words."""
-    return f"{rows:,} {counted(rows, 'row').partition(' ')[2]}"
+def row_count_text(n_rows: int) -> str:
+    """Write a number of rows, such as ``1,200 rows``."""
+    return f"{n_rows:,} {pluralize(n_rows, 'row').partition(' ')[2]}"
 
 
-def unprotected_columns(
+def find_unprotected_columns(
     counts: Iterable[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
 ) -> tuple[ClassHomogeneity, ...]:
-    """The columns that have homogeneous classes, and no privacy model.
+    """Select the columns that have homogeneous classes and no privacy model.
 
     Parameters
     ----------
-    models : as the arguments of a report have them.
+    models : the privacy models in the arguments of a report, as JSON values.
     """
-    modelled = {model["attribute"] for model in models}
-    return tuple(count for count in counts if count.classes and count.name not in modelled)
+    protected = {model["attribute"] for model in models}
+    return tuple(count for count in counts if count.classes and count.name not in protected)
 
 
-def homogeneity_pairs(
+def describe_homogeneity(
     counts: Sequence[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, str]]:
-    """Label and text for each sensitive column; a label in capitals is a warning."""
-    warned = unprotected_columns(counts, models)
+    """Return a label and a text per sensitive column; a label in capitals is a warning."""
+    unprotected = find_unprotected_columns(counts, models)
     return [
         ("HOMOGENEOUS CLASSES", count.describe())
-        if count in warned
-        else ("homogeneous classes", f'"{count.name}": {count.figures()}')
+        if count in unprotected
+        else ("homogeneous classes", f'"{count.name}": {count.describe_counts()}')
         for count in counts
     ]

@@ -9,12 +9,12 @@ from typing import Any
 from dbanon.data.counts import JointHistories
 from dbanon.job.verdict import Caution
 
-# The key of a report's arguments, and the label of its line.
+# The key in a report's arguments, and the label of the line in the report.
 JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
 # Keys that readers of a release may see.
 _FOR_READERS = ("earlier", "releases", "k", "share", "not_measured")
-# How many releases a message lists.
-_NAMED = 5
+# The most releases that a message lists.
+_MAX_LISTED = 5
 _CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
 _NO_RECORD = "made before dbanon kept a record of persons, or in another database"
 _NO_LEDGER = (
@@ -29,20 +29,20 @@ _ELSEWHERE = (
 
 
 def describe_missing_ledger() -> dict[str, Any]:
-    """Explain why earlier releases are not known if the ledger ends with the run."""
+    """Explain that earlier releases are not known, because a file keeps no ledger."""
     return {"not_measured": _NO_LEDGER}
 
 
 def describe_joint_histories(
-    earlier: int, counts: JointHistories | None, of_chains: Sequence[str]
+    earlier: int, counts: JointHistories | None, chain_outputs: Sequence[str]
 ) -> dict[str, Any]:
-    """The counts as JSON values, or the reason why there are none.
+    """Return the counts as JSON values, or the reason why there are none.
 
     Parameters
     ----------
     earlier : the number of earlier releases of the same source and entity.
     counts : None if the ledger has no record of the source's persons.
-    of_chains : the outputs of earlier releases that belong to chains.
+    chain_outputs : the outputs of earlier releases that belong to chains.
     """
     if counts is None:
         return {"earlier": earlier, "not_measured": _ELSEWHERE}
@@ -53,12 +53,12 @@ def describe_joint_histories(
             "share": counts.below / counts.persons if counts.persons else 0.0,
         }
         del description["missing"], description["older"]
-    chained = list(dict.fromkeys(name for name in counts.missing if name in of_chains))
-    others = list(dict.fromkeys(name for name in counts.missing if name not in of_chains))
+    chained = list(dict.fromkeys(name for name in counts.missing if name in chain_outputs))
+    unchained = list(dict.fromkeys(name for name in counts.missing if name not in chain_outputs))
     reasons = [
-        f"{_list_names(names)} {why}"
-        for names, why in (
-            (others, _NO_RECORD),
+        f"{_list_names(names)} {reason}"
+        for names, reason in (
+            (unchained, _NO_RECORD),
             (chained, "of a chain, whose persons only its key identifies"),
         )
         if names
@@ -69,9 +69,9 @@ def describe_joint_histories(
 
 
 def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a report without exact counts of persons over several releases.
+    """Return the arguments of a report without exact counts of persons over several releases.
 
-    These would tell readers how many persons came and left.
+    Those would reveal to readers how many persons joined and left.
     """
     public = dict(arguments)
     if JOINT in public:
@@ -85,9 +85,9 @@ def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
-    """The caution about joint histories; None if the report has no counts."""
+    """Return the caution about joint histories; None if the report says nothing about them."""
     entry = arguments.get(JOINT)
-    # Only entries that a run has written are mappings.
+    # Entries that dbanon has written are mappings; ignore any other.
     if not isinstance(entry, Mapping):
         return None
     title = "Earlier releases of the same persons are not known"
@@ -108,10 +108,11 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     return Caution(title, TITLE, f"{'; '.join(parts)}; {_CHAIN}")
 
 
-def _count_releases(earlier: Any) -> str:
-    return "1 earlier release" if earlier == 1 else f"{earlier} earlier releases"
+def _count_releases(n_earlier: Any) -> str:
+    return "1 earlier release" if n_earlier == 1 else f"{n_earlier} earlier releases"
 
 
 def _list_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more},"
+    n_omitted = len(names) - _MAX_LISTED
+    omitted = f" and {n_omitted} more" if n_omitted > 0 else ""
+    return f"{', '.join(names[:_MAX_LISTED])}{omitted},"

@@ -1,5 +1,6 @@
-"""Retained columns that undo classes: other codings of a quasi-identifier, and identifiers of
-groups that persons are known to belong to.
+"""Retained columns that single out rows within classes.
+
+These are other codings of a quasi-identifier, and numbers of groups whose members are known.
 
 *Another coding.* An attacker who knows a person's quasi-identifier also knows such a column, so it
 splits classes as the quasi-identifier itself would. A column is another coding if rows that agree
@@ -19,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.release.attribute_disclosure import SHARE, Frequencies, ValueGroups
+from dbanon.release.attribute_disclosure import LEAST_REPORTED_SHARE, Frequencies, ValueGroups
 
-# Smaller shares are not reported: some rows coincide with any column.
+# Smaller shares are not reported, since any column singles out some rows.
 LEAST_WARNED_SHARE = 0.01
-# A strict release is refused from this share on: these are no longer rare rows to withhold.
+# With a strict policy, a release is refused from this share on: so many rows cannot be withheld.
 REFUSED = 0.05
-# Minimum share of rows in groups that could disagree; below it, chance cannot be excluded.
+# Minimum share of rows in groups that could have several values; below it, it may be chance.
 LEAST_COMPARABLE_SHARE = 0.1
 # An excess over chance of fewer standard deviations is ignored.
 DEVIATIONS = 4.0
@@ -41,9 +42,10 @@ class LinkingColumn:
     Parameters
     ----------
     name : the column.
-    codes : the quasi-identifier that it encodes; None if it numbers groups.
+    codes : the quasi-identifier of which it is another coding; None if it numbers groups.
     share : for a coding, the share of released rows in combinations of fewer than k rows; for
-        groups, the share that are unique by their rows' profiles. In hundredths, rounded down.
+        groups, the share of groups that no other group has the same released rows as. In
+        hundredths, rounded down.
     """
 
     name: str
@@ -51,7 +53,7 @@ class LinkingColumn:
     share: float
 
     def describe(self, k: int) -> str:
-        """The finding in words."""
+        """Describe the finding in a sentence."""
         share = f"about {self.share:.0%} of the"
         if self.codes is None:
             return (
@@ -65,68 +67,71 @@ class LinkingColumn:
 
 
 def share_in_hundredths(count: int, n: int) -> float:
-    """A share in hundredths, rounded down; 0 if ``n`` is 0."""
+    """Return a share, rounded down to hundredths; 0 if ``n`` is 0."""
     return count * 100 // n / 100 if n else 0.0
 
 
-def dependence(groups: ValueGroups, position: int, frequencies: Frequencies, n_rows: int) -> float:
-    """How far a grouping column determines another column: 0 as by chance, 1 always.
+def measure_dependence(
+    groups: ValueGroups, column_index: int, frequencies: Frequencies, n_rows: int
+) -> float:
+    """Measure how far a grouping column determines another column: 0 as by chance, 1 always.
 
-    0 if too few rows could disagree.
+    0 if too few rows are in groups that could have several values.
 
     Parameters
     ----------
-    position : the index of the other column in ``groups``.
+    column_index : the index of the other column in ``groups``.
     frequencies : of the other column's values in all rows.
     n_rows : the number of released rows.
     """
     expected = variance = 0.0
     for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
-        agreement = frequencies.agreement(size)
-        expected += size * count * agreement
-        variance += size * size * count * agreement * max(1.0 - agreement, 0.0)
-    n, together = groups.n_rows, int(groups.sizes @ groups.identical[:, position])
-    excess = together - expected
+        probability = frequencies.probability_of_equality(size)
+        expected += size * count * probability
+        variance += size * size * count * probability * max(1.0 - probability, 0.0)
+    n, n_identical = groups.n_rows, int(groups.sizes @ groups.identical[:, column_index])
+    excess = n_identical - expected
     if n - expected < LEAST_COMPARABLE_SHARE * n_rows or excess < DEVIATIONS * sqrt(variance):
         return 0.0
     return excess / (n - expected)
 
 
 def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
-    """The frequencies of a column's values, with NULL as a value."""
-    rows = np.append(groups.sizes, n_rows - groups.n_rows)
-    return Frequencies(rows, np.append(groups.counts, 1))
+    """Return the frequencies of a grouping column's values, with NULL as a value."""
+    occurrences = np.append(groups.sizes, n_rows - groups.n_rows)
+    return Frequencies(occurrences, np.append(groups.counts, 1))
 
 
-def is_coding(strength: float) -> bool:
-    """Whether this strength of dependence makes a column another coding."""
-    return strength >= SHARE
+def is_coding(dependence: float) -> bool:
+    """Return whether a dependence is so strong that a column is another coding."""
+    return dependence >= LEAST_REPORTED_SHARE
 
 
 def may_number_groups(groups: ValueGroups) -> bool:
-    """Whether a column has many values that a few rows each share."""
-    few = (groups.sizes > 1) & (groups.sizes <= MOST_MEMBERS)
-    shared = int(groups.counts[few].sum())
-    return shared >= GROUPS and int(groups.sizes[few] @ groups.counts[few]) >= SHARE * groups.n_rows
+    """Return whether a column has many values, each shared by a few rows."""
+    is_small = (groups.sizes > 1) & (groups.sizes <= MOST_MEMBERS)
+    n_small = int(groups.counts[is_small].sum())
+    small_rows = int(groups.sizes[is_small] @ groups.counts[is_small])
+    return n_small >= GROUPS and small_rows >= LEAST_REPORTED_SHARE * groups.n_rows
 
 
 def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
-    """Count the groups of 2 to ``MOST_MEMBERS`` rows, and those that are unique by their profiles.
+    """Count the groups of 2 to ``MOST_MEMBERS`` rows, and those whose rows' profiles are unique.
 
     Parameters
     ----------
-    groups, profiles : int64 (n,), of each row; a group of -1 means none.
+    groups, profiles : int64 (n,), the codes of each row's group, -1 for none, and of its profile.
     """
-    members: dict[int, list[int]] = {}
+    profiles_of_group: dict[int, list[int]] = {}
     for group, profile in zip(groups.tolist(), profiles.tolist(), strict=True):
         if group >= 0:
-            members.setdefault(group, []).append(profile)
-    several = [
+            profiles_of_group.setdefault(group, []).append(profile)
+    group_profiles = [
         tuple(sorted(member_profiles))
-        for member_profiles in members.values()
+        for member_profiles in profiles_of_group.values()
         if 1 < len(member_profiles) <= MOST_MEMBERS
     ]
     _, counts = np.unique(
-        np.array([hash(member_profiles) for member_profiles in several]), return_counts=True
+        np.array([hash(member_profiles) for member_profiles in group_profiles]), return_counts=True
     )
-    return len(several), int((counts == 1).sum())
+    return len(group_profiles), int((counts == 1).sum())

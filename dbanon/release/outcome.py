@@ -1,4 +1,4 @@
-"""The loss and evaluation of a release, in public and in exact form."""
+"""The loss and the evaluation of a release, in public and in exact form."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.release.publication import PublicSums, published_loss
+from dbanon.release.publication import PublicSums, compute_published_loss
 from dbanon.release.recode import ColumnLoss, Release
-from dbanon.release.words import attack_pairs, format_figure, plain
+from dbanon.release.words import describe_attacks, format_figure, to_json_values
 
-# The note that accompanies exact figures wherever they are displayed.
+# The note that accompanies exact figures wherever they appear.
 INTERNAL = "internal: contains the extremes of the originals"
 
 
@@ -20,8 +20,8 @@ class ReleaseLoss:
     """The information loss of a release; 0 means none.
 
     In a report it is the public loss of ``publication``, where ``before_rounding`` equals
-    ``released``. In ``OperatorFigures`` it is exact. Means lose 1 at most; rounded means,
-    medians and medoids can lose more.
+    ``released``. In ``OperatorFigures`` it is exact. With means the loss is at most 1; with rounded
+    means, medians and medoids it can be larger.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ class ReleaseLoss:
     lost_columns: tuple[str, ...] = ()
 
 
-def losses_of(
+def build_losses(
     release: Release, levels: Mapping[str, int] | None, lost_columns: tuple[str, ...]
 ) -> tuple[ReleaseLoss, ReleaseLoss]:
-    """The information loss of a release: public, and exact."""
+    """Return the information loss of a release, first in public and then in exact form."""
     names, measure = [column.name for column in release.losses], release.measure
     exact = ReleaseLoss(
         release.loss,
@@ -59,13 +59,14 @@ def losses_of(
 def public_loss(
     names: Sequence[str], sums: Sequence[PublicSums], exact: ReleaseLoss
 ) -> ReleaseLoss:
-    """The public form of a loss.
+    """Convert an exact loss to the public one.
 
     Parameters
     ----------
-    names : of the measured columns, one per entry of ``sums``.
+    names : of the measured columns.
+    sums : the public sums of each of these columns.
     """
-    loss = published_loss(sums, exact.measure)
+    loss = compute_published_loss(sums, exact.measure)
     columns = {
         name: ColumnLoss(name, value, value)
         for name, value in zip(names, loss.columns.tolist(), strict=True)
@@ -74,7 +75,7 @@ def public_loss(
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationOutcome:
     """The evaluation of a release, if it was requested.
 
     Parameters
@@ -86,8 +87,8 @@ class Evaluated:
     figures: Mapping[str, Any] | None = None
     failed: str | None = None
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Pairs of label and text for display, without figures that are None."""
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return pairs of label and text for display, without figures that are None."""
         if self.failed is not None:
             return [("NOT EVALUATED", self.failed)]
         if self.figures is None:
@@ -99,7 +100,7 @@ class Evaluated:
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
-        return pairs + attack_pairs(self.figures)
+        return pairs + describe_attacks(self.figures)
 
 
 class OperatorFigures:
@@ -126,21 +127,21 @@ class OperatorFigures:
 
     @property
     def information_loss(self) -> float:
-        """As of ``Report``, exactly."""
+        """The exact value of the attribute of ``Report``."""
         return self.loss.released
 
     @property
     def information_loss_before_rounding(self) -> float:
-        """As of ``Report``, exactly."""
+        """The exact value of the attribute of ``Report``."""
         return self.loss.before_rounding
 
     @property
     def column_losses(self) -> Mapping[str, ColumnLoss]:
-        """As of ``Report``, exactly."""
+        """The exact value of the attribute of ``Report``."""
         return self.loss.columns
 
     def to_ledger(self) -> dict[str, Any]:
-        """The figures as JSON values, for the ledger table that readers cannot read."""
+        """Return the figures as JSON values, for the ledger table that readers cannot access."""
         return {
             "note": INTERNAL,
             "information_loss": self.information_loss,
@@ -149,16 +150,16 @@ class OperatorFigures:
                 name: {"released": loss.released, "before_rounding": loss.before_rounding}
                 for name, loss in self.column_losses.items()
             },
-            "evaluation": None if self.evaluation is None else plain(self.evaluation),
-            "certificate": None if self.certificate is None else plain(self.certificate),
+            "evaluation": None if self.evaluation is None else to_json_values(self.evaluation),
+            "certificate": None if self.certificate is None else to_json_values(self.certificate),
         }
 
     def __repr__(self) -> str:
         return f"<{INTERNAL}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _nothing, ()
+        return _return_none, ()
 
 
-def _nothing() -> None:
+def _return_none() -> None:
     return None

@@ -18,22 +18,24 @@ NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of th
 
 @dataclass(frozen=True, repr=False)
 class PrivateReport(LabelledText):
-    """What a differentially private release is, and how it was made.
+    """Report on a differentially private release and how it was made.
 
-    Contains no source value and no figure that depends on one, except the digest of the release:
-    everything is public or follows from the release.
+    Everything in it is public or follows from the release: no source value, and no figure that
+    depends on one.
 
     Parameters
     ----------
+    source, output, output_kind, relation : the source, the relation for readers, ``table`` or
+        ``view``, and the table that holds the rows.
     arguments : the options as JSON values, as in the ledger.
     quasi_identifiers : the released columns.
     epsilon, delta : the guarantee; delta is None for pure epsilon.
-    rho : the amount charged, if the budget counts rho.
+    rho : the amount charged to the budget; None if the budget counts epsilon.
     neighbours : the unit of protection: ``row`` or ``person``.
-    spent, total : of the budget after this release, in epsilon or rho; current values in a report
-        from the ledger, and None if the budget cannot be read.
-    rows_in, rows_out : the number of rows or persons, and of written rows, which is the same.
-    method_notes : text on how it was made; ``told`` until version 1.0, too.
+    spent, total : the spent part of the budget and its total, in epsilon or rho: after this release
+        or, in a report from the ledger, now. None if the budget cannot be read.
+    rows_in, rows_out : number of rows or persons in the source, and of written rows; equal.
+    method_notes : texts about how it was made.
     digest : of the written rows.
     """
 
@@ -66,15 +68,15 @@ class PrivateReport(LabelledText):
 
     @property
     def told(self) -> tuple[str, ...]:
-        """The former name of ``method_notes``."""
+        """The former name of ``method_notes``, until version 1.0."""
         return self.method_notes
 
     def with_provenance(self, **changes: Any) -> PrivateReport:
-        """The report with other values."""
+        """Return a copy of the report with other values."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, for JSON."""
+        """Return the report as JSON values."""
         return asdict(self) | with_former_key("method_notes", self.method_notes)
 
     def budget_words(self) -> str:
@@ -84,7 +86,7 @@ class PrivateReport(LabelledText):
         return f"{'' if self.rho is None else 'rho, '}{self.spent:g} of {self.total:g} are spent"
 
     def ledger_row(self) -> dict[str, Any]:
-        """The ledger row of the report, without names; JSON as text."""
+        """Return the ledger's row for this report, without names of relations; JSON as text."""
         return {
             "release_id": self.release_id,
             "created_at": self.created_at,
@@ -97,7 +99,7 @@ class PrivateReport(LabelledText):
             "rows_out": self.rows_out,
             "suppressed": 0,
             "null_rows": 0,
-            # How long it took may depend on the rows.
+            # Durations are omitted, because they may depend on the rows.
             "seconds": json.dumps({}),
             "guarantee": self.guarantee,
             "seed_policy": self.seed_policy,
@@ -111,11 +113,11 @@ class PrivateReport(LabelledText):
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """As ``pairs``."""
+        """Return the same as ``pairs``."""
         return self.pairs()
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The report as pairs of label and text, for people."""
+        """Return the report as pairs of label and text, for display."""
         pairs = [
             ("release", self.release_id),
             ("source", self.source),

@@ -2,16 +2,16 @@
 
 An exact loss is an equation in the originals that a reader of the released rows can solve: a loss
 of labels for the range of the originals, a sum of squares for the single value that dominates it.
-So the published figures avoid what would reveal these:
+So published figures are computed differently:
 
-- labels: widths are shares of the hull of the released labels, not of the originals' range. The
-  figure follows from the release alone.
-- values: each deviation of an original from its released value counts up to a limit, which follows
-  from the released values; the class that loses most in a column counts as if it lost nothing;
-  deviations are shares of the released values' own spread; a figure is at least what one class at
-  the limit loses; and it is rounded to a step that one class is a share of.
+- labels: widths are relative to the hull of the released labels, not to the range of the originals,
+  so the figure follows from the release alone.
+- values: deviations of originals from their released values are clipped to a limit, which follows
+  from the released values. The class that loses most in a column counts as if it lost nothing.
+  Deviations are relative to the spread of the released values. A figure is at least the loss of one
+  class at the limit, and is rounded to steps of at least one class's share.
 
-docs/guarantees.md has the argument for each measure. Exact figures are those of ``recode``.
+docs/guarantees.md justifies this for each measure. ``recode`` computes the exact figures.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Limits of deviations, in standard deviations of the released values. The first limit is used at
-# which the other classes lose as much as one class can.
-_LIMITS = (8.0, 4.0, 2.0)
+# Candidate limits of deviations, in standard deviations of the released values. The first limit is
+# used at which all but one class together lose at least as much as one class at the limit.
+_LIMIT_FACTORS = (8.0, 4.0, 2.0)
 
 
-def step_of(largest: int, n: int) -> float:
-    """The rounding step of figures: 1, 2 or 5 times a power of ten, at least a class's share.
+def choose_rounding_step(largest: int, n: int) -> float:
+    """Choose the rounding step of figures: 1, 2 or 5 times a power of ten.
+
+    It is at least the share of the rows that are in the largest class.
 
     Parameters
     ----------
-    largest, n : the number of rows of the largest class, and in total.
+    largest, n : number of rows of the largest class, and in total.
     """
     share = min(max(largest, 1) / max(n, 1), 1.0)
     power = 10.0 ** floor(log10(share))
@@ -61,7 +63,7 @@ def step_of(largest: int, n: int) -> float:
     )
 
 
-def rounded(value: float, step: float, least: float = 0.0) -> float:
+def round_to_steps(value: float, step: float, least: float = 0.0) -> float:
     """Round a figure to steps, to at least one step and not below ``least``."""
     steps = max(round(value / step), ceil(least / step - 1e-9), 1)
     return float(f"{steps * step:.12g}")
@@ -73,13 +75,14 @@ class LimitedDeviations:
 
     Parameters
     ----------
-    gaps : float64 (n,), original minus released value, clipped; 0 in the class that loses most.
-    least : the minimum published sum of squares, that of one class at the limit.
+    deviations : float64 (n,), original minus released value, clipped to the limit; 0 in the class
+        that loses most.
+    least_squares : the least sum of squares to publish, that of one class at the limit.
     limit : of an absolute deviation.
     """
 
-    gaps: Floats
-    least: float
+    deviations: Floats
+    least_squares: float
     limit: float
 
 
@@ -90,38 +93,40 @@ def limit_deviations(
 
     Parameters
     ----------
-    original, released : float64 (n,), in one unit.
+    original, released : float64 (n,), in the same unit.
     labels : int (n,), the class of each record.
-    largest : the rows of the largest class.
+    largest : number of rows of the largest class.
     """
-    gaps, limit, least = np.zeros(len(original)), 0.0, 0.0
+    deviations, limit, least_squares = np.zeros(len(original)), 0.0, 0.0
     if not len(original):
-        return LimitedDeviations(gaps, least, limit)
+        return LimitedDeviations(deviations, least_squares, limit)
     spread = float(released.std())
-    for times in _LIMITS:
-        limit, least = times * spread, largest * (times * spread) ** 2
-        gaps = np.clip(original - released, -limit, limit)
-        squares = np.bincount(labels, weights=np.square(gaps))
-        gaps[labels == squares.argmax()] = 0.0
-        if float(squares.sum() - squares.max()) >= least:
+    for factor in _LIMIT_FACTORS:
+        limit = factor * spread
+        least_squares = largest * limit**2
+        deviations = np.clip(original - released, -limit, limit)
+        class_squares = np.bincount(labels, weights=np.square(deviations))
+        deviations[labels == class_squares.argmax()] = 0.0
+        if float(class_squares.sum() - class_squares.max()) >= least_squares:
             break
-    return LimitedDeviations(gaps, least, limit)
+    return LimitedDeviations(deviations, least_squares, limit)
 
 
 @dataclass(frozen=True)
 class PublicSums:
-    """The sums behind the published loss of a column; sums of parts of a table can be added.
+    """The sums from which a column's published loss is computed; sums of pieces can be added.
 
     Parameters
     ----------
-    count : the number of records included.
-    mean, squares : of their released values; squares about the mean; 0 for labels.
-    low, high : the ends of the released values or labels.
-    lost_squares : the loss, in the unit of ``squares`` or of ``low`` and ``high``.
-    least : the minimum to publish.
-    largest : the number of rows of the largest class.
-    exact : True if everything follows from the release alone.
-    suppressed : completely lost cells, which no other field includes.
+    count : number of records included.
+    mean, squares : of their released values: the mean, and the sum of squared deviations from it;
+        0 for labels.
+    low, high : the least and the greatest released value or end of a label.
+    lost_squares : the loss, in the unit of ``squares``, or in the unit of ``low`` and ``high``.
+    least : the least loss to publish, in the same unit.
+    largest : number of rows of the largest class.
+    exact : whether the loss follows from the release alone, and so is not rounded.
+    suppressed : number of suppressed cells, which no other field includes.
     """
 
     count: int
@@ -160,7 +165,7 @@ class PublicSums:
         )
 
     def share(self, measure: str) -> tuple[float, float]:
-        """The lost share, and the minimum of it to publish."""
+        """Return the share that is lost by a measure, and the least share to publish."""
         loss, least = self._share_of_values(measure)
         if not self.suppressed:
             return loss, least
@@ -181,18 +186,20 @@ class PublicSums:
         return (self.lost_squares / width, self.least / width) if width > 0 else (0.0, 0.0)
 
 
-def published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
-    """The public losses by column and over all columns.
+def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
+    """Compute the public losses by column and over all columns.
 
     Parameters
     ----------
-    measure : as of ``Release``.
+    measure : see ``Release``.
     """
     shares = [column_sums.share(measure) for column_sums in sums]
     columns = [
         value
         if column_sums.exact or not column_sums.cells
-        else rounded(value, step_of(column_sums.largest, column_sums.cells), least)
+        else round_to_steps(
+            value, choose_rounding_step(column_sums.largest, column_sums.cells), least
+        )
         for column_sums, (value, least) in zip(sums, shares, strict=True)
     ]
     count = sum(column_sums.cells for column_sums in sums)
@@ -200,19 +207,19 @@ def published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
         return Loss(np.array(columns, np.float64), 0.0)
     total, least = (
         sum(
-            column_sums.cells * share[position]
-            for column_sums, share in zip(sums, shares, strict=True)
+            column_sums.cells * share_and_least[index]
+            for column_sums, share_and_least in zip(sums, shares, strict=True)
         )
         / count
-        for position in (0, 1)
+        for index in (0, 1)
     )
     if not all(column_sums.exact for column_sums in sums):
         step = max(
-            step_of(column_sums.largest, column_sums.cells)
+            choose_rounding_step(column_sums.largest, column_sums.cells)
             for column_sums in sums
             if column_sums.cells
         )
-        total = rounded(total, step, least)
+        total = round_to_steps(total, step, least)
     return Loss(np.array(columns, np.float64), float(total))
 
 
@@ -231,40 +238,40 @@ def public_sums(
 
     Parameters
     ----------
-    measure : as in ``Release``.
-    suppressed : completely lost cells, by column.
-    separate_classes : True if each column has its own classes: rows that share its value.
+    measure : see ``Release``.
+    suppressed : number of suppressed cells by column.
+    separate_classes : whether each column has its own classes, of the rows with the same value.
     """
     columns = tuple(columns)
     if measure == "iloss":
         columns = tuple(column for column in columns if column.losses is not None)
-        sums = tuple(_of_labels(column, partition) for column in columns)
+        sums = tuple(_sums_of_labels(column, partition) for column in columns)
     elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
 
         pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-        sums = distance_sums(pairs, separate_classes)
+        sums = sum_public_distances(pairs, separate_classes)
     else:
         sums = tuple(
-            _of_numbers(microdata, measures, partition, index, column, separate_classes)
+            _sums_of_numbers(microdata, measures, partition, index, column, separate_classes)
             for index, column in enumerate(columns)
         )
     if not suppressed:
         return sums
     return tuple(
-        _with_suppressed(column_sums, suppressed.get(column.source, 0), measure)
+        _add_suppressed_cells(column_sums, suppressed.get(column.source, 0), measure)
         for column_sums, column in zip(sums, columns, strict=True)
     )
 
 
-def _with_suppressed(sums: PublicSums, cells: int, measure: str) -> PublicSums:
-    """Add completely lost cells to sums."""
-    # Sums of labels already include NULLs.
+def _add_suppressed_cells(sums: PublicSums, cells: int, measure: str) -> PublicSums:
+    """Add suppressed cells, which are lost completely, to a column's sums."""
+    # The count of labels includes NULL cells, so subtract them.
     count = sums.count - cells if measure == "iloss" else sums.count
     return replace(sums, count=count, suppressed=cells)
 
 
-def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
+def _sums_of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
     sizes, present = partition.sizes, np.ones(partition.n_classes, bool)
     if column.missing is not None:
         present = ~column.missing
@@ -280,14 +287,14 @@ def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
         if not present.any():
             ends = 0.0, 0.0
         return PublicSums(n, 0.0, 0.0, *ends, float(widths.sum()), 0.0, largest, True)
-    # Readers see one number per interval.
+    # Readers see a number for each interval, not the interval.
     values = column.as_float()[present]
     ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     loss = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
     return PublicSums(n, 0.0, 0.0, *ends, loss, largest * (ends[1] - ends[0]), largest, False)
 
 
-def _of_numbers(
+def _sums_of_numbers(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
@@ -296,31 +303,31 @@ def _of_numbers(
     separate_classes: bool,
 ) -> PublicSums:
     name = microdata.numeric[index].name
-    down = -measures.numbers[name].exponent
-    original = np.ldexp(microdata.numbers[:, index], down)
-    released = np.ldexp(column.as_float(), down)
+    power = -measures.numbers[name].exponent
+    original = np.ldexp(microdata.numbers[:, index], power)
+    released = np.ldexp(column.as_float(), power)
     valid = microdata.valid_column(name)
-    return sums_of(
+    return compute_public_sums(
         original, released, partition, valid, squared=True, separate_classes=separate_classes
     )
 
 
-def classes_of(
+def classes_in_column(
     rows: Floats, labels: NDArray[np.integer], separate_classes: bool
 ) -> tuple[NDArray[np.integer], int]:
-    """The class of each record in a column, int (n,), and the size of the largest class.
+    """Return the class of each record in a column, int (n,), and the size of the largest class.
 
     Parameters
     ----------
     rows : float64 (n,), the released value of each record.
-    labels : int (n,), its class.
+    labels : int (n,), the class of each record over all columns.
     """
     if separate_classes:
         labels = np.unique(rows, return_inverse=True)[1].reshape(-1)
     return labels, int(np.bincount(labels).max(initial=0))
 
 
-def sums_of(
+def compute_public_sums(
     original: Floats,
     released: Floats,
     partition: Partition,
@@ -333,58 +340,64 @@ def sums_of(
 
     Parameters
     ----------
-    original, released : float64 (n,) and (n_classes,), in one unit.
+    original, released : float64 (n,) and (n_classes,), in the same unit.
     valid : bool (n,), the records to include; None for all.
-    squared : True for squared deviations, False for absolute ones.
-    separate_classes : as in ``public_sums``.
+    squared : whether to add up squared deviations instead of absolute ones.
+    separate_classes : see ``public_sums``.
     """
-    row_labels = partition.labels.astype(np.intp)
+    labels = partition.labels.astype(np.intp)
     if valid is not None:
-        original, row_labels = original[valid], row_labels[valid]
-    rows = released[row_labels]
-    labels, largest = classes_of(rows, row_labels, separate_classes)
+        original, labels = original[valid], labels[valid]
+    rows = released[labels]
+    column_labels, largest = classes_in_column(rows, labels, separate_classes)
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
-    deviations = limit_deviations(original, rows, labels, largest)
+    limited = limit_deviations(original, rows, column_labels, largest)
     mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
     squares = float(np.square(rows - mean).sum()) if high > low else 0.0
     if squared:
-        loss, least = float(np.square(deviations.gaps).sum()), deviations.least
+        loss, least = float(np.square(limited.deviations).sum()), limited.least_squares
     else:
-        loss, least = float(np.abs(deviations.gaps).sum()), largest * deviations.limit
+        loss, least = float(np.abs(limited.deviations).sum()), largest * limited.limit
     return PublicSums(count, mean, squares, low, high, loss, least, largest, False)
 
 
-def distance_sums(pairs: Pairs, separate_classes: bool = False) -> tuple[PublicSums, ...]:
-    """Compute the sums behind the published ``direct_loss``, one per column."""
-    return tuple(_distances(pairs, column, separate_classes) for column in pairs.columns)
+def sum_public_distances(pairs: Pairs, separate_classes: bool = False) -> tuple[PublicSums, ...]:
+    """Compute the public sums for the measure ``direct_loss``, one per column."""
+    return tuple(_sum_distances(pairs, column, separate_classes) for column in pairs.columns)
 
 
-def _distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
-    numbers = numbers_of(column)
+def _sum_distances(pairs: Pairs, column: ColumnPair, separate_classes: bool) -> PublicSums:
+    numbers = as_numbers(column)
     cells = pairs.cells([column if numbers is None else numbers])
     present = None if cells is None else cells[:, 0]
     if numbers is not None:
-        down = -numbers.scale.exponent
-        ends = np.ldexp(numbers.original, down), np.ldexp(numbers.released, down)
-        sums = sums_of(
-            *ends, pairs.partition, present, squared=False, separate_classes=separate_classes
+        power = -numbers.scale.exponent
+        original = np.ldexp(numbers.original, power)
+        released = np.ldexp(numbers.released, power)
+        sums = compute_public_sums(
+            original,
+            released,
+            pairs.partition,
+            present,
+            squared=False,
+            separate_classes=separate_classes,
         )
         if column.suppressed is None:
             return sums
-        # Suppressed cells count in the total.
+        # The total includes suppressed cells.
         all_cells = pairs.cells([column])
         return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     apart = column.distances_ignoring_nulls(np.arange(pairs.n), pairs.labels)
     count = pairs.n if present is None else int(present.sum())
-    largest = largest_of(pairs, separate_classes)
+    largest = largest_class_size(pairs, separate_classes)
     return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
 
 
-def numbers_of(column: ColumnPair) -> Numbers | None:
-    """The column as numbers, with suppressed cells invalid; None if it holds labels."""
-    # Imported here because most releases need neither, and imports slow a backend's first call.
+def as_numbers(column: ColumnPair) -> Numbers | None:
+    """Convert a column to numbers, with suppressed cells as NULL; None if it holds labels."""
+    # Import lazily: most releases need neither, and imports slow a database backend's first call.
     from dbanon.measures.attributes import Intervals, Numbers
 
     if isinstance(column, Numbers):
@@ -406,31 +419,33 @@ def numbers_of(column: ColumnPair) -> Numbers | None:
     )
 
 
-def largest_of(pairs: Pairs, separate_classes: bool) -> int:
-    """The size of the largest class, over all columns if each has its own classes."""
+def largest_class_size(pairs: Pairs, separate_classes: bool) -> int:
+    """Return the size of the largest class, over all columns if each has its own classes."""
     if not separate_classes:
         return int(pairs.partition.sizes.max(initial=0))
-    kinds = [column.released_value_ids[pairs.labels] for column in pairs.columns]
+    value_ids = [column.released_value_ids[pairs.labels] for column in pairs.columns]
     return max(
-        int(np.unique(column_kinds, return_counts=True)[1].max(initial=0)) for column_kinds in kinds
+        int(np.unique(column_ids, return_counts=True)[1].max(initial=0)) for column_ids in value_ids
     )
 
 
 def public_scale(original: Floats, released: Floats) -> Scale:
-    """The public scale of a column: ends and mean of the released rows.
+    """Build the public scale of a column.
+
+    It has the ends and the mean of the released rows, and the standard deviation of the originals.
 
     Parameters
     ----------
-    original : float64 (n,), with limited deviations; the standard deviation is theirs.
-    released : float64 (n,).
+    original : float64 (n,), originals with limited deviations.
+    released : float64 (n,), the released value of each.
     """
-    of_original, of_release = Scale.of(original), Scale.of(released)
-    power = of_original.exponent - of_release.exponent
+    original_scale, released_scale = Scale.of(original), Scale.of(released)
+    power = original_scale.exponent - released_scale.exponent
     return Scale(
-        of_release.count,
-        of_release.least,
-        of_release.most,
-        of_release.mean,
-        0.0 if of_release.is_constant else float(np.ldexp(of_original.deviation, power)),
-        of_release.is_integral,
+        released_scale.count,
+        released_scale.least,
+        released_scale.most,
+        released_scale.mean,
+        0.0 if released_scale.is_constant else float(np.ldexp(original_scale.deviation, power)),
+        released_scale.is_integral,
     )

@@ -1,4 +1,4 @@
-"""Recode classes into a release: the values of each class, and the information loss."""
+"""Recode classes into a release: the released values of each class, and the information loss."""
 
 from __future__ import annotations
 
@@ -38,18 +38,14 @@ def recode(
 ) -> Release:
     """Compute the released values of each class, and their information loss.
 
-    Only released records are used. If some records are withheld, ``trees`` builds the hierarchies
-    of the others; None keeps those of the policy.
-
-    The classes of a release are rows with equal released values. If attributes are grouped
-    separately, these are rows that share their class in every attribute.
+    Only released records are used; if others are withheld, ``trees`` builds the hierarchies again.
+    A class consists of rows with equal released values.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
     if not policy.options.get("contract"):
         settings = replace(settings, levels=clustering.levels)
-
     all_names = {attribute.name for attribute in microdata.attributes}
 
     def run(
@@ -60,18 +56,18 @@ def recode(
         run_settings = settings
         if names < all_names:
             # Drop the steps and hierarchies of other columns.
-            others = all_names - names
-            steps = {n: step for n, step in settings.steps.items() if n not in others}
-            remaining_trees = {n: t for n, t in settings.hierarchies.items() if n not in others}
-            run_settings = replace(settings, steps=steps, hierarchies=remaining_trees)
+            dropped = all_names - names
+            steps = {n: step for n, step in settings.steps.items() if n not in dropped}
+            hierarchies = {n: t for n, t in settings.hierarchies.items() if n not in dropped}
+            run_settings = replace(settings, steps=steps, hierarchies=hierarchies)
         return recoding.run(
             microdata, measures, partition, exact_totals, run_settings, **parameters
         )
 
     classes, measures = clustering.classes, clustering.measures
-    by_rows, _ = classes.row_classes()
-    if by_rows.n_suppressed:
-        records = np.flatnonzero(by_rows.labels >= 0)
+    row_partition, _ = classes.row_classes()
+    if row_partition.n_suppressed:
+        records = np.flatnonzero(row_partition.labels >= 0)
         microdata, classes = take_records(microdata, records), classes.of(records)
         if trees is not None:
             policy = replace(policy, hierarchies=trees(microdata))
@@ -81,23 +77,27 @@ def recode(
             levels=None if settings.levels is None else settings.levels.of(records),
         )
     measures = measures or Measures.of(microdata)
-    # Exact totals use the classes of all records read, as stores have them.
-    columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(by_rows, wide))
+    # Stores compute exact totals with the classes of all records that were read.
+    columns = recode_attributes(
+        microdata, classes, run, lambda wide: exact_totals(row_partition, wide)
+    )
     released, _ = classes.row_classes()
-    before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
+    before, after = _losses_with_suppressed(
+        microdata, measures, released, policy, columns, recoding.measure
+    )
     names = [attribute.name for attribute in microdata.attributes]
     separate_classes = len(classes.classes_by_columns(names)) > 1
     recoded = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
-    measured = [
+    measured_columns = [
         column for column in columns if recoding.measure != "iloss" or column.losses is not None
     ]
     return Release(
-        partition=by_rows,
+        partition=row_partition,
         columns=tuple(column.spelled() for column in columns),
         losses=tuple(
             ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
-            for i, column in enumerate(measured)
+            for i, column in enumerate(measured_columns)
         ),
         loss_before_rounding=before.total,
         loss=after.total,
@@ -114,7 +114,7 @@ def recode(
 def find_lost_columns(
     columns: Sequence[ReleasedColumn], hierarchies: Mapping[str, Hierarchy]
 ) -> tuple[str, ...]:
-    """The quasi-identifiers released as the root of their hierarchy (or ``*``) in every row."""
+    """Find quasi-identifiers released as the root of their hierarchy, or ``*``, in every row."""
     lost_columns = []
     for column in columns:
         if column.attribute.sql_type != GENERALIZED or column.losses is None:
@@ -122,20 +122,20 @@ def find_lost_columns(
         tree = hierarchies.get(column.source)
         root = ANY if tree is None else tree.labels[0]
         labels = column.values if column.missing is None else column.values[~column.missing]
-        # A hierarchy that consists of its root loses nothing.
+        # A hierarchy that consists only of its root loses nothing.
         if len(labels) and bool((labels == root).all()) and column.losses.any():
             lost_columns.append(column.source)
     return tuple(lost_columns)
 
 
-def _sse(
+def _sse_losses(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """SSE/SST on z-scores before and after rounding."""
+    """Compute SSE/SST on z-scores before and after rounding."""
     del policy
     valid = microdata.numeric_valid()
     scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
@@ -155,52 +155,55 @@ def _sse(
     return loss_from_sums(before), loss_from_sums(after)
 
 
-def _iloss(
+def _iloss_losses(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """iloss per cell on the classes' own ranges, and as released."""
-    records = max(int(partition.sizes.sum()), 1)
-    own_ranges = class_losses(microdata, measures, partition, policy.hierarchies) / records
+    """Compute iloss per cell for the classes' own ranges, and for the released labels."""
+    n_records = max(int(partition.sizes.sum()), 1)
+    range_losses = class_losses(microdata, measures, partition, policy.hierarchies) / n_records
     released = np.array([column.losses.sum() for column in columns if column.losses is not None])
-    released /= records
+    released /= n_records
     before, after = (
         Loss(
             losses,
             float(losses.mean()),
-            tuple((float(x) * records, float(records)) for x in losses),
+            tuple((float(x) * n_records, float(n_records)) for x in losses),
         )
-        for losses in (own_ranges, released)
+        for losses in (range_losses, released)
     )
     return before, after
 
 
-def _gower(
+def _gower_losses(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
-    """Gower's distance per cell, as ``direct_loss`` measures it, before and after rounding."""
-    # Imported here because most releases need neither, and imports slow a backend's first call.
+    """Compute Gower's distance per cell, as ``direct_loss`` does, before and after rounding."""
+    # Import lazily: most releases need neither, and imports slow a database backend's first call.
     from dbanon.measures.direct_loss import direct_loss
     from dbanon.measures.figure import EvaluationTask
     from dbanon.release.evaluation import pairs_of
 
-    def loss(released: Sequence[ReleasedColumn]) -> Loss:
+    def measure_loss(released: Sequence[ReleasedColumn]) -> Loss:
         pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
         figure = direct_loss(EvaluationTask(pairs))
         column_losses = [
             figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes
         ]
-        cells = [_cells(microdata, partition, attribute.name) for attribute in microdata.attributes]
+        n_cells = [
+            _count_values(microdata, partition, attribute.name)
+            for attribute in microdata.attributes
+        ]
         sums = tuple(
             (column_loss * count, count)
-            for column_loss, count in zip(column_losses, cells, strict=True)
+            for column_loss, count in zip(column_losses, n_cells, strict=True)
         )
         return Loss(np.array(column_losses), float(figure.value or 0.0), sums)
 
@@ -212,16 +215,16 @@ def _gower(
         else column
         for column in columns
     ]
-    return loss(before), loss(columns)
+    return measure_loss(before), measure_loss(columns)
 
 
-def _cells(microdata: Microdata, partition: Partition, name: str) -> float:
-    """The number of released records with a value of an attribute."""
+def _count_values(microdata: Microdata, partition: Partition, name: str) -> float:
+    """Count the released records with a value of an attribute."""
     valid, released = microdata.valid_column(name), partition.labels >= 0
     return float(released.sum() if valid is None else (valid & released).sum())
 
 
-def _losses(
+def _losses_with_suppressed(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
@@ -229,22 +232,22 @@ def _losses(
     columns: tuple[ReleasedColumn, ...],
     measure: str,
 ) -> tuple[Loss, Loss]:
-    """The loss before and after rounding, counting suppressed cells as completely lost."""
-    before, after = _LOSSES[measure](microdata, measures, partition, policy, columns)
+    """Compute the loss before and after rounding, with suppressed cells as completely lost."""
+    before, after = _LOSS_FUNCTIONS[measure](microdata, measures, partition, policy, columns)
     counts = suppressed_cells(microdata)
     if not counts:
         return before, after
     suppressed = [counts.get(attribute.name, 0) for attribute in microdata.attributes]
-    return _with_suppressed(before, suppressed, measure), _with_suppressed(
+    return _add_suppressed_cells(before, suppressed, measure), _add_suppressed_cells(
         after, suppressed, measure
     )
 
 
-def _with_suppressed(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
-    """Add completely lost cells, ``counts`` by column, to a loss.
+def _add_suppressed_cells(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
+    """Add suppressed cells, which are lost completely, to a loss; ``counts`` are by column.
 
-    On z-scores a cell replaced by the column mean loses 1 on average, of a total of 1. For iloss,
-    NULL cells are already counted as cells that lose nothing.
+    On z-scores a cell replaced by the column's mean loses 1 on average, of a total of 1. For iloss,
+    NULL cells are already counted in the total, as cells that lose nothing.
     """
     sums = []
     for (loss_sum, total), count in zip(loss.sums, counts, strict=True):
@@ -269,7 +272,7 @@ def suppressed_cells(microdata: Microdata) -> dict[str, int]:
     }
 
 
-_LOSSES = {"sse": _sse, "iloss": _iloss, "gower": _gower}
+_LOSS_FUNCTIONS = {"sse": _sse_losses, "iloss": _iloss_losses, "gower": _gower_losses}
 
 
 def class_losses(
@@ -278,7 +281,7 @@ def class_losses(
     partition: Partition,
     hierarchies: Mapping[str, Hierarchy],
 ) -> NDArray[np.float64]:
-    """iloss of each attribute on the classes' own ranges, float64 (d,), summed over records."""
+    """Sum each attribute's iloss on the ranges of the classes over all records, float64 (d,)."""
     losses = []
     trees = trees_of(microdata.attributes, hierarchies, measures)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
@@ -299,7 +302,7 @@ def _require_values(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class ColumnLoss:
-    """Information loss of one column: SSE/SST on z-scores, or iloss per record."""
+    """Information loss of one column, by the measure of its release; see ``Release``."""
 
     name: str
     before_rounding: float
@@ -312,17 +315,17 @@ class Release:
 
     Parameters
     ----------
-    partition : the classes, in record order.
+    partition : the classes of all records, in the records' order.
     columns : the released quasi-identifiers.
     losses : one entry per measured quasi-identifier.
-    loss_before_rounding, loss : over all columns; ``loss`` is that of the written values.
+    loss_before_rounding, loss : over all columns, before rounding and of the written values.
     measure : ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell; ``iloss``: iloss
-        per cell, ``loss_before_rounding`` being that of the classes' own ranges.
+        per cell, where ``loss_before_rounding`` is that of the classes' own ranges.
     measures, hierarchies : of the released records, used for recoding.
-    sums : of the losses before rounding and as released, as in ``Loss``.
-    public : sums for the losses that readers may see, one per entry of ``losses``.
-    separate_classes : True if attributes are grouped separately.
-    suppressed_cells : released NULL cells that have a value in the source, by column.
+    sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
+    public : the sums for the losses that readers may see, one per entry of ``losses``.
+    separate_classes : whether attributes are grouped separately.
+    suppressed_cells : number of cells released as NULL that have a value in the source, by column.
     """
 
     partition: Partition
@@ -349,13 +352,15 @@ def combinations(microdata: Microdata, release: Release) -> NDArray[np.int32]:
 
     Classes with equal released values get the same number: readers cannot distinguish them.
     """
-    partition, parts = release.partition, []
+    partition, codes_of_columns = release.partition, []
     for column in release.columns:
         for part in column.parts:
             _, codes = np.unique(part.values.astype(str), return_inverse=True)
             missing = part.missing
-            parts.append(codes.reshape(-1) if missing is None else np.where(missing, -1, codes))
+            codes_of_columns.append(
+                codes.reshape(-1) if missing is None else np.where(missing, -1, codes)
+            )
     if microdata.strata is not None:
-        parts.append(microdata.strata[partition.members[partition.starts]])
-    _, combination = np.unique(np.column_stack(parts), axis=0, return_inverse=True)
+        codes_of_columns.append(microdata.strata[partition.members[partition.starts]])
+    _, combination = np.unique(np.column_stack(codes_of_columns), axis=0, return_inverse=True)
     return combination.reshape(-1).astype(np.int32)

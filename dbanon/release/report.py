@@ -14,32 +14,36 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
-from dbanon.release.homogeneity import ClassHomogeneity, homogeneity_pairs, unprotected_columns
+from dbanon.release.homogeneity import (
+    ClassHomogeneity,
+    describe_homogeneity,
+    find_unprotected_columns,
+)
 from dbanon.release.joint import JOINT
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.linkage import LinkingColumn
-from dbanon.release.outcome import Evaluated as Evaluated
+from dbanon.release.outcome import EvaluationOutcome as EvaluationOutcome
 from dbanon.release.outcome import OperatorFigures
 from dbanon.release.outcome import ReleaseLoss as ReleaseLoss
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
-    cautions_of,
     describe_averaged_codes,
     describe_counts,
+    describe_exports,
+    describe_foreign_files,
     describe_new_schema,
-    export_pairs,
-    files_note,
-    first_cautions,
-    first_pairs,
-    loss_pair,
+    describe_passthrough,
+    format_losses,
+    list_cautions,
+    list_leading_cautions,
+    list_leading_pairs,
     nearness,
-    passthrough_note,
-    plain,
+    to_json_values,
 )
 
 T = TypeVar("T")
 NOT_CHECKED = "not checked against earlier releases"
-EARLIER = "{}; the ledger has {} of the same source"
+_EARLIER_RELEASES = "{}; the ledger has {} of the same source"
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
 )
@@ -47,12 +51,13 @@ SEED_POLICY = (
 
 @dataclass(frozen=True)
 class Request:
-    """The request for a release: source, output, options and columns.
+    """The request for a release: its source, output, options and columns.
 
     Parameters
     ----------
-    source, output, output_kind : the relation that was read, and the relation for readers.
-    arguments : the policy as JSON values, with results of the run, as in the ledger.
+    source, output, output_kind : the relation that was read, the relation for readers, and whether
+        this is a table or a view.
+    arguments : the policy and some results of the run as JSON values, as in the ledger.
     quasi_identifiers, sensitive, kept, not_copied : columns by their role in the release.
     entity : the column whose values k counts; None if k counts rows.
     guarantee : the guarantee as text.
@@ -74,16 +79,16 @@ class Request:
 
 @dataclass(frozen=True)
 class RecountResult:
-    """The recount of the written rows, before readers can see them.
+    """The recount of the written rows, made before readers can see them.
 
     Parameters
     ----------
-    rows_in, suppressed : records of the source, and withheld records.
-    rows : class sizes in rows.
-    verdict : of the guarantee.
+    rows_in, suppressed : number of records of the source, and of withheld records.
+    rows : the class sizes in rows.
+    verdict : whether the guarantee holds.
     disclosive_columns, identifiers, linking : findings on retained columns.
-    few_persons : findings on columns that look like person identifiers; only without entity.
-    homogeneity : by sensitive column, the classes in which all rows share one value of it.
+    few_persons : findings on columns that look like person identifiers, if k counts rows.
+    homogeneity : for each sensitive column, the number of classes whose rows share one value.
     """
 
     rows_in: int
@@ -103,7 +108,8 @@ class Provenance:
 
     Parameters
     ----------
-    relation, seconds : the table that holds it; seconds by phase, and ``total``.
+    relation : the table that holds the release.
+    seconds : durations by phase, and in ``total``.
     digest : of the written rows, as in the ledger; None for data frames.
     """
 
@@ -119,10 +125,10 @@ class Provenance:
 
 
 class _ReportField(Generic[T]):
-    """A report attribute that reads a value from one of its groups."""
+    """A report attribute that reads a value from one of the report's groups, by its path."""
 
     def __init__(self, path: str) -> None:
-        self._find: Callable[[Report], T] = attrgetter(path)
+        self._get_value: Callable[[Report], T] = attrgetter(path)
 
     @overload
     def __get__(self, report: None, owner: type[Report]) -> _ReportField[T]: ...
@@ -131,17 +137,17 @@ class _ReportField(Generic[T]):
     def __get__(self, report: Report, owner: type[Report]) -> T: ...
 
     def __get__(self, report: Report | None, owner: type[Report]) -> T | _ReportField[T]:
-        return self if report is None else self._find(report)
+        return self if report is None else self._get_value(report)
 
 
 @dataclass(frozen=True, repr=False)
 class Report(LabelledTextWithCard):
-    """What a release is, its information loss, and how it was made.
+    """Report on a release: what it is, its information loss, and how it was made.
 
     Contains no source values, except values that the caller wrote into the arguments, such as
     ``{"ordered": ["low", "high"]}`` for a hierarchy builder.
 
-    All values of its four groups are also attributes of the report: ``report.k_achieved`` is
+    All values of its groups are also attributes of the report: ``report.k_achieved`` is
     ``report.counts.verdict.k``. ``to_dict`` returns these attributes, in this order.
 
     Losses are SSE/SST on z-scores over the released records, or iloss, according to
@@ -151,17 +157,17 @@ class Report(LabelledTextWithCard):
     class sizes are rows. If attributes are grouped separately, ``k_rows`` is the number of rows
     that share the rarest combination of values. ``levels`` are the full-domain levels, by
     quasi-identifier. ``disclosive_columns`` are findings on retained columns. ``lost_columns``
-    are the quasi-identifiers released as ``*`` or the root of their hierarchy in every row.
-    ``telling`` and ``lost`` are their former names, until version 1.0. ``evaluation``
-    is ``Evaluation.to_dict()`` with the option ``evaluate``, and ``evaluation_failed`` is why it is
-    missing.
+    are the quasi-identifiers released as ``*`` or the root of their hierarchy in every row. Until
+    version 1.0, ``telling`` and ``lost`` are former names of these two. ``evaluation`` is
+    ``Evaluation.to_dict()`` with the option ``evaluate``, and ``evaluation_failed`` is the reason
+    if it is missing.
     """
 
     request: Request
     counts: RecountResult
     loss: ReleaseLoss
     made_by: Provenance
-    evaluated: Evaluated = field(default_factory=Evaluated)
+    evaluation_outcome: EvaluationOutcome = field(default_factory=EvaluationOutcome)
     internal: OperatorFigures | None = field(default=None, repr=False, compare=False)
     # Not a field, so that ``replace`` and serializers do not pass it on.
     alignment: ClassVar[Alignment | None] = None
@@ -207,14 +213,14 @@ class Report(LabelledTextWithCard):
     telling = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     digest = _ReportField["str | None"]("made_by.digest")
     lost = _ReportField[tuple[str, ...]]("loss.lost_columns")
-    evaluation = _ReportField["Mapping[str, Any] | None"]("evaluated.figures")
-    evaluation_failed = _ReportField["str | None"]("evaluated.failed")
+    evaluation = _ReportField["Mapping[str, Any] | None"]("evaluation_outcome.figures")
+    evaluation_failed = _ReportField["str | None"]("evaluation_outcome.failed")
     disclosive_columns = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     lost_columns = _ReportField[tuple[str, ...]]("loss.lost_columns")
 
     @property
     def few_persons(self) -> tuple[FewPersons, ...]:
-        """Findings on columns that look like person identifiers; only without entity."""
+        """Findings on columns that look like person identifiers, if k counts rows."""
         return self.counts.few_persons
 
     @property
@@ -237,14 +243,14 @@ class Report(LabelledTextWithCard):
     @property
     def homogeneous(self) -> tuple[str, ...]:
         """Descriptions of sensitive columns with homogeneous classes and no privacy model."""
-        homogeneity = unprotected_columns(self.homogeneity, self.arguments.get("models", ()))
+        homogeneity = find_unprotected_columns(self.homogeneity, self.arguments.get("models", ()))
         return tuple(finding.describe() for finding in homogeneity)
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """Cautions for readers of the release, in addition to its guarantee."""
-        link_cautions = cautions_of(self.arguments, self.entity)
-        return (*self.counts.verdict.cautions, *link_cautions)
+        argument_cautions = list_cautions(self.arguments, self.entity)
+        return (*self.counts.verdict.cautions, *argument_cautions)
 
     @property
     def warning_texts(self) -> tuple[str, ...]:
@@ -275,13 +281,13 @@ class Report(LabelledTextWithCard):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The names of ``to_dict``, in their order."""
+        """Return the keys of ``to_dict``, in their order."""
         return tuple(
             name for name, value in vars(Report).items() if isinstance(value, _ReportField)
         )
 
     def with_provenance(self, **changes: Any) -> Report:
-        """The report with other values in ``made_by``."""
+        """Return a copy of the report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
     def with_earlier_releases(
@@ -290,37 +296,39 @@ class Report(LabelledTextWithCard):
         caution: Caution | None = None,
         joint: Mapping[str, Any] | None = None,
     ) -> Report:
-        """The report with the number of earlier releases of its source, and the caution about them.
+        """Return a copy with the number of earlier releases of the source, and a caution.
 
         Parameters
         ----------
-        joint : the joint histories of a release with an entity, under ``JOINT``.
+        joint : the arguments about joint histories, under the key ``JOINT``; None without entity.
         """
         if not earlier:
             return self
         # Store the caution in the arguments, so that reports from the ledger repeat it.
         report = self if caution is None else self.with_arguments(intersects=caution.warning)
-        text = EARLIER.format(NOT_CHECKED, earlier)
+        text = _EARLIER_RELEASES.format(NOT_CHECKED, earlier)
         # Name the command only if joint histories were not refused.
         if not joint or "share" in joint[JOINT]:
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
 
-    def requested(self, **changes: Any) -> Report:
-        """The report with other values in ``request``."""
+    def with_request(self, **changes: Any) -> Report:
+        """Return a copy of the report with other values in ``request``."""
         return replace(self, request=replace(self.request, **changes))
 
     def with_arguments(self, **arguments: Any) -> Report:
-        """The report with additional arguments."""
-        return self.requested(arguments={**self.request.arguments, **arguments})
+        """Return a copy of the report with additional arguments."""
+        return self.with_request(arguments={**self.request.arguments, **arguments})
 
-    def exported(self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Report:
-        """The report with the exported files, and the updated seconds."""
+    def with_exports(
+        self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]
+    ) -> Report:
+        """Return a copy of the report with the exported files, and updated durations."""
         return self.with_arguments(exports=list(files)).with_provenance(seconds=dict(seconds))
 
     @property
-    def by_method(self) -> Mapping[str, int]:
-        """Counts by the method on its classes, by name."""
+    def method_counts(self) -> Mapping[str, int]:
+        """The counts that the method reports, by name."""
         counts: Mapping[str, int] = read_renamed(self.arguments, "method_counts", {})
         return counts
 
@@ -332,58 +340,65 @@ class Report(LabelledTextWithCard):
 
     @property
     def nearness(self) -> str | None:
-        """Text on how near the loss is to the minimum; None without a certificate."""
+        """Text about how near the loss is to the minimum; None without a certificate."""
         certificate = self.arguments.get("certificate")
         return None if certificate is None else nearness(certificate)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, for JSON."""
-        plain_values = {name: plain(getattr(self, name)) for name in self.names()}
+        """Return the report as JSON values."""
+        plain_values = {name: to_json_values(getattr(self, name)) for name in self.names()}
         # Put what must not be overlooked first.
-        first = {name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT)}
-        first["k_rows"] = self.k_rows
-        first["homogeneity"] = plain_values["homogeneity"] if self.homogeneous else ()
-        plain_values = {name: plain(value) for name, value in first.items() if value} | plain_values
+        leading_values = {
+            name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT)
+        }
+        leading_values["k_rows"] = self.k_rows
+        leading_values["homogeneity"] = plain_values["homogeneity"] if self.homogeneous else ()
+        leading_values = {
+            name: to_json_values(value) for name, value in leading_values.items() if value
+        }
+        plain_values = leading_values | plain_values
         for loss in plain_values["column_losses"].values():
-            # Its key says it.
+            # The key is the name.
             del loss["name"]
         return plain_values
 
     def rows(self) -> list[tuple[str, str]]:
-        """As ``pairs``."""
+        """Return the same as ``pairs``."""
         return self.pairs()
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The report as pairs of label and text, for people."""
+        """Return the report as pairs of label and text, for display."""
 
-        def names(values: tuple[str, ...]) -> str:
-            return ", ".join(values) or "none"
+        def join_names(names: tuple[str, ...]) -> str:
+            return ", ".join(names) or "none"
 
-        measure, before = {
+        measure, before_label = {
             "sse": ("SSE/SST", "before rounding to column types"),
             "iloss": ("iloss per cell", "on the classes' own ranges"),
             "gower": ("Gower's distance per cell", "before rounding to column types"),
         }[self.loss_measure]
-        loss = loss_pair(self.information_loss, self.information_loss_before_rounding, before)
-        holds = self.counts.verdict
-        leading = first_cautions(self.arguments)
-        first = first_pairs(holds, self.arguments)
+        loss = format_losses(
+            self.information_loss, self.information_loss_before_rounding, before_label
+        )
+        verdict = self.counts.verdict
+        leading_cautions = list_leading_cautions(self.arguments)
+        leading_pairs = list_leading_pairs(verdict, self.arguments)
         pairs = [
-            *first,
+            *leading_pairs,
             ("release", self.release_id),
             ("source", self.source),
             ("output", f"{self.output} ({self.output_kind}{describe_new_schema(self.arguments)})"),
             ("method", f"{self.method}, dbanon {self.dbanon_version}"),
-            ("quasi-identifiers", names(self.quasi_identifiers)),
+            ("quasi-identifiers", join_names(self.quasi_identifiers)),
             *(
                 [("levels", ", ".join(f"{name} {level}" for name, level in self.levels.items()))]
                 if self.levels is not None
                 else []
             ),
-            ("sensitive", names(self.sensitive)),
-            ("kept", names(self.kept)),
-            *passthrough_note(self.arguments),
-            *files_note(self.arguments),
+            ("sensitive", join_names(self.sensitive)),
+            ("kept", join_names(self.kept)),
+            *describe_passthrough(self.arguments),
+            *describe_foreign_files(self.arguments),
             *(
                 ("KEPT IDENTIFIER", finding.describe(self.k_requested))
                 for finding in self.kept_identifiers
@@ -397,40 +412,39 @@ class Report(LabelledTextWithCard):
                 ("PERSON IDENTIFIER", finding.describe(self.k_requested))
                 for finding in self.few_persons
             ),
-            ("not copied", names(self.not_copied)),
+            ("not copied", join_names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
-            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.unit_suffix}"),
-            *homogeneity_pairs(self.homogeneity, self.arguments.get("models", ())),
+            (
+                "k requested / counted",
+                f"{self.k_requested} / {self.k_achieved}{verdict.unit_suffix}",
+            ),
+            *describe_homogeneity(self.homogeneity, self.arguments.get("models", ())),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
-                f"{holds.classes_text}: number, smallest / median / largest",
+                f"{verdict.classes_text}: number, smallest / median / largest",
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
             *describe_counts(self.arguments),
-            *(
-                (finding.title, finding.reason)
-                for finding in self.cautions
-                if finding not in leading
-            ),
+            *((c.title, c.reason) for c in self.cautions if c not in leading_cautions),
             *(("CODES AVERAGED", text) for text in self.describe_averaged_columns()),
             (f"information loss, {measure}", loss),
             *(
-                (f"  {column.name}", loss_pair(column.released, column.before_rounding))
+                (f"  {column.name}", format_losses(column.released, column.before_rounding))
                 for column in self.column_losses.values()
             ),
             *([("certificate", self.nearness)] if self.nearness else []),
             *(("COLUMN LOST", text) for text in self.describe_lost_columns()),
-            *self.evaluated.rows(),
+            *self.evaluation_outcome.pairs(),
             (
                 "seconds",
                 ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),
             ),
-            *export_pairs(self.arguments.get("exports", ())),
+            *describe_exports(self.arguments.get("exports", ())),
             ("seed policy", self.seed_policy),
             ("guarantee", self.guarantee),
             ("earlier releases", self.earlier_releases),
         ]
         if self.relation != self.output:
-            pairs.insert(3 + len(first), ("released table", self.relation))
+            pairs.insert(3 + len(leading_pairs), ("released table", self.relation))
         return pairs

@@ -1,4 +1,4 @@
-"""Texts of reports."""
+"""Texts in reports, built from their JSON values."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dbanon.release.joint_rows import joint_rows_caution
 
 
 def now() -> str:
-    """The current time in UTC, in the format of reports and the ledger."""
+    """Return the current time in UTC, in the format of reports and the ledger."""
     return time_text(datetime.now(timezone.utc))
 
 
-def time_text(moment: datetime) -> str:
-    """A time in the format of reports and the ledger."""
-    return moment.isoformat(timespec="microseconds")
+def time_text(time: datetime) -> str:
+    """Write a time in the format of reports and the ledger."""
+    return time.isoformat(timespec="microseconds")
 
 
 def nearness(certificate: Mapping[str, Any]) -> str:
@@ -38,16 +38,16 @@ def nearness(certificate: Mapping[str, Any]) -> str:
     )
 
 
-def first_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
-    """The cautions that lead a report."""
+def list_leading_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
+    """List the cautions with which a report begins."""
     candidates = (joint_rows_caution(arguments), joint_caution(arguments))
     return [caution for caution in candidates if caution is not None]
 
 
-def first_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The first lines of a report, which must not be overlooked, as pairs of label and text."""
+def list_leading_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the first lines of a report, which must not be overlooked: labels and texts."""
     return [
-        *((caution.title, caution.reason) for caution in first_cautions(arguments)),
+        *((caution.title, caution.reason) for caution in list_leading_cautions(arguments)),
         *(("ROWS", f"{k}, {label}") for k, label in verdict.row_anonymity_texts),
     ]
 
@@ -62,7 +62,7 @@ def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of label and text with the counted k of each further set of columns."""
+    """Return pairs of label and text with the counted k of each further set of columns."""
     return [
         (
             f"k of ({', '.join(column_set['columns'])}) requested / counted",
@@ -73,8 +73,10 @@ def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of label and text on column sets, suppressed cells, and counts by the method."""
-    cells = ", ".join(f"{n} {count}" for n, count in arguments.get("suppressed_cells", {}).items())
+    """Return pairs of label and text about column sets, suppressed cells, and method counts."""
+    cells = ", ".join(
+        f"{name} {count}" for name, count in arguments.get("suppressed_cells", {}).items()
+    )
     return [
         *describe_column_sets(arguments),
         *([("cells released as NULL, of rare patterns", cells)] if cells else []),
@@ -82,39 +84,39 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
-    """Cautions about rows that can be linked to originals, other releases or pseudonyms."""
+def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
+    """List cautions about rows that can be linked to originals, other releases or pseudonyms."""
     cautions = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
     if intersects := arguments.get("intersects"):
         cautions = (*cautions, releases_intersect(str(intersects)))
     if joint := joint_caution(arguments):
         cautions = (joint, *cautions)
-    if parted := joint_rows_caution(arguments):
-        cautions = (parted, *cautions)
+    if joint_rows := joint_rows_caution(arguments):
+        cautions = (joint_rows, *cautions)
     if pseudonyms := arguments.get("pseudonyms"):
         cautions = (*cautions, pseudonym_caution(pseudonyms["columns"], entity))
     return cautions
 
 
 def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Pairs of label and text with a method's counts on its classes; at most one."""
+    """Return the counts that the method reports as a label and a text; empty if there are none."""
     text = ", ".join(f"{label}: {count}" for label, count in counts.items())
     return [("counted by the method", text)] if text else []
 
 
-def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of label and text if copied columns left their database; at most one."""
-    reading = arguments.get("drawn")
-    if reading:
-        text = f"{reading['rows']} left their database for this program: {reading['how']}"
+def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a label and a text if original values left their database; otherwise empty."""
+    transfer = arguments.get("drawn")
+    if transfer:
+        text = f"{transfer['rows']} left their database for this program: {transfer['how']}"
         return [("original rows", text)]
     if arguments.get("kept_columns") != "client":
         return []
     return [("columns copied as they are", "passed through the client's memory")]
 
 
-def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of label and text if files of other accounts were allowed; at most one."""
+def describe_foreign_files(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a label and a text if files of other accounts were allowed; otherwise empty."""
     policy = arguments.get("reading", {}).get("foreign_files")
     if policy is None:
         return []
@@ -123,37 +125,42 @@ def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def describe_new_schema(arguments: Mapping[str, Any]) -> str:
-    """Text for an output whose schema was created; otherwise empty."""
+    """Describe an output whose schema was created; otherwise empty."""
     return ", in a schema that was missing" if "schema_created" in arguments else ""
 
 
-def loss_pair(released: float, before: float, label: str = "") -> str:
-    """Format a loss; reports of earlier versions also have the loss before rounding."""
-    if released == before:
+def format_losses(released: float, before_rounding: float, label: str = "") -> str:
+    """Format a loss; in reports of earlier versions, with the loss before rounding if it differs.
+
+    Parameters
+    ----------
+    label : describes ``before_rounding``.
+    """
+    if released == before_rounding:
         return f"{released:.6g}"
-    return f"{released:.6f} ({before:.6f}{label and ' '}{label})"
+    return f"{released:.6f} ({before_rounding:.6f}{label and ' '}{label})"
 
 
 def format_figure(value: float, note: str) -> str:
     """Format a figure of an evaluation, or the note of one that does not apply to labels."""
-    # Imported here so that a backend loads the measures only when needed.
+    # Import lazily, so that a database's Python loads the measures only when needed.
     from dbanon.measures.figure import NOT_FOR_LABELS
 
     return note if note.startswith(NOT_FOR_LABELS) else f"{value:.6g}"
 
 
-def plain(value: Any) -> Any:
-    """Copy a value, with dataclasses converted to dicts."""
+def to_json_values(value: Any) -> Any:
+    """Copy a value with dataclasses converted to dicts, for JSON."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, Mapping):
-        return {name: plain(part) for name, part in value.items()}
+        return {name: to_json_values(item) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(plain(part) for part in value)
+        return type(value)(to_json_values(item) for item in value)
     return value
 
 
-def attack_text(figures: Mapping[str, Any]) -> str:
+def describe_attack(figures: Mapping[str, Any]) -> str:
     """Describe an attack in one line, from its JSON values."""
     if figures["risk"] is None:
         return f"none: {figures['note']}"
@@ -166,8 +173,8 @@ def attack_text(figures: Mapping[str, Any]) -> str:
     return text + (f"; {figures['note']}" if figures["note"] else "")
 
 
-def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of label and text for the attacks of an evaluation, if any."""
+def describe_attacks(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return pairs of label and text for the attacks of an evaluation, if any."""
     attacks = figures.get("attacks")
     if attacks is None:
         return []
@@ -177,21 +184,23 @@ def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         title,
         *(
-            (f"  {name}", attack_text(attack))
+            (f"  {name}", describe_attack(attack))
             for name, attack in read_renamed(attacks, "results").items()
         ),
     ]
 
 
-def export_pairs(exports: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Pairs of label and text for exported files and tables."""
+def describe_exports(exports: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return pairs of label and text for exported files and tables."""
     return [
         ("exported", f"{export['path']}, {export['bytes']} bytes{_describe_older_versions(export)}")
         for export in exports
     ]
 
 
-def _describe_older_versions(exported: Mapping[str, Any]) -> str:
-    """Text for a table whose older versions its readers can still read; otherwise empty."""
-    count = exported.get("older_versions", 0)
-    return f"; older versions readable until their files are deleted: {count}" if count else ""
+def _describe_older_versions(export: Mapping[str, Any]) -> str:
+    """Describe an exported table with older versions that readers can still read; else empty."""
+    n_versions = export.get("older_versions", 0)
+    if not n_versions:
+        return ""
+    return f"; older versions readable until their files are deleted: {n_versions}"

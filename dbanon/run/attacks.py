@@ -17,7 +17,7 @@ from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.sets import with_sets
 from dbanon.partitioning.strata import count_of, groups, stratum_numbers
-from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
+from dbanon.release.attacks import Attacks, build_attack_data, run_all_attacks
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
 from dbanon.run.totals import exact_totals_of
@@ -53,8 +53,8 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     release = recode(half_records, clustering, policy, exact_totals_of(half_records))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be suppressed.")
-    return attacks_of(
-        attack_data_of(
+    return run_all_attacks(
+        build_attack_data(
             take_records(microdata, np.concatenate((released_half, control_half))),
             len(released_half),
             release.columns,

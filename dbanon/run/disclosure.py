@@ -46,7 +46,7 @@ from dbanon.release.attribute_disclosure import (
     ReleasedOriginals,
     RetainedIdentifier,
     ValueGroups,
-    disclosures_of_column,
+    find_disclosures,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.recode import combinations
@@ -151,7 +151,9 @@ def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpe
                 hint="Leave out `entity_normalize`, and spell them alike in a view.",
             )
         if n_casefolded < n_spellings:
-            findings.append(PersonSpellings.of(name, n_spellings, n_spellings - n_casefolded))
+            findings.append(
+                PersonSpellings.from_counts(name, n_spellings, n_spellings - n_casefolded)
+            )
     build_refusal = partial(
         EntitySpellingsRefused,
         "Spellings of one person would count as several persons; nothing was published.",
@@ -196,7 +198,7 @@ def find_disclosive_columns(
         if name in sample_findings:
             findings.append(sample_findings[name])
             continue
-        for finding in disclosures_of_column(name, group_rows(name), originals, k):
+        for finding in find_disclosures(name, group_rows(name), originals, k):
             if finding.determines is None or not only_unique:
                 findings.append(finding)
     build_refusal = partial(
@@ -260,7 +262,7 @@ def find_few_persons(
     for name in planned.person_columns:
         n_classes, n_below_k = count_classes(name)
         if n_below_k:
-            findings.append(FewPersons.of(name, n_classes, n_below_k))
+            findings.append(FewPersons.from_counts(name, n_classes, n_below_k))
     build_refusal = partial(
         TooFewPersons,
         "Classes would hold fewer persons than k; nothing was published.",

@@ -13,12 +13,12 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import DbanonError, HierarchyBroken, lacks_memory
+from dbanon.errors import DbanonError, HierarchyBroken, is_out_of_memory
 from dbanon.hierarchy.leaves import leaf_codes, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
-from dbanon.release.report import Evaluated
+from dbanon.release.report import EvaluationOutcome
 from dbanon.run.plan import Plan
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def evaluate(
     microdata: Microdata, release: Release, tick: Tick
-) -> tuple[Evaluated, Mapping[str, Any] | None]:
+) -> tuple[EvaluationOutcome, Mapping[str, Any] | None]:
     """Evaluate a release that is about to be published.
 
     Returns the figures for publication, or the reason why there are none, and the exact figures.
@@ -42,8 +42,8 @@ def evaluate(
         from dbanon.measures.catalogue import evaluate as compute_figures
         from dbanon.measures.figure import EvaluationTask, Parameters
         from dbanon.release.evaluation import evaluation_of_figures, pairs_of
-        from dbanon.release.figures import published_figures
-        from dbanon.release.publication import published_loss
+        from dbanon.release.figures import publish_figures
+        from dbanon.release.publication import compute_published_loss
 
         records, measures = _records_with_suppressed(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
@@ -51,14 +51,14 @@ def evaluate(
         exact_figures = compute_figures(
             EvaluationTask(pairs, parameters, tick=lambda share: report_progress(share / 2))
         )
-        loss = published_loss(release.public, release.measure)
+        loss = compute_published_loss(release.public, release.measure)
         names = [column.name for column in release.losses]
         recorded_losses = (
             release.measure,
             dict(zip(names, loss.columns.tolist(), strict=True)),
             loss.total,
         )
-        published = published_figures(
+        published = publish_figures(
             pairs,
             exact_figures,
             parameters,
@@ -72,7 +72,7 @@ def evaluate(
 
     public_and_exact, failure = attempt(compute, tick)
     public_figures, exact_figures = (None, None) if public_and_exact is None else public_and_exact
-    return Evaluated(public_figures, failure), exact_figures
+    return EvaluationOutcome(public_figures, failure), exact_figures
 
 
 def _records_with_suppressed(
@@ -206,7 +206,7 @@ def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | N
 
 def _failure_reason(error: Exception) -> str:
     """The message of dbanon's own errors; for others the class only, as texts may quote values."""
-    if lacks_memory(error):
+    if is_out_of_memory(error):
         return "there was too little memory for it"
     if isinstance(error, DbanonError):
         return error.message

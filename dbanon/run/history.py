@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from dbanon.errors import ReleasesIntersect, SecondRelease, counted, warn_caller
+from dbanon.errors import ReleasesIntersect, SecondRelease, pluralize, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
@@ -98,7 +98,7 @@ def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
         else ""
     )
     listed_outputs = ", ".join(names[:_MAX_NAMED_OUTPUTS])
-    return f"{counted(len(earlier_releases), 'earlier release')} ({listed_outputs}{suffix})"
+    return f"{pluralize(len(earlier_releases), 'earlier release')} ({listed_outputs}{suffix})"
 
 
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:

@@ -9,7 +9,7 @@ from dbanon.data.schema import Attribute, Role
 from dbanon.ledger import entries, recorded_report
 from dbanon.ledger.recorded_report import RecordedRelease, require_classes
 from dbanon.ledger.tables import LedgerEntry
-from dbanon.release.distribution import Distribution, distribution_of
+from dbanon.release.distribution import Distribution, build_distribution
 from dbanon.release.private_report import PrivateReport
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -129,7 +129,7 @@ def _distribution(
         ]
         return labelled_sizes, int(n_rare_values), int(n_rare_rows)
 
-    return distribution_of(
+    return build_distribution(
         attribute.name,
         role,
         entry.k_requested,

@@ -14,10 +14,10 @@ from dbanon.release.linkage import (
     LEAST_WARNED_SHARE,
     REFUSED,
     LinkingColumn,
-    dependence,
     frequencies_of,
     is_coding,
     may_number_groups,
+    measure_dependence,
     share_in_hundredths,
 )
 from dbanon.run.plan import Plan
@@ -106,7 +106,7 @@ class RetainedColumns:
         for name in names:
             groups = self._counts.group_by_value(name)
             strengths[name] = {
-                quasi_identifier: dependence(
+                quasi_identifier: measure_dependence(
                     groups, position, self._originals.frequencies(quasi_identifier), self._n_rows
                 )
                 for position, quasi_identifier in enumerate(self._originals.names)
@@ -116,7 +116,7 @@ class RetainedColumns:
             groups = self._counts.group_by_original(quasi_identifier, kept_names)
             for position, name in enumerate(kept_names):
                 kept_frequencies = frequencies_of(self._counts.group_by_value(name), self._n_rows)
-                strength = dependence(groups, position, kept_frequencies, self._n_rows)
+                strength = measure_dependence(groups, position, kept_frequencies, self._n_rows)
                 strengths[name][quasi_identifier] = max(strengths[name][quasi_identifier], strength)
         return strengths
 

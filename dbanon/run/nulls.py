@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.nulls import NullChoice
 from dbanon.data.microdata import Microdata
-from dbanon.errors import TooFewRecords, counted
+from dbanon.errors import TooFewRecords, pluralize
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.nulls import CATEGORY, ERROR, MERGE, SUPPRESS
 from dbanon.job.policy import Policy
@@ -49,11 +49,11 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
         return remaining_records
     unit = "row" if microdata.entities is None else "person"
     raise TooFewRecords(
-        f"The table has {counted(microdata.n_read, 'row')}, and no more than"
-        f' {counted(smallest_pattern, unit)} that could be released with `nulls="{nulls}"`, fewer'
+        f"The table has {pluralize(microdata.n_read, 'row')}, and no more than"
+        f' {pluralize(smallest_pattern, unit)} that could be released with `nulls="{nulls}"`, fewer'
         f" than k = {k}."
         if microdata.valid is not None
-        else f"The table has {counted(smallest_pattern, unit)}, fewer than k = {k}.",
+        else f"The table has {pluralize(smallest_pattern, unit)}, fewer than k = {k}.",
         hint="Choose a smaller `k`"
         + (", another value of `nulls`" if microdata.valid is not None else "")
         + ", or a larger table.",

@@ -16,8 +16,8 @@ from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
-from dbanon.release.publication import published_loss
-from dbanon.release.words import files_note, passthrough_note
+from dbanon.release.publication import compute_published_loss
+from dbanon.release.words import describe_foreign_files, describe_passthrough
 from dbanon.run.changes import Changes, PlannedFile, plan_changes, planning_ports
 from dbanon.run.hierarchies import require_covered
 from dbanon.run.plan import Plan, plan
@@ -185,8 +185,8 @@ class Outlook:
             ("strata", join_names(self.by)),
             ("sensitive", join_names(self.sensitive)),
             ("kept", join_names(self.kept)),
-            *(passthrough_note(self.arguments) if "drawn" in self.arguments else []),
-            *files_note(self.arguments),
+            *(describe_passthrough(self.arguments) if "drawn" in self.arguments else []),
+            *describe_foreign_files(self.arguments),
             *(
                 [("columns copied as they are", CLIENT_PASSTHROUGH_NOTE)]
                 if self.passthrough
@@ -297,7 +297,7 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
         smallest_class=int(sizes.min(initial=sizes.max(initial=0))),
         largest_class=int(sizes.max(initial=0)),
         suppressed=microdata.n_withheld + release.partition.n_suppressed,
-        information_loss=published_loss(release.public, release.measure).total,
+        information_loss=compute_published_loss(release.public, release.measure).total,
         loss_measure=release.measure,
         levels=None if result.levels is None else dict(result.levels.levels),
         seconds=dict(clock.seconds),

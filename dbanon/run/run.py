@@ -24,9 +24,9 @@ from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import with_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.outcome import OperatorFigures, losses_of
+from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, combinations, find_lost_columns, recode
-from dbanon.release.report import Evaluated, Provenance, RecountResult, Report
+from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.disclosure import (
@@ -185,7 +185,7 @@ def publish(
         questions = planned.count_requests(draft.release.names)
         counts = target.count(written, questions)
         recount_result = check(written, counts)
-    evaluated, public_certificate = Evaluated(), {}
+    evaluated, public_certificate = EvaluationOutcome(), {}
     exact_figures: dict[str, Any] = {}
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
@@ -203,7 +203,9 @@ def publish(
         report = build_report(planned, draft, clustering, recount_result)
         for text in report.describe_averaged_columns():
             warn_caller(CodesAveraged(f"Column {text}."))
-        report = complete(replace(report, evaluated=evaluated).with_arguments(**public_certificate))
+        report = complete(
+            replace(report, evaluation_outcome=evaluated).with_arguments(**public_certificate)
+        )
         if report.internal is not None:
             report = replace(
                 report, internal=OperatorFigures(report.internal.loss, **exact_figures)
@@ -213,7 +215,7 @@ def publish(
         with clock.phase("export") as tick:
             tick(0.0)
             files = export(target, written, questions, counts, planned.guarantee, report)
-            report = report.exported(files, dict(clock.seconds))
+            report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
         recorded_at = target.publish(written, report, counts, clock.elapsed)
     clock.report_progress("verify", 1.0)
@@ -374,7 +376,7 @@ def build_report(
         further_arguments |= with_former_key("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy
     lost_columns = find_lost_columns(release.columns, policy.hierarchies)
-    public_losses, exact_losses = losses_of(release, levels, lost_columns)
+    public_losses, exact_losses = build_losses(release, levels, lost_columns)
     return Report(
         planned.build_request(
             policy,

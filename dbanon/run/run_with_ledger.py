@@ -15,7 +15,7 @@ from dbanon.errors import (
     OutcomeUnknown,
     TlsFailed,
     error_code,
-    lacks_memory,
+    is_out_of_memory,
 )
 from dbanon.job.job import Job
 from dbanon.ledger import entries
@@ -157,6 +157,6 @@ def _run_with_memory_error(
     try:
         return runner(job, source, target, progress)
     except (MemoryError, ImportError) as error:
-        if not lacks_memory(error):
+        if not is_out_of_memory(error):
             raise
         raise MemoryLimit.of_process() from None

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind, Role
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.release.distribution import Bar, bound_of, of_labels
+from dbanon.release.distribution import Bar, build_label_distribution, least_displayed_rows
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
@@ -87,7 +87,7 @@ def count_tree(
     session.require_rights(relation, [column, *([entity] if entity else [])])
     person_column = relation.attribute(entity) if entity else None
     rows = _count_below(tree, *_count_values(session, relation, attribute, tree, person_column))
-    bound = bound_of(k)
+    bound = least_displayed_rows(k)
     root = _build_tree(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
     return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)
 
@@ -181,9 +181,9 @@ def _visible_nodes(
 ) -> tuple[list[tuple[int, Bar]], str]:
     """Those of some sibling nodes with enough rows, in the tree's order; the others in words."""
     nodes = [node for node in nodes if rows[node]]
-    frequent = [node for node in nodes if rows[node] >= bound_of(k)]
-    rare = [node for node in nodes if rows[node] < bound_of(k)]
-    summary = of_labels(
+    frequent = [node for node in nodes if rows[node] >= least_displayed_rows(k)]
+    rare = [node for node in nodes if rows[node] < least_displayed_rows(k)]
+    summary = build_label_distribution(
         "",
         Role.QUASI_IDENTIFIER.value,
         k,
@@ -196,6 +196,6 @@ def _visible_nodes(
         (node, bars[tree.labels[node]]) for node in frequent if tree.labels[node] in bars
     ]
     if nodes and not shown_nodes:
-        labels_text = counted(len(nodes), "label")
-        return [], f"{labels_text} of fewer than {bound_of(k)} rows each"
+        labels_text = pluralize(len(nodes), "label")
+        return [], f"{labels_text} of fewer than {least_displayed_rows(k)} rows each"
     return shown_nodes, summary.others

@@ -15,7 +15,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
-    counted,
+    pluralize,
 )
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
@@ -376,8 +376,8 @@ def require_smallest_class(
     """
     if recount.smallest < k:
         raise RecountFailed(
-            f"The smallest class of {display_name} holds {counted(recount.smallest, 'row')}, fewer"
-            f" than k = {k}.",
+            f"The smallest class of {display_name} holds {pluralize(recount.smallest, 'row')},"
+            f" fewer than k = {k}.",
             hint=hint if isinstance(hint, str) else hint(),
         )
 

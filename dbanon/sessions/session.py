@@ -20,7 +20,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Role
-from dbanon.errors import DuplicateKeys, UnsupportedType, counted
+from dbanon.errors import DuplicateKeys, UnsupportedType, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import recount_statements, statements
@@ -332,8 +332,8 @@ class Session(PseudonymSession, RulesSession, PersonsSession, RecountSession):
         nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
-                f"The key of {source.name} is not unique: {counted(repeated, 'key')} more than"
-                f" once, {counted(nulls, 'row')} with NULL in the key.",
+                f"The key of {source.name} is not unique: {pluralize(repeated, 'key')} more than"
+                f" once, {pluralize(nulls, 'row')} with NULL in the key.",
                 hint='Name columns that are unique for each row: `key=["…"]`.',
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbanon.errors import MissingDependency
 
-# Import names and package names of the extra.
+# The packages that the extra installs, by import name.
 _PACKAGES = {
     "pyspark": "pyspark",
     "py4j": "pyspark",

@@ -30,27 +30,33 @@ from dbanon.spark.dataframe import (
     FRAME_NAME,
     DataFrameSource,
     SourceRows,
-    column,
+    assign_roles,
     lay_out_rows,
-    layout_of,
-    require_key,
+    quoted_column,
+    require_unique_keys,
     require_unique_names,
-    type_of,
+    spark_type_of,
 )
-from dbanon.spark.disclosure import ReleasedRows, SourceFindings, findings_on
-from dbanon.spark.facts import Facts, measures_of, values_of
+from dbanon.spark.disclosure import ReleasedRows, SourceFindings, combine_findings
+from dbanon.spark.facts import Facts, build_distinct_microdata, compute_measures
 from dbanon.spark.layout import FACTS, Layout
-from dbanon.spark.pieces import TableContext
+from dbanon.spark.pieces import StrataValues, TableContext
 from dbanon.spark.refusals import check_context, check_facts, check_job, check_method
-from dbanon.spark.report import count_classes, losses_of, released_columns, report_of
+from dbanon.spark.report import build_report, count_classes, determine_released_columns, sum_losses
 from dbanon.spark.session import (
     fit_shuffle_partitions,
     require_session,
     restoring_shuffle_partitions,
     warn_unless_private,
 )
-from dbanon.spark.stages import ClusterStages, sample_limit
-from dbanon.spark.tasks import PACKETS, DiskCache, collect_facts, mapped, translated
+from dbanon.spark.stages import ClusterStages, sample_hash_limit
+from dbanon.spark.tasks import (
+    PACKETS,
+    DiskCache,
+    apply_to_pieces,
+    collect_facts,
+    translate_spark_errors,
+)
 from dbanon.spark.trees import Stratum
 from dbanon.spark.workers import GatherFacts
 from dbanon.stores.ports import IN_DATA_FRAME, Source
@@ -90,7 +96,7 @@ def anonymize(
     frame : the records.
     key : columns that identify each row; a single integer column avoids a sort. If empty, rows are
         ordered by all their columns.
-    tasks : number of tasks that work on blocks; None for at least as many as there are cores.
+    tasks : number of tasks that work on blocks; None for at least one per core.
     quasi_identifiers, k, sensitive, keep, by, entity, entity_normalize, hierarchies, options : see
         ``anonymize_frame``; ``block_size`` defaults to 50,000.
 
@@ -122,26 +128,27 @@ def anonymize(
     warn_unless_private(session)
     with (
         hints_without_views(IN_DATA_FRAME),
-        translated("the release was made"),
+        translate_spark_errors("computing the release"),
         restoring_shuffle_partitions(session),
     ):
-        rows, report, _ = released(job, frame, tasks)
+        rows, report, _ = release_frame(job, frame, tasks)
     return rows, report
 
 
-def released(
+def release_frame(
     job: Job, frame: DataFrame, tasks: int | None = None, findings: SourceFindings | None = None
 ) -> tuple[DataFrame, Report, DiskCache]:
-    """Return the released columns, their report, and the disks that hold them.
+    """Compute and recount a release; return its rows, its report, and the cache of the rows.
 
     Parameters
     ----------
-    findings : knowledge about the source's columns; None to inspect the first rows of
-        ``frame``.
+    frame : the source.
+    tasks : see ``anonymize``.
+    findings : on the source's columns; None to find them in the first rows of ``frame``.
 
     Raises
     ------
-    DbanonError : of the class that describes the problem; nothing is left on the disks.
+    DbanonError : of the class that describes the problem; all caches have been dropped.
     """
     started = time.perf_counter()
     check_job(job)
@@ -154,54 +161,54 @@ def released(
     )
     identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)
-    layout = layout_of(planned)
+    layout = assign_roles(planned)
     source_rows = lay_out_rows(frame, job, layout, planned.relation)
     disks, packet_disks = DiskCache(), DiskCache()
     try:
-        packets, facts, sample = _gather(source_rows, planned, layout, packet_disks)
-        fit_shuffle_partitions(frame.sparkSession, facts.rows)
-        require_key(packets, facts)
-        check_facts(facts, planned, source_rows.withheld)
+        packets, facts, sample = _gather_facts(source_rows, planned, layout, packet_disks)
+        fit_shuffle_partitions(frame.sparkSession, facts.n_rows)
+        require_unique_keys(packets, facts)
+        check_facts(facts, planned, source_rows.n_withheld)
         context, strata = _table_context(facts, planned, layout)
         check_context(context)
-        columns = released_columns(context)
+        columns = determine_released_columns(context)
         names = [column.attribute.name for column in columns]
-        require_unique_names([*names, *layout.retained], frame, columns)
+        require_unique_names([*names, *layout.retained_columns], frame, columns)
         stages = ClusterStages(context, disks, tasks)
-        schema = _schema(frame, layout, columns)
-        forest = stages.forest(packets, strata, sample)
-        rows, block_facts, _ = stages.classes(packets, forest, lambda: schema)
+        schema = _release_schema(frame, layout, columns)
+        forest = stages.cut_strata(packets, strata, sample)
+        rows, block_facts, _ = stages.cluster_and_release(packets, forest, lambda: schema)
         disks.release(keep_last=True)
         counts = count_classes(rows, planned, names, layout)
         expected = ExpectedRelease(
-            facts.rows,
-            sum(stratum.rows for stratum in strata if not all(stratum.pattern)),
+            facts.n_rows,
+            sum(stratum.n_rows for stratum in strata if not all(stratum.null_pattern)),
             planned.sensitive,
         )
         verdict = planned.guarantee.check(counts, expected)
         release_rows = ReleasedRows(packets, source_rows.rows, rows, layout, tuple(names))
-        release_counts = findings_on(
+        release_counts = combine_findings(
             planned,
             release_rows,
             block_facts,
             counts,
             verdict,
-            source_rows.withheld,
-            (identifiers, spellings),
+            source_rows.n_withheld,
+            identifiers,
+            spellings,
         )
-        elapsed = time.perf_counter() - started
-        report = report_of(
+        elapsed_seconds = time.perf_counter() - started
+        report = build_report(
             planned,
             context,
             names,
             release_counts,
-            losses_of(block_facts, context, columns),
-            elapsed,
+            sum_losses(block_facts, context, columns),
+            elapsed_seconds,
         )
         warn_of_lost_columns(report)
         warn_of_homogeneity(report)
-        order = _order(frame, layout, columns)
-        return rows.select(*order), report, disks
+        return rows.select(*_select_in_source_order(frame, layout, columns)), report, disks
     except BaseException:
         disks.release()
         raise
@@ -210,89 +217,106 @@ def released(
         source_rows.disks.release()
 
 
-def _gather(
+def _gather_facts(
     source_rows: SourceRows, planned: Plan, layout: Layout, disks: DiskCache
 ) -> tuple[DataFrame, Facts, list[pa.Table]]:
-    """Read the source once: return its rows as packets, the facts of all pieces, and a sample.
+    """Read the source once: return its rows as packets, facts about all rows, and a sample.
 
-    The sample has the rows with the smallest hashes, enough for a single stratum, and is taken only
-    if counting the rows in advance is cheap.
+    The sample contains the rows with the smallest key hashes, enough to cut a single stratum. It is
+    empty unless the rows can be counted cheaply beforehand.
     """
     hierarchies = {**planned.policy.hierarchies, **planned.hierarchies.trees}
-    built_trees = frozenset(planned.hierarchies.trees)
-    limit = (
-        sample_limit(planned.policy, source_rows.rows.count()) if source_rows.is_countable else None
+    built_hierarchies = frozenset(planned.hierarchies.trees)
+    hash_limit = (
+        sample_hash_limit(planned.policy, source_rows.rows.count())
+        if source_rows.is_countable
+        else None
     )
-    work = GatherFacts(layout, frozenset(hierarchies), built_trees, limit)
-    at_once = None if layout.persons else PIECE_RECORDS
-    packets = disks.keep(mapped(source_rows.rows, work, PACKETS, at_once))
+    work = GatherFacts(layout, frozenset(hierarchies), built_hierarchies, hash_limit)
+    rows_per_piece = None if layout.has_persons else PIECE_RECORDS
+    packets = disks.keep(apply_to_pieces(source_rows.rows, work, PACKETS, rows_per_piece))
     facts, sample = Facts(), []
-    for fact in collect_facts(packets):
-        if isinstance(fact, Facts):
-            facts.add(fact)
+    for result in collect_facts(packets):
+        if isinstance(result, Facts):
+            facts.add(result)
         else:
-            sample.append(pa.Table.from_batches(fact))
+            sample.append(pa.Table.from_batches(result))
     return packets, facts, sample
 
 
 def _table_context(
     facts: Facts, planned: Plan, layout: Layout
 ) -> tuple[TableContext, list[Stratum]]:
-    """Build the table's measures and policy with hierarchies, and its strata in a fixed order."""
-    persons = layout.persons
-    attributes = layout.quasi_identifiers
-    measured = measures_of(facts.records, facts.records, layout.sensitive, persons)
-    clustered_sums = facts.clustered
-    clustered = (
-        measured
-        if clustered_sums is None
-        else measures_of(clustered_sums, facts.records, (), False)
+    """Compute the table's measures, complete its policy with hierarchies, and sort its strata."""
+    record_measures = compute_measures(
+        facts.record_sums, facts.record_sums, layout.sensitive, counts_persons=layout.has_persons
     )
-    dictionaries = {name: measure.values for name, measure in measured.categories.items()}
-    values: Microdata = values_of(facts, attributes, dictionaries)
-    policy = planned.policy_for(values)
-    strata_values = sorted({by for by, _ in facts.strata}, key=_nulls_first)
-    stratum_numbers = {by: i for i, by in enumerate(strata_values)}
+    clustered_measures = record_measures
+    if facts.clustered_sums is not None:
+        clustered_measures = compute_measures(
+            facts.clustered_sums, facts.record_sums, sensitive=(), counts_persons=False
+        )
+    dictionaries = {
+        name: frequencies.values for name, frequencies in record_measures.categories.items()
+    }
+    distinct_values: Microdata = build_distinct_microdata(
+        facts, layout.quasi_identifiers, dictionaries
+    )
+    policy = planned.policy_for(distinct_values)
+    strata_values = sorted({values for values, _ in facts.strata_sizes}, key=_nulls_first)
+    values_numbers = {values: number for number, values in enumerate(strata_values)}
     context = TableContext(
-        layout, policy, measured, clustered, stratum_numbers, frozenset(facts.wide)
+        layout,
+        policy,
+        record_measures,
+        clustered_measures,
+        values_numbers,
+        frozenset(facts.wide),
     )
     strata = [
-        Stratum(stratum_numbers[by], pattern, rows, size)
-        for (by, pattern), (rows, size) in facts.strata.items()
+        Stratum(values_numbers[values], null_pattern, n_rows, n_units)
+        for (values, null_pattern), (n_rows, n_units) in facts.strata_sizes.items()
     ]
-    return context, sorted(strata, key=lambda stratum: (stratum.by, stratum.pattern))
+    return context, sorted(
+        strata, key=lambda stratum: (stratum.values_number, stratum.null_pattern)
+    )
 
 
-def _nulls_first(by: tuple[str | None, ...]) -> tuple[tuple[bool, str], ...]:
-    return tuple((text is not None, text or "") for text in by)
+def _nulls_first(values: StrataValues) -> tuple[tuple[bool, str], ...]:
+    """Return a sort key that orders NULL before all texts."""
+    return tuple((text is not None, text or "") for text in values)
 
 
-def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
-    """The schema of the release with its internal column names."""
+def _release_schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
+    """Return Spark's schema of the release, with internal column names."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     class_fields = [
-        StructField(f"r{i}", type_of(column, frame)) for i, column in enumerate(columns)
+        StructField(f"r{i}", spark_type_of(column, frame)) for i, column in enumerate(columns)
     ]
     other_fields = [
         StructField(name, frame.schema[source_name].dataType)
-        for name, source_name in zip(layout.kept_columns, layout.retained, strict=True)
+        for name, source_name in zip(layout.internal_retained, layout.retained_columns, strict=True)
     ]
     other_fields += [
         StructField(name, frame.schema[source_name].dataType)
-        for name, source_name in zip(layout.number_columns, layout.numbers, strict=True)
+        for name, source_name in zip(
+            layout.internal_person_identifiers, layout.person_identifiers, strict=True
+        )
     ]
-    persons = [StructField(name, StringType()) for name in layout.entity]
-    return StructType([*class_fields, *other_fields, *persons, StructField(FACTS, BinaryType())])
+    person_fields = [StructField(name, StringType()) for name in layout.internal_entity]
+    return StructType(
+        [*class_fields, *other_fields, *person_fields, StructField(FACTS, BinaryType())]
+    )
 
 
-def _order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
-    """The released columns in the source's order; bounds replace their column."""
-    retained = dict(zip(layout.retained, layout.kept_columns, strict=True))
+def _select_in_source_order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
+    """Select the released columns in the source's order; bounds replace their column."""
+    retained = dict(zip(layout.retained_columns, layout.internal_retained, strict=True))
     columns_in_order = []
     for name in frame.columns:
         if name in retained:
-            columns_in_order.append(column(retained[name]).alias(name))
+            columns_in_order.append(quoted_column(retained[name]).alias(name))
         for i, released_column in enumerate(columns):
             if released_column.source == name:
                 columns_in_order.append(sql.col(f"r{i}").alias(released_column.attribute.name))

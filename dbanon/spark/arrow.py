@@ -44,14 +44,14 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
         return pa.float32() if attribute.bits == 32 else pa.float64()
     if kind is Kind.TIMESTAMP:
         return pa.timestamp("us", "UTC" if attribute.has_time_zone else None)
-    plain = {
+    simple_types = {
         Kind.DATE: pa.date32(),
         Kind.BOOLEAN: pa.bool_(),
         Kind.CATEGORY: pa.string(),
         Kind.ORDINAL: pa.string(),
     }
-    if kind in plain:
-        return plain[kind]
+    if kind in simple_types:
+        return simple_types[kind]
     raise UnsupportedType(
         f'Column "{attribute.name}" of type {attribute.sql_type} cannot be read by Spark.',
         hint="Cast it to text or to a number in a view, and anonymize the view, with its `key`.",
@@ -59,7 +59,7 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
 
 
 def arrow_schema(attributes: Sequence[Attribute]) -> pa.Schema:
-    """Return the Arrow schema of database columns; raises as ``arrow_type``."""
+    """Return the Arrow schema of database columns; raises UnsupportedType."""
     import pyarrow as pa
 
     return pa.schema([pa.field(a.name, arrow_type(a)) for a in attributes])
@@ -73,15 +73,15 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-# Digits of a decimal whose units fit in 64 bits, and the largest power of ten that float64
-# represents exactly.
+# The most digits of a decimal whose unscaled integer fits in 64 bits, and the largest power of ten
+# and the largest integer up to which float64 is exact.
 _INT64_DIGITS = 18
 _MAX_EXACT_POWER = 22
 _MAX_EXACT_INTEGER = 2**53
 
 _EPOCH = date(1970, 1, 1)
 # Precise enough that no digit of a decimal is lost.
-_DIGITS = Context(prec=80)
+_EXACT_DECIMALS = Context(prec=80)
 
 
 def combine_chunks(column: Any) -> pa.Array:
@@ -89,32 +89,32 @@ def combine_chunks(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def is_valid(column: pa.Array) -> NDArray[np.bool_]:
+def valid_mask(column: pa.Array) -> NDArray[np.bool_]:
     """Return which values are not NULL, bool (n,)."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def numbers_of(column: pa.Array, attribute: Attribute) -> NDArray[np.float64]:
+def to_floats(column: pa.Array, attribute: Attribute) -> NDArray[np.float64]:
     """Convert values to the numbers of ``Microdata``, float64 (n,); 0 where NULL."""
     if attribute.kind is Kind.DECIMAL:
-        return _decimals(column, attribute.scale)
+        return _decimals_to_floats(column, attribute.scale)
     integers = _as_integers(column, attribute)
     return np.asarray(integers.to_numpy(zero_copy_only=False)).astype(np.float64)
 
 
-def integers_of(column: pa.Array, attribute: Attribute) -> NDArray[np.object_]:
+def to_integers(column: pa.Array, attribute: Attribute) -> NDArray[np.object_]:
     """Convert values to Python integers in units of 10**-scale, (n,); 0 where NULL."""
     if attribute.kind is not Kind.DECIMAL:
         values = np.asarray(_as_integers(column, attribute).to_numpy(zero_copy_only=False))
         divisor = 10 ** (6 - attribute.scale) if attribute.kind is Kind.TIMESTAMP else 1
         return np.asarray((values.astype(np.int64) // divisor).astype(object))
-    units = [
-        0 if value is None else int(value.scaleb(attribute.scale, _DIGITS))
+    unscaled = [
+        0 if value is None else int(value.scaleb(attribute.scale, _EXACT_DECIMALS))
         for value in column.to_pylist()
     ]
-    return np.array(units, object)
+    return np.array(unscaled, object)
 
 
 def _as_integers(column: pa.Array, attribute: Attribute) -> pa.Array:
@@ -125,7 +125,7 @@ def _as_integers(column: pa.Array, attribute: Attribute) -> pa.Array:
     return pc.fill_null(column, 0) if column.null_count else column
 
 
-def _decimals(column: pa.Array, scale: int) -> NDArray[np.float64]:
+def _decimals_to_floats(column: pa.Array, scale: int) -> NDArray[np.float64]:
     """Convert decimals to the nearest float64."""
     if (
         column.type.precision <= _INT64_DIGITS
@@ -134,21 +134,21 @@ def _decimals(column: pa.Array, scale: int) -> NDArray[np.float64]:
     ):
         # Values are 128 bits wide; for so few digits the lower half is sufficient.
         halves = np.frombuffer(column.buffers()[1], np.int64)
-        units = halves[2 * column.offset : 2 * (column.offset + len(column)) : 2]
-        if not units.size or np.abs(units).max() <= _MAX_EXACT_INTEGER:
+        unscaled = halves[2 * column.offset : 2 * (column.offset + len(column)) : 2]
+        if not unscaled.size or np.abs(unscaled).max() <= _MAX_EXACT_INTEGER:
             # Both operands are exact, so the quotient is correctly rounded.
-            return np.asarray(units / 10.0**scale)
+            return np.asarray(unscaled / 10.0**scale)
     return np.array([0.0 if x is None else float(x) for x in column.to_pylist()], np.float64)
 
 
-def codes_of(
+def encode_texts(
     column: pa.Array, dictionary: tuple[str, ...] | None = None
 ) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Encode texts as int32 codes (n,), -1 where NULL, and return the values by code point.
+    """Encode texts as int32 codes (n,), -1 where NULL, and return the dictionary they refer to.
 
     Parameters
     ----------
-    dictionary : the values to encode; None for those that occur.
+    dictionary : the values to encode; None for the values that occur, sorted by code points.
     """
     if dictionary is None:
         dictionary = tuple(sorted(x for x in pc.unique(column).to_pylist() if x is not None))
@@ -158,8 +158,10 @@ def codes_of(
     return codes, dictionary
 
 
-def released_array(column: ReleasedColumn, labels: NDArray[np.int32], kind: pa.DataType) -> Any:
-    """Return the released value of each record as an Arrow array of this type.
+def build_released_array(
+    column: ReleasedColumn, labels: NDArray[np.int32], target_type: pa.DataType
+) -> Any:
+    """Return the released value of each record as an Arrow array of ``target_type``.
 
     Parameters
     ----------
@@ -168,21 +170,23 @@ def released_array(column: ReleasedColumn, labels: NDArray[np.int32], kind: pa.D
     attribute, values = column.attribute, column.values
     is_null = column.missing
     if attribute.kind is Kind.DATE:
-        class_values = pa.array(_convert_values(values, is_null, _day), pa.date32())
+        class_values = pa.array(_convert_values(values, is_null, _to_date), pa.date32())
     elif attribute.kind is Kind.DECIMAL:
         scale = attribute.scale
         class_values = pa.array(
-            _convert_values(values, is_null, lambda x: Decimal(int(x)).scaleb(-scale, _DIGITS)),
-            kind,
+            _convert_values(
+                values, is_null, lambda x: Decimal(int(x)).scaleb(-scale, _EXACT_DECIMALS)
+            ),
+            target_type,
         )
     elif attribute.kind is Kind.TIMESTAMP:
-        class_values = pa.array(_convert_values(values, is_null, int), pa.int64()).cast(kind)
+        class_values = pa.array(_convert_values(values, is_null, int), pa.int64()).cast(target_type)
     elif attribute.kind is Kind.CATEGORY:
         class_values = pa.array(_convert_values(values, is_null, str), pa.string())
     else:
         # Lossless: values already have the column's type, or were rounded to it.
         class_values = pa.array(values, mask=is_null).cast(
-            kind, safe=attribute.kind is not Kind.FLOAT
+            target_type, safe=attribute.kind is not Kind.FLOAT
         )
     return class_values.take(pa.array(labels))
 
@@ -196,5 +200,5 @@ def _convert_values(
     return [None if is_missing else convert(value) for value, is_missing in pairs]
 
 
-def _day(days: int) -> date:
+def _to_date(days: int) -> date:
     return _EPOCH + timedelta(days=int(days))

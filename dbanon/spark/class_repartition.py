@@ -1,4 +1,4 @@
-"""Move complete classes to blocks with different borders, for a round of refinement."""
+"""Move complete classes to blocks that are cut differently, for another stage of refinement."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.spark.arrow import combine_chunks
-from dbanon.spark.layout import BLOCK, KEY, LABEL, POINT, SIZE, VALUES
-from dbanon.spark.trees import Forest, hashes_up_to
-from dbanon.spark.workers import by_task
+from dbanon.spark.layout import BLOCK, CLASS_SIZE, COORDINATES, KEY, LABEL, SENSITIVE_COUNTS
+from dbanon.spark.trees import Forest, has_hash_up_to
+from dbanon.spark.workers import pack_by_task
 
 # A class id combines the number of its block and its number in the block.
 _BLOCK_SHIFT = 32
@@ -22,16 +22,17 @@ _BLOCK_SHIFT = 32
 
 @dataclass(frozen=True, eq=False)
 class ClassTable:
-    """Classes as reported by the blocks that contain them.
+    """m classes as reported by the blocks that contain them.
 
     Parameters
     ----------
-    ids : int64 (m,), ordered by block and class.
-    strata : int64 (m,).
-    keys : int64 (m,), of their first records.
-    sizes : int64 (m,).
-    coordinates : float64 (m, p).
-    values : int64 (m, s), the count of each sensitive value; s is 0 if no model needs them.
+    ids : int64 (m,), each of a block's number and the class's number in the block.
+    strata : int64 (m,), the numbers of their strata.
+    keys : int64 (m,), the smallest key of each class.
+    sizes : int64 (m,), in records, or in persons if k counts persons.
+    coordinates : float64 (m, p), their means in the space of the classes.
+    sensitive_counts : int64 (m, s), the count of each sensitive value; s is 0 if no privacy model
+        needs the counts.
     """
 
     ids: NDArray[np.int64]
@@ -39,69 +40,75 @@ class ClassTable:
     keys: NDArray[np.int64]
     sizes: NDArray[np.int64]
     coordinates: NDArray[np.float64]
-    values: NDArray[np.int64]
+    sensitive_counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, rows: pa.Table, forest: Forest) -> ClassTable:
-        """Read classes from packets of classes."""
-        sizes = _numbers(rows, SIZE)
-        blocks = _numbers(rows, BLOCK)
-        firsts = np.array([tree.first for tree in forest.trees])
-        flat = combine_chunks(rows[POINT]).flatten().to_numpy(zero_copy_only=False)
-        value_counts = np.zeros(0, np.int64)
-        if VALUES in rows.column_names:
-            value_counts = combine_chunks(rows[VALUES]).flatten().to_numpy(zero_copy_only=False)
+        """Read classes from rows of classes, whose columns are listed in ``spark.layout``."""
+        sizes = _int64_column(rows, CLASS_SIZE)
+        blocks = _int64_column(rows, BLOCK)
+        first_blocks = np.array([tree.first_block for tree in forest.trees])
+        flat_coordinates = (
+            combine_chunks(rows[COORDINATES]).flatten().to_numpy(zero_copy_only=False)
+        )
+        flat_counts = np.zeros(0, np.int64)
+        if SENSITIVE_COUNTS in rows.column_names:
+            flat_counts = (
+                combine_chunks(rows[SENSITIVE_COUNTS]).flatten().to_numpy(zero_copy_only=False)
+            )
         return cls(
-            (blocks << _BLOCK_SHIFT) | _numbers(rows, LABEL),
-            (np.searchsorted(firsts, blocks, "right") - 1).astype(np.int64),
-            _numbers(rows, KEY),
-            sizes,
-            flat.reshape(len(sizes), -1) if len(sizes) else np.empty((0, 0)),
-            value_counts.reshape(len(sizes), -1)
-            if len(value_counts)
+            ids=(blocks << _BLOCK_SHIFT) | _int64_column(rows, LABEL),
+            strata=(np.searchsorted(first_blocks, blocks, "right") - 1).astype(np.int64),
+            keys=_int64_column(rows, KEY),
+            sizes=sizes,
+            coordinates=flat_coordinates.reshape(len(sizes), -1)
+            if len(sizes)
+            else np.empty((0, 0)),
+            sensitive_counts=flat_counts.reshape(len(sizes), -1)
+            if len(flat_counts)
             else np.empty((len(sizes), 0), np.int64),
         )
 
     def take(self, indices: NDArray[Any]) -> ClassTable:
-        """Select some classes."""
+        """Select classes by their indices."""
         return ClassTable(
             self.ids[indices],
             self.strata[indices],
             self.keys[indices],
             self.sizes[indices],
             self.coordinates[indices],
-            self.values[indices],
+            self.sensitive_counts[indices],
         )
 
-    def by_stratum(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield each stratum's number and the positions of its classes."""
-        for number in np.unique(self.strata).tolist():
-            yield number, np.flatnonzero(self.strata == number)
+    def group_by_stratum(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield each stratum's number and the indices of its classes in this table, int64."""
+        for stratum_number in np.unique(self.strata).tolist():
+            yield stratum_number, np.flatnonzero(self.strata == stratum_number)
 
 
-def concatenate_classes(parts: list[ClassTable]) -> ClassTable:
-    """Concatenate the classes of several pieces, ordered by id."""
+def concatenate_classes(tables: list[ClassTable]) -> ClassTable:
+    """Concatenate tables of classes and order the classes by id."""
     combined = ClassTable(
         *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("ids", "strata", "keys", "sizes", "coordinates", "values")
+            np.concatenate([getattr(table, name) for table in tables])
+            for name in ("ids", "strata", "keys", "sizes", "coordinates", "sensitive_counts")
         )
     )
     return combined.take(np.argsort(combined.ids, kind="stable"))
 
 
-def _numbers(rows: pa.Table, name: str) -> NDArray[np.int64]:
+def _int64_column(rows: pa.Table, name: str) -> NDArray[np.int64]:
     return np.asarray(combine_chunks(rows[name]).to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class SampleClasses:
-    """Sample the classes that determine the borders of a round.
+    """Worker function that samples the classes by which the next stage cuts blocks.
 
     Parameters
     ----------
-    forest : the forest that the classes are in.
-    hash_limits : by stratum, the largest key hash to sample.
+    forest : the blocks that the classes are in.
+    hash_limits : by stratum number, the largest key hash to sample.
     """
 
     forest: Forest
@@ -109,20 +116,22 @@ class SampleClasses:
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         classes = ClassTable.of(rows, self.forest)
-        for number, positions in classes.by_stratum():
-            if number in self.hash_limits:
-                sampled = positions[hashes_up_to(classes.keys[positions], self.hash_limits[number])]
+        for stratum_number, indices in classes.group_by_stratum():
+            if stratum_number in self.hash_limits:
+                sampled = indices[
+                    has_hash_up_to(classes.keys[indices], self.hash_limits[stratum_number])
+                ]
                 if len(sampled):
-                    yield number, classes.take(sampled)
+                    yield stratum_number, classes.take(sampled)
 
 
 @dataclass(frozen=True, eq=False)
 class CountClasses:
-    """Count the records and values of classes in each leaf of the next round's cuts.
+    """Worker function that counts records and sensitive values in each leaf of the next cuts.
 
     Parameters
     ----------
-    forest, next_forest : the forests that classes are in and move to.
+    forest, next_forest : the blocks that classes are in and move to.
     """
 
     forest: Forest
@@ -131,25 +140,30 @@ class CountClasses:
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         classes = ClassTable.of(rows, self.forest)
         leaf_sizes: Counter[tuple[int, int]] = Counter()
-        leaf_values: dict[tuple[int, int], NDArray[np.int64]] = {}
-        for number, positions in classes.by_stratum():
-            cuts = self.next_forest.trees[number].cuts
-            leaves = np.zeros(len(positions), np.int64)
+        leaf_sensitive_counts: dict[tuple[int, int], NDArray[np.int64]] = {}
+        for stratum_number, indices in classes.group_by_stratum():
+            cuts = self.next_forest.trees[stratum_number].cuts
+            leaves = np.zeros(len(indices), np.int64)
             if cuts is not None:
-                leaves = cuts.assign(classes.coordinates[positions], classes.keys[positions])
-            counts = np.bincount(leaves, classes.sizes[positions]).astype(np.int64)
-            values = np.zeros((len(counts), classes.values.shape[1]), np.int64)
-            np.add.at(values, leaves, classes.values[positions])
+                leaves = cuts.assign(classes.coordinates[indices], classes.keys[indices])
+            counts = np.bincount(leaves, classes.sizes[indices]).astype(np.int64)
+            sensitive_counts = np.zeros((len(counts), classes.sensitive_counts.shape[1]), np.int64)
+            np.add.at(sensitive_counts, leaves, classes.sensitive_counts[indices])
             for leaf, count in enumerate(counts.tolist()):
                 if count:
-                    leaf_sizes[number, leaf] += count
-                    leaf_values[number, leaf] = values[leaf]
-        yield leaf_sizes, leaf_values
+                    leaf_sizes[stratum_number, leaf] += count
+                    leaf_sensitive_counts[stratum_number, leaf] = sensitive_counts[leaf]
+        yield leaf_sizes, leaf_sensitive_counts
 
 
 @dataclass(frozen=True, eq=False)
 class MoveClasses:
-    """Assign the rows of complete classes to the blocks of the next forest."""
+    """Worker function that sends the rows of complete classes to the next stage's blocks.
+
+    Parameters
+    ----------
+    forest, next_forest : the blocks that classes are in and move to.
+    """
 
     forest: Forest
     next_forest: Forest
@@ -158,16 +172,16 @@ class MoveClasses:
         classes = ClassTable.of(class_rows, self.forest)
         classes = classes.take(np.argsort(classes.ids, kind="stable"))
         blocks = np.zeros(len(classes.ids), np.int64)
-        for number, positions in classes.by_stratum():
-            tree = self.next_forest.trees[number]
+        for stratum_number, indices in classes.group_by_stratum():
+            tree = self.next_forest.trees[stratum_number]
             if tree.cuts is None:
-                blocks[positions] = tree.first
+                blocks[indices] = tree.first_block
                 continue
-            leaves = tree.cuts.assign(classes.coordinates[positions], classes.keys[positions])
-            blocks[positions] = tree.blocks(leaves)
-        class_ids = (_numbers(rows, BLOCK) << _BLOCK_SHIFT) | _numbers(rows, LABEL)
+            leaves = tree.cuts.assign(classes.coordinates[indices], classes.keys[indices])
+            blocks[indices] = tree.blocks_of_leaves(leaves)
+        class_ids = (_int64_column(rows, BLOCK) << _BLOCK_SHIFT) | _int64_column(rows, LABEL)
         new_blocks = blocks[np.searchsorted(classes.ids, class_ids)]
         label_index = rows.column_names.index(LABEL)
-        yield from by_task(
+        yield from pack_by_task(
             rows.set_column(label_index, LABEL, pa.array(class_ids)), new_blocks, self.next_forest
         )

@@ -1,4 +1,4 @@
-"""A Spark DataFrame as the source of a plan, and its columns in the layout of the stages."""
+"""A Spark DataFrame as a source, and its rows under the internal column names of the stages."""
 
 from __future__ import annotations
 
@@ -29,58 +29,58 @@ from dbanon.recoding.columns import ReleasedColumn
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
-from dbanon.spark.facts import MAX_VALUES, Facts, require_few
+from dbanon.spark.facts import MAX_DISTINCT_VALUES, Facts, require_few_values
 from dbanon.spark.layout import KEY, ROWS, Layout
-from dbanon.spark.profile import find_identifier_columns, identifiers_of
+from dbanon.spark.profile import find_identifier_columns, find_retained_identifiers
 from dbanon.spark.refusals import check_names
-from dbanon.spark.tasks import DiskCache, mapped
+from dbanon.spark.tasks import DiskCache, apply_to_pieces
 
-FRAME_NAME, KIND = "DataFrame", "spark"
+FRAME_NAME, SOURCE_KIND = "DataFrame", "spark"
 
-_BITS: dict[type, int] = {
+_INTEGER_BITS: dict[type, int] = {
     types.ByteType: 16,
     types.ShortType: 16,
     types.IntegerType: 32,
     types.LongType: 64,
 }
-_PLAIN = {
+_KIND_OF_TYPE = {
     types.DoubleType: Kind.FLOAT,
     types.DateType: Kind.DATE,
     types.BooleanType: Kind.BOOLEAN,
     types.StringType: Kind.CATEGORY,
 }
-# ``monotonically_increasing_id`` numbers the rows of a partition in these bits.
+# The bits of ``monotonically_increasing_id`` that number the rows of a partition.
 _ROW_MASK = (1 << 33) - 1
 
 
-def column(name: str) -> Column:
-    """Return a column by name, whatever characters the name has."""
+def quoted_column(name: str) -> Column:
+    """Return a column by its exact name, with quoted special characters."""
     return sql.col("`" + name.replace("`", "``") + "`")
 
 
 def attribute_of(field: types.StructField) -> Attribute:
-    """Describe a DataFrame's column; types that cannot be released are of kind ``other``."""
-    kind, plain = field.dataType, Attribute(field.name, Kind.OTHER)
-    plain = replace(plain, sql_type=kind.simpleString(), nullable=field.nullable)
-    if type(kind) in _BITS:
-        return replace(plain, kind=Kind.INTEGER, bits=_BITS[type(kind)])
-    if isinstance(kind, types.FloatType):
-        return replace(plain, kind=Kind.FLOAT, bits=32)
-    if isinstance(kind, types.DecimalType):
-        decimal = replace(plain, precision=kind.precision, scale=kind.scale)
-        return replace(decimal, kind=Kind.DECIMAL)
-    if isinstance(kind, (types.TimestampType, types.TimestampNTZType)):
-        has_time_zone = isinstance(kind, types.TimestampType)
-        return replace(plain, kind=Kind.TIMESTAMP, scale=6, has_time_zone=has_time_zone)
-    for family, attribute_kind in _PLAIN.items():
-        if isinstance(kind, family):
-            return replace(plain, kind=attribute_kind)
-    return plain
+    """Describe a DataFrame's column; a type that cannot be released has ``Kind.OTHER``."""
+    data_type, attribute = field.dataType, Attribute(field.name, Kind.OTHER)
+    attribute = replace(attribute, sql_type=data_type.simpleString(), nullable=field.nullable)
+    if type(data_type) in _INTEGER_BITS:
+        return replace(attribute, kind=Kind.INTEGER, bits=_INTEGER_BITS[type(data_type)])
+    if isinstance(data_type, types.FloatType):
+        return replace(attribute, kind=Kind.FLOAT, bits=32)
+    if isinstance(data_type, types.DecimalType):
+        attribute = replace(attribute, precision=data_type.precision, scale=data_type.scale)
+        return replace(attribute, kind=Kind.DECIMAL)
+    if isinstance(data_type, (types.TimestampType, types.TimestampNTZType)):
+        has_time_zone = isinstance(data_type, types.TimestampType)
+        return replace(attribute, kind=Kind.TIMESTAMP, scale=6, has_time_zone=has_time_zone)
+    for spark_type, kind in _KIND_OF_TYPE.items():
+        if isinstance(data_type, spark_type):
+            return replace(attribute, kind=kind)
+    return attribute
 
 
 @dataclass(frozen=True, eq=False)
 class DataFrameSource:
-    """A DataFrame whose columns a plan can inspect."""
+    """A DataFrame as a source; its methods are those of ``stores.ports.Source``."""
 
     frame: DataFrame
 
@@ -106,11 +106,14 @@ class DataFrameSource:
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(
-            RelationName(None, FRAME_NAME), Schema(attributes), KIND, required_columns=required
+            RelationName(None, FRAME_NAME),
+            Schema(attributes),
+            SOURCE_KIND,
+            required_columns=required,
         )
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """Check the types of quasi-identifiers; rows need no locator here.
+        """Check the types of quasi-identifiers; no rows of a DataFrame are looked up later.
 
         Raises
         ------
@@ -138,7 +141,7 @@ class DataFrameSource:
         return tuple(attributes)
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
-        """Build a hierarchy without database access; raises InvalidParameter."""
+        """Build a column's hierarchy from its specification; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
@@ -146,54 +149,62 @@ class DataFrameSource:
         return find_identifier_columns(self.frame, relation.schema.attributes)
 
     def find_direct_identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
-        """Return those columns that look like identifiers, with reasons, from the first rows."""
-        return identifiers_of(self.frame, [relation.attribute(name) for name in names])
+        """Return which of these columns look like identifiers in the first rows, with reasons."""
+        return find_retained_identifiers(self.frame, [relation.attribute(name) for name in names])
 
     def count_spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
-        """Count the persons under each normalization of the identifier."""
-        kinds = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
-        texts = (_person_text(self.frame, person.name, kind or None) for kind in kinds)
+        """Count the distinct person identifiers under each normalization, by its name."""
+        normalizations = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
+        texts = (
+            _normalized_person(self.frame, person.name, normalization or None)
+            for normalization in normalizations
+        )
         [counts] = self.frame.agg(*map(sql.count_distinct, texts)).collect()
-        return dict(zip(kinds, map(int, counts), strict=True))
+        return dict(zip(normalizations, map(int, counts), strict=True))
 
     def require_leaves(self, attribute: Attribute) -> None:
-        """Do nothing: Spark formats all values consistently."""
+        """Do nothing: Spark writes every value of a column as text in the same way."""
 
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
-        """The non-NULL values of a column as leaves spell them, in the column's order.
+        """Return a column's distinct non-NULL values as text, in the column's order.
 
         Raises
         ------
         MemoryLimit : there are too many.
         """
-        texts = self.frame.select(column(attribute.name).cast("string").alias("text"))
-        rows = texts.where(sql.col("text").isNotNull()).distinct().limit(MAX_VALUES + 1).collect()
-        require_few(attribute.name, len(rows))
-        return sort_values([row[0] for row in rows], attribute)
+        texts = self.frame.select(quoted_column(attribute.name).cast("string").alias("text"))
+        rows = (
+            texts.where(sql.col("text").isNotNull())
+            .distinct()
+            .limit(MAX_DISTINCT_VALUES + 1)
+            .collect()
+        )
+        require_few_values(attribute.name, len(rows))
+        return sort_values([text for (text,) in rows], attribute)
 
 
 @dataclass(frozen=True, eq=False)
 class SourceRows:
-    """The rows that may be released, each with a number that gives their order.
+    """The source rows that may be released, each with an integer key that gives their order.
 
     Parameters
     ----------
-    rows : columns in the form of ``Layout``.
-    withheld : number of other rows, which have NULL in a required column.
-    is_countable : whether counting them is cheap, because they are cached or in Parquet files.
-    disks : the caches that they use.
+    rows : with the internal columns of ``Layout``.
+    n_withheld : number of source rows that are left out, with NULL in a required column.
+    is_countable : whether counting ``rows`` is cheap, because they are cached or in Parquet files.
+    disks : the caches that ``rows`` reads.
     """
 
     rows: DataFrame
-    withheld: int
+    n_withheld: int
     is_countable: bool
     disks: DiskCache
 
 
 def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> SourceRows:
-    """Prepare the rows of a DataFrame under the column names that the stages use.
+    """Select the rows to release, under the internal column names that the stages use.
 
-    Keys of one integer column are checked later, by ``require_key``.
+    If the key is one integer column, ``require_unique_keys`` checks it later.
 
     Raises
     ------
@@ -201,64 +212,66 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
     DuplicateKeys : two rows have the same key.
     """
     names = [*job.named_columns, *job.guarantee.persons, *job.key]
-    rows = frame.select(*(column(name) for name in dict.fromkeys([*names, *layout.numbers])))
-    has_number_key, is_repeatable = _is_number(relation, job.key), _is_repeatable(frame)
+    rows = frame.select(
+        *(quoted_column(name) for name in dict.fromkeys([*names, *layout.person_identifiers]))
+    )
+    has_integer_key, is_repeatable = _is_integer_key(relation, job.key), _is_repeatable(frame)
     disks = DiskCache()
     if relation.required_columns and not is_repeatable:
-        # Withheld and other rows must come from the same evaluation.
+        # The withheld and the other rows must come from the same evaluation of the frame.
         rows = disks.keep(rows)
-    withheld = 0
+    n_withheld = 0
     if relation.required_columns:
         complete = rows
         for name in relation.required_columns:
-            complete = complete.where(column(name).isNotNull())
-        withheld, rows = rows.count() - complete.count(), complete
-    if not has_number_key:
-        _require_key(rows, job.key)
-    if has_number_key:
-        number = column(job.key[0]).cast("long")
+            complete = complete.where(quoted_column(name).isNotNull())
+        n_withheld, rows = rows.count() - complete.count(), complete
+    if not has_integer_key:
+        _check_keys(rows, job.key)
+    if has_integer_key:
+        row_number = quoted_column(job.key[0]).cast("long")
     else:
-        order = [column(name) for name in job.key or dict.fromkeys(names)]
+        order = [quoted_column(name) for name in job.key or dict.fromkeys(names)]
         rows = disks.keep(rows.orderBy(*order))
-        number = _numbered(rows)
-    columns = [number.alias(KEY)]
+        row_number = _number_rows(rows)
+    columns = [row_number.alias(KEY)]
     for i, attribute in enumerate(layout.quasi_identifiers):
-        source_column = column(attribute.name)
+        source_column = quoted_column(attribute.name)
         columns.append(
             (source_column.cast("string") if attribute.kind.is_coded else source_column).alias(
                 f"q{i}"
             )
         )
-    texts = [
-        *zip(layout.strata, layout.by, strict=True),
-        *zip(layout.entity, job.guarantee.persons, strict=True),
+    text_columns = [
+        *zip(layout.internal_strata, layout.strata_columns, strict=True),
+        *zip(layout.internal_entity, job.guarantee.persons, strict=True),
         *((f"s{i}", attribute.name) for i, attribute in enumerate(layout.sensitive)),
     ]
     person_texts = {
-        name: _person_text(rows, name, job.entity_normalize) for name in job.guarantee.persons
+        name: _normalized_person(rows, name, job.entity_normalize) for name in job.guarantee.persons
     }
     columns += [
-        person_texts.get(name, column(name).cast("string")).alias(staged_name)
-        for staged_name, name in texts
+        person_texts.get(name, quoted_column(name).cast("string")).alias(internal_name)
+        for internal_name, name in text_columns
     ]
     columns += [
-        column(name).alias(staged_name)
-        for staged_name, name in (
-            *zip(layout.kept_columns, layout.retained, strict=True),
-            *zip(layout.number_columns, layout.numbers, strict=True),
+        quoted_column(name).alias(internal_name)
+        for internal_name, name in (
+            *zip(layout.internal_retained, layout.retained_columns, strict=True),
+            *zip(layout.internal_person_identifiers, layout.person_identifiers, strict=True),
         )
     ]
     source_rows = rows.select(*columns)
-    if layout.persons:
+    if layout.has_persons:
         # The stages process all records of a person together.
-        source_rows = source_rows.repartition(*layout.entity)
-    is_countable = (is_repeatable or not has_number_key) and not layout.persons
-    return SourceRows(source_rows, withheld, is_countable, disks)
+        source_rows = source_rows.repartition(*layout.internal_entity)
+    is_countable = (is_repeatable or not has_integer_key) and not layout.has_persons
+    return SourceRows(source_rows, n_withheld, is_countable, disks)
 
 
-def _person_text(rows: DataFrame, name: str, normalize: str | None) -> Column:
-    """The text of a person identifier in normalized form."""
-    text = column(name).cast("string")
+def _normalized_person(rows: DataFrame, name: str, normalize: str | None) -> Column:
+    """Return a person identifier as text, normalized if it is a text column."""
+    text = quoted_column(name).cast("string")
     if normalize is None or not isinstance(rows.schema[name].dataType, types.StringType):
         return text
     return normalize_text(text, normalize)
@@ -271,29 +284,30 @@ def normalize_text(text: Column, normalize: str) -> Column:
     return sql.lower(trimmed) if normalize == CASEFOLD else trimmed
 
 
-def _is_number(relation: Relation, key: Sequence[str]) -> bool:
+def _is_integer_key(relation: Relation, key: Sequence[str]) -> bool:
     return len(key) == 1 and relation.attribute(key[0]).kind is Kind.INTEGER
 
 
-def _require_key(rows: DataFrame, key: Sequence[str]) -> None:
+def _check_keys(rows: DataFrame, key: Sequence[str]) -> None:
+    """Check that no row has NULL in its key and no two rows have the same key."""
     if not key:
         return
-    key_struct = sql.struct(*(column(name) for name in key))
+    key_struct = sql.struct(*(quoted_column(name) for name in key))
     has_null = sql.lit(False)
     for name in key:
-        has_null = has_null | column(name).isNull()
-    key_counts = rows.select(key_struct.alias("key"), has_null.alias("none")).agg(
-        sql.count(sql.lit(1)), sql.count_distinct("key"), sql.sum(sql.col("none").cast("long"))
+        has_null = has_null | quoted_column(name).isNull()
+    key_counts = rows.select(key_struct.alias("key"), has_null.alias("has_null")).agg(
+        sql.count(sql.lit(1)), sql.count_distinct("key"), sql.sum(sql.col("has_null").cast("long"))
     )
-    count, distinct, n_null_keys = key_counts.collect()[0]
+    [(n_rows, n_distinct, n_null_keys)] = key_counts.collect()
     if n_null_keys:
-        raise _no_key(n_null_keys, count)
-    if distinct != count:
+        raise _null_key_error(n_null_keys, n_rows)
+    if n_distinct != n_rows:
         raise duplicate_keys_error()
 
 
-def require_key(packets: DataFrame, facts: Facts) -> None:
-    """Check that all rows have unique keys, by the gathered facts, or else by sorting keys.
+def require_unique_keys(packets: DataFrame, facts: Facts) -> None:
+    """Check that all rows have unique keys, by the gathered facts or, if need be, by counting keys.
 
     Parameters
     ----------
@@ -303,28 +317,28 @@ def require_key(packets: DataFrame, facts: Facts) -> None:
     ------
     KeyRequired, DuplicateKeys : a key is missing or repeated.
     """
-    if facts.no_key:
-        raise _no_key(facts.no_key, facts.rows)
+    if facts.n_without_key:
+        raise _null_key_error(facts.n_without_key, facts.n_rows)
     if facts.keys.has_duplicates:
         raise duplicate_keys_error()
     if facts.keys.is_sparse:
-        keys = types.StructType([types.StructField(KEY, types.LongType())])
-        _require_key(mapped(packets, _keys, keys, PIECE_RECORDS, ROWS), [KEY])
+        key_schema = types.StructType([types.StructField(KEY, types.LongType())])
+        _check_keys(apply_to_pieces(packets, _select_keys, key_schema, PIECE_RECORDS, ROWS), [KEY])
 
 
-def _keys(rows: pa.Table) -> Iterator[pa.Table]:
+def _select_keys(rows: pa.Table) -> Iterator[pa.Table]:
     yield rows.select([KEY]).cast(pa.schema([pa.field(KEY, pa.int64())]))
 
 
-def _no_key(n_null_keys: int, rows: int) -> KeyRequired:
+def _null_key_error(n_null_keys: int, n_rows: int) -> KeyRequired:
     return KeyRequired(
-        f"{n_null_keys} of {rows} rows have NULL in their key.",
+        f"{n_null_keys} of {n_rows} rows have NULL in their key.",
         hint='Name columns that are never NULL, or none: `key=["…"]`.',
     )
 
 
 def _is_repeatable(frame: DataFrame) -> bool:
-    """Return whether every evaluation gives the same rows: a fixed list of files, no randomness."""
+    """Return whether every evaluation gives the same rows: those of files, without randomness."""
     try:
         plan: Any = frame._jdf.queryExecution().analyzed()
         return bool(plan.deterministic()) and bool(frame.inputFiles())
@@ -332,23 +346,23 @@ def _is_repeatable(frame: DataFrame) -> bool:
         return False
 
 
-def _numbered(rows: DataFrame) -> Column:
-    """The index of each row in the order of the cached rows."""
+def _number_rows(rows: DataFrame) -> Column:
+    """Return a column with the index of each row in the order of the cached rows."""
     partition = sql.spark_partition_id()
     partition_rows = rows.groupBy(partition.alias("p")).count().collect()
-    counts: dict[int, int] = {int(row[0]): int(row[1]) for row in partition_rows}
+    counts: dict[int, int] = {int(index): int(count) for index, count in partition_rows}
     starts, start = [], 0
     for partition_index in range(max(counts, default=-1) + 1):
         starts.append(start)
         start += counts.get(partition_index, 0)
-    first = sql.element_at(
+    partition_start = sql.element_at(
         sql.array(*(sql.lit(x).cast("long") for x in starts or [0])), partition + 1
     )
-    return first + sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROW_MASK))
+    return partition_start + sql.monotonically_increasing_id().bitwiseAND(sql.lit(_ROW_MASK))
 
 
-def type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
-    """The Spark type of a released column."""
+def spark_type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
+    """Return the Spark type of a released column."""
     if column.attribute.kind is Kind.CATEGORY:
         return types.StringType()
     return frame.schema[column.source].dataType
@@ -362,7 +376,7 @@ def is_case_sensitive(session: SparkSession) -> bool:
 def require_unique_names(
     names: Sequence[str], frame: DataFrame, released: Sequence[ReleasedColumn]
 ) -> None:
-    """Check that no two columns of a release have one name; raises InvalidParameter."""
+    """Check that no two columns of a release have the same name; raises InvalidParameter."""
     check_names(names, (), is_case_sensitive(frame.sparkSession))
     for released_column in released:
         name = released_column.attribute.name
@@ -371,14 +385,14 @@ def require_unique_names(
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 
 
-def layout_of(planned: Plan) -> Layout:
-    """How the columns of a plan stand."""
+def assign_roles(planned: Plan) -> Layout:
+    """Assign the columns of a plan to their roles in the layout."""
     job = planned.job
     return Layout(
-        planned.roles.quasi_identifiers,
-        tuple(job.by),
-        bool(job.guarantee.persons),
-        tuple(planned.sensitive.values()),
-        tuple(job.retained_columns),
-        planned.person_columns,
+        quasi_identifiers=planned.roles.quasi_identifiers,
+        strata_columns=tuple(job.by),
+        has_persons=bool(job.guarantee.persons),
+        sensitive=tuple(planned.sensitive.values()),
+        retained_columns=tuple(job.retained_columns),
+        person_identifiers=planned.person_columns,
     )

@@ -27,9 +27,9 @@ from dbanon.release.attribute_disclosure import (
     Frequencies,
     RetainedIdentifier,
     ValueGroups,
-    all_different,
+    proof_sample_size,
+    prove_nearly_unique,
     require_all_counted,
-    sample_size,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MOST_MEMBERS, frequencies_of
@@ -39,8 +39,8 @@ from dbanon.run.linkage import RetainedColumns, find_linking_columns
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.spark.layout import KEY, ROWS, Layout
-from dbanon.spark.staging import counted_in
-from dbanon.spark.tasks import DiskCache, mapped
+from dbanon.spark.staging import count_combinations
+from dbanon.spark.tasks import DiskCache, apply_to_pieces
 from dbanon.spark.workers import BlockFacts
 
 # Keys are sampled by their hashes modulo this.
@@ -49,12 +49,12 @@ _MODULUS = 1 << 30
 
 @dataclass(frozen=True)
 class SourceFindings:
-    """Suspicious columns of a source, with reasons, found before its rows are read.
+    """Suspicious columns of a source, with reasons, found before all of its rows are read.
 
     Parameters
     ----------
     identifiers : retained columns that look like identifiers.
-    person_identifiers : columns that look like person identifiers, if k counts rows.
+    person_identifiers : columns that look like person identifiers; empty if k counts persons.
     """
 
     identifiers: Mapping[str, str]
@@ -79,12 +79,12 @@ class ProfiledSource(Protocol):
     def find_direct_identifiers(
         self, relation: Relation, names: Sequence[str]
     ) -> Mapping[str, str]:
-        """Return those columns that look like identifiers, with reasons."""
+        """Return which of these columns look like identifiers, with reasons."""
 
 
 @dataclass(frozen=True, eq=False)
 class SelectColumns:
-    """A task that selects columns of the rows in its packets."""
+    """Worker function that selects the columns of ``schema``."""
 
     schema: pa.Schema
 
@@ -99,10 +99,10 @@ class ReleasedRows:
     Parameters
     ----------
     packets : of the source rows.
-    source_rows : the source rows, lazily, with the types of their columns.
+    source_rows : the source rows under internal column names, not evaluated yet.
     frame : the released rows under internal column names.
-    layout : of both.
-    names : of the released columns, which are r0, r1, …
+    layout : of ``source_rows`` and ``frame``.
+    names : of the released columns, whose internal names are r0, r1, …
     """
 
     packets: DataFrame
@@ -111,58 +111,66 @@ class ReleasedRows:
     layout: Layout
     names: tuple[str, ...]
 
-    def column(self, name: str) -> str:
-        """The internal name of a released or retained column in ``frame``."""
-        if name in self.layout.retained:
-            return self.layout.kept_columns[self.layout.retained.index(name)]
+    def internal_name(self, name: str) -> str:
+        """Return the internal name of a released or retained column in ``frame``."""
+        if name in self.layout.retained_columns:
+            return self.layout.internal_retained[self.layout.retained_columns.index(name)]
         return f"r{self.names.index(name)}"
 
-    def hashed(self, disks: DiskCache) -> DataFrame:
-        """Replace the source rows' values by hashes and cache the result on disk."""
+    def hash_source_rows(self, disks: DiskCache) -> DataFrame:
+        """Return the source rows with hashes for values, cached on disk."""
         layout = self.layout
         columns = [f"q{index}" for index in range(len(layout.quasi_identifiers))]
-        columns += [*layout.kept_columns, *layout.entity]
+        columns += [*layout.internal_retained, *layout.internal_entity]
         rows = self.source_rows.select(KEY, *columns)
-        unpacked = mapped(
+        unpacked = apply_to_pieces(
             self.packets,
             SelectColumns(to_arrow_schema(rows.schema)),
             rows.schema,
             PIECE_RECORDS,
             ROWS,
         )
-        hashes = [_hash(unpacked, name).alias(name) for name in [KEY, *columns]]
+        hashes = [_hash_values(unpacked, name).alias(name) for name in [KEY, *columns]]
         return disks.keep(unpacked.select(*hashes))
 
-    def count_homogeneous_classes(self, name: str) -> ClassHomogeneity:
-        """Count the classes in which all rows share one value of a column."""
-        strata = [self.column(source_name) for source_name in self.layout.by]
+    def count_homogeneous(self, name: str) -> ClassHomogeneity:
+        """Count the classes in which all rows have the same value of a column, and their rows."""
+        strata = [self.internal_name(source_name) for source_name in self.layout.strata_columns]
         classes = [*(f"r{index}" for index in range(len(self.names))), *strata]
-        value = _hash(self.frame, self.column(name)).alias("value")
+        value = _hash_values(self.frame, self.internal_name(name)).alias("value")
         cells = self.frame.select(*classes, value).groupBy(*classes, "value").count()
         sizes = cells.groupBy(*classes).agg(
             sql.count(sql.lit(1)).alias("cells"), sql.sum("count").alias("size")
         )
-        single_groups = sizes.groupBy((sql.col("cells") == 1).alias("single"))
-        counts = single_groups.agg(sql.count(sql.lit(1)), sql.sum("size")).collect()
-        counts_by_single = {
-            bool(single): (int(n_classes), int(rows)) for single, n_classes, rows in counts
+        by_homogeneity = sizes.groupBy((sql.col("cells") == 1).alias("is_homogeneous"))
+        rows = by_homogeneity.agg(sql.count(sql.lit(1)), sql.sum("size")).collect()
+        counts = {
+            bool(is_homogeneous): (int(n_classes), int(n_rows))
+            for is_homogeneous, n_classes, n_rows in rows
         }
-        homogeneous, mixed = counts_by_single.get(True, (0, 0)), counts_by_single.get(False, (0, 0))
+        homogeneous_classes, homogeneous_rows = counts.get(True, (0, 0))
+        mixed_classes, mixed_rows = counts.get(False, (0, 0))
         return ClassHomogeneity(
-            name, *homogeneous, homogeneous[0] + mixed[0], homogeneous[1] + mixed[1]
+            name,
+            homogeneous_classes,
+            homogeneous_rows,
+            homogeneous_classes + mixed_classes,
+            homogeneous_rows + mixed_rows,
         )
 
     def count_classes_below_k(self, job: Job, name: str) -> tuple[int, int]:
-        """Count the classes that readers see, and those with fewer than k values of a column.
+        """Count the classes that readers see, and those with fewer than k persons of a column.
 
         Every NULL counts as a distinct value.
         """
-        number = self.layout.number_columns[self.layout.numbers.index(name)]
-        class_columns = [self.column(column) for column in (*self.names, *job.by)]
-        rows = sql.count(sql.lit(1))
-        persons = sql.count_distinct(number) + rows - sql.count(number)
-        classes = self.frame.groupBy(*class_columns).agg((persons < int(job.policy.k)).alias("few"))
-        counts = {row["few"]: int(row["count"]) for row in classes.groupBy("few").count().collect()}
+        person = self.layout.internal_person_identifiers[self.layout.person_identifiers.index(name)]
+        class_columns = [self.internal_name(column) for column in (*self.names, *job.by)]
+        n_rows = sql.count(sql.lit(1))
+        n_persons = sql.count_distinct(person) + n_rows - sql.count(person)
+        is_below_k = (n_persons < int(job.policy.k)).alias("is_below_k")
+        classes = self.frame.groupBy(*class_columns).agg(is_below_k)
+        rows = classes.groupBy("is_below_k").count().collect()
+        counts = {row["is_below_k"]: int(row["count"]) for row in rows}
         return sum(counts.values()), counts.get(True, 0)
 
 
@@ -172,14 +180,14 @@ class SparkCounts:
 
     Parameters
     ----------
-    rows : the release.
-    hashed : see ``ReleasedRows.hashed``.
+    release : the rows of the release.
+    hashed_rows : see ``ReleasedRows.hash_source_rows``.
     k, n_rows : of the release.
-    hidden_rows : for each quasi-identifier, the rows whose own value is not released.
+    hidden_rows : for each quasi-identifier, number of rows whose original value is not released.
     """
 
-    rows: ReleasedRows
-    hashed: DataFrame
+    release: ReleasedRows
+    hashed_rows: DataFrame
     k: int
     n_rows: int
     hidden_rows: Sequence[int]
@@ -187,79 +195,90 @@ class SparkCounts:
 
     @property
     def names(self) -> list[str]:
-        """The quasi-identifiers."""
-        return [attribute.name for attribute in self.rows.layout.quasi_identifiers]
+        """The names of the quasi-identifiers."""
+        return [attribute.name for attribute in self.release.layout.quasi_identifiers]
 
     @cached_property
     def nearly_unique(self) -> Mapping[str, DisclosiveColumn]:
-        """Columns of large tables that a sample proves nearly unique, including quasi-identifiers.
+        """Columns that a sample of a large table shows to be nearly unique, by internal name.
 
-        By internal column name.
+        Includes quasi-identifiers; empty for small tables.
         """
-        sample_rows = sample_size(self.n_rows)
+        sample_rows = proof_sample_size(self.n_rows)
         if not sample_rows:
             return {}
-        layout = self.rows.layout
-        columns = [*(f"q{index}" for index in range(len(self.names))), *layout.kept_columns]
-        limit = max(round(sample_rows / self.n_rows * _MODULUS), 1)
-        sample = self.hashed.where(sql.pmod(sql.col(KEY), sql.lit(_MODULUS)) < limit)
+        layout = self.release.layout
+        columns = [*(f"q{index}" for index in range(len(self.names))), *layout.internal_retained]
+        hash_limit = max(round(sample_rows / self.n_rows * _MODULUS), 1)
+        sample = self.hashed_rows.where(sql.pmod(sql.col(KEY), sql.lit(_MODULUS)) < hash_limit)
         counts = [count(name) for name in columns for count in (sql.count, sql.count_distinct)]
-        [(n_sampled, *counted)] = sample.agg(sql.count(sql.lit(1)), *counts).collect()
+        [(n_sampled, *sample_counts)] = sample.agg(sql.count(sql.lit(1)), *counts).collect()
+        pairs = zip(sample_counts[::2], sample_counts[1::2], strict=True)
         findings = {
-            column: all_different(column, self.n_rows, n_sampled, values, different)
-            for column, values, different in zip(columns, counted[::2], counted[1::2], strict=True)
+            column: prove_nearly_unique(column, self.n_rows, n_sampled, n_values, n_distinct)
+            for column, (n_values, n_distinct) in zip(columns, pairs, strict=True)
         }
         return {column: finding for column, finding in findings.items() if finding is not None}
 
-    def telling(self) -> dict[str, DisclosiveColumn]:
-        """The sample's findings on retained columns, by name."""
-        layout = self.rows.layout
+    def nearly_unique_retained(self) -> dict[str, DisclosiveColumn]:
+        """Return the retained columns that the sample shows to be nearly unique, by name."""
+        layout = self.release.layout
         return {
             name: replace(self.nearly_unique[column], name=name)
-            for name, column in zip(layout.retained, layout.kept_columns, strict=True)
+            for name, column in zip(layout.retained_columns, layout.internal_retained, strict=True)
             if column in self.nearly_unique
         }
 
     def frequencies(self, name: str) -> Frequencies:
         """Count the released rows with each value of a quasi-identifier."""
-        return frequencies_of(self.group_by_original(name, self.rows.layout.retained), self.n_rows)
+        return frequencies_of(
+            self.group_by_original(name, self.release.layout.retained_columns), self.n_rows
+        )
 
     def hidden(self, name: str) -> float:
-        """The share of released rows whose own value is not released."""
+        """Return the share of released rows whose original value is not released."""
         return self.hidden_rows[self.names.index(name)] / max(self.n_rows, 1)
 
     def group_by_value(self, name: str) -> ValueGroups:
         """Group the rows by their value of a retained column."""
         quasi_identifier_columns = [f"q{index}" for index in range(len(self.names))]
-        return self._counted(name, self.rows.column(name), quasi_identifier_columns)
+        return self._count_groups(name, self.release.internal_name(name), quasi_identifier_columns)
 
     def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
         """Group the rows by their original value of a quasi-identifier."""
-        column, retained = f"q{self.names.index(name)}", self.rows.layout.retained
+        column, retained = f"q{self.names.index(name)}", self.release.layout.retained_columns
         if column in self.nearly_unique:
-            # A group of one row agrees with everything and proves nothing.
-            single_group = np.array([1]), np.array([self.n_rows]), np.array([0])
-            return ValueGroups(*single_group, np.full((1, len(columns)), self.n_rows))
-        groups = self._counted(name, column, self.rows.layout.kept_columns)
+            # A group of one row has a single value in every column, which proves nothing.
+            return ValueGroups(
+                np.array([1]),
+                np.array([self.n_rows]),
+                np.array([0]),
+                np.full((1, len(columns)), self.n_rows),
+            )
+        groups = self._count_groups(name, column, self.release.layout.internal_retained)
         return replace(
             groups, identical=groups.identical[:, [retained.index(other) for other in columns]]
         )
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """The number of combinations of released values, by the rows that share them."""
-        class_columns = [self.rows.column(name) for name in columns]
-        return counted_in(self.rows.frame, class_columns, ()).histogram
+        """Return how many combinations of released values each number of rows shares."""
+        class_columns = [self.release.internal_name(name) for name in columns]
+        return count_combinations(self.release.frame, class_columns, ()).histogram
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """Count the values that several rows share, and those among them with a unique profile."""
-        group, profile = self.rows.column(name), [self.rows.column(other) for other in columns]
+        """Count a column's values that several rows share, and those whose rows are recognizable.
+
+        A value is recognizable if the multiset of its rows' values in ``columns`` is unique.
+        """
+        group = self.release.internal_name(name)
+        profile = [self.release.internal_name(other) for other in columns]
         parts = [part for other in profile for part in (sql.col(other).isNull(), sql.col(other))]
         # Sums of two hashes identify the rows of a group regardless of their order.
         sums = [
             sql.sum(sql.xxhash64(sql.lit(seed), *parts).cast("decimal(20,0)")).alias(f"p{seed}")
             for seed in (1, 2)
         ]
-        present = self.rows.frame.where(sql.col(group).isNotNull())
+        present = self.release.frame.where(sql.col(group).isNotNull())
         groups = present.groupBy(group).agg(sql.count(sql.lit(1)).alias("size"), *sums)
         shared_groups = groups.where((sql.col("size") > 1) & (sql.col("size") <= MOST_MEMBERS))
         identical_profiles = shared_groups.groupBy("size", "p1", "p2").count()
@@ -267,88 +286,110 @@ class SparkCounts:
         [(n_groups, unique)] = identical_profiles.agg(sql.sum("count"), unique_count).collect()
         return int(n_groups or 0), int(unique)
 
-    def _counted(self, name: str, column: str, others: Sequence[str]) -> ValueGroups:
+    def _count_groups(self, name: str, column: str, other_columns: Sequence[str]) -> ValueGroups:
+        """Count the groups of rows with the same value of a column, by their size.
+
+        Parameters
+        ----------
+        name, column : the column's name, for errors, and its internal name.
+        other_columns : internal names of columns in which groups may have a single value.
+        """
         if column in self._groups:
             return self._groups[column]
-        rows = sql.count(sql.lit(1))
-        persons = [sql.count_distinct(person) for person in self.rows.layout.entity]
-        few = (persons or [rows])[0] < self.k
+        n_rows = sql.count(sql.lit(1))
+        n_persons = [sql.count_distinct(person) for person in self.release.layout.internal_entity]
+        is_rare = (n_persons or [n_rows])[0] < self.k
         is_single_valued = [
             sql.coalesce(
-                (sql.count(column_name) == rows) & (sql.min(column_name) == sql.max(column_name)),
+                (sql.count(column_name) == n_rows) & (sql.min(column_name) == sql.max(column_name)),
                 sql.lit(False),
             )
             | (sql.count(column_name) == 0)
-            for column_name in others
+            for column_name in other_columns
         ]
-        flags = {"rare": few, **{f"a{index}": flag for index, flag in enumerate(is_single_valued)}}
-        values = self.hashed.groupBy(column).agg(
-            rows.alias("size"), *(flag.alias(alias) for alias, flag in flags.items())
+        flags = {
+            "rare": is_rare,
+            **{f"a{index}": flag for index, flag in enumerate(is_single_valued)},
+        }
+        values = self.hashed_rows.groupBy(column).agg(
+            n_rows.alias("size"), *(flag.alias(alias) for alias, flag in flags.items())
         )
         sizes = values.groupBy(sql.col(column).isNull().alias("null"), "size").agg(
             sql.count(sql.lit(1)), *(sql.count_if(sql.col(flag)) for flag in flags)
         )
-        cells = np.array([list(row) for row in sizes.collect()], np.int64)
-        cells = cells.reshape(-1, 3 + len(flags))
-        require_all_counted(name, int(cells[:, 1] @ cells[:, 2]), self.n_rows)
-        cells = cells[cells[:, 0] == 0]
-        groups = ValueGroups(cells[:, 1], cells[:, 2], cells[:, 3], cells[:, 4:])
+        table = np.array([list(row) for row in sizes.collect()], np.int64)
+        table = table.reshape(-1, 3 + len(flags))
+        is_null, group_sizes, n_groups, n_rare = table[:, :4].T
+        require_all_counted(name, int(group_sizes @ n_groups), self.n_rows)
+        present = is_null == 0
+        groups = ValueGroups(
+            group_sizes[present], n_groups[present], n_rare[present], table[present, 4:]
+        )
         self._groups[column] = groups
         return groups
 
 
-def _hash(rows: DataFrame, name: str) -> Column:
+def _hash_values(rows: DataFrame, name: str) -> Column:
     """Hash a value such that equal values have equal hashes; NULL for NULL."""
-    kind, value = rows.schema[name].dataType, sql.col(name)
-    if isinstance(kind, (types.FloatType, types.DoubleType)):
+    data_type, value = rows.schema[name].dataType, sql.col(name)
+    if isinstance(data_type, (types.FloatType, types.DoubleType)):
         # Adding 0.0 makes both signed zeros equal.
         value = value + sql.lit(0.0)
-    elif "map<" in kind.simpleString():
+    elif "map<" in data_type.simpleString():
         value = value.cast("string")
-    elif "variant" in kind.simpleString():
+    elif "variant" in data_type.simpleString():
         value = sql.to_json(value)
     return sql.when(sql.col(name).isNotNull(), sql.xxhash64(value))
 
 
-def findings_on(
+def combine_findings(
     planned: Plan,
     rows: ReleasedRows,
     blocks: Sequence[BlockFacts],
     counts: Counts,
     verdict: Verdict,
-    withheld: int,
-    earlier: tuple[tuple[RetainedIdentifier, ...], tuple[FewPersons, ...]],
+    n_withheld: int,
+    identifiers: tuple[RetainedIdentifier, ...],
+    spellings: tuple[FewPersons, ...],
 ) -> RecountResult:
-    """Combine the counts of a release with the findings on its columns; raises as other runs do.
+    """Combine the counts of a release with the findings on its columns.
 
     Parameters
     ----------
-    withheld : number of rows that are not released.
-    earlier : findings from before rows were read, on identifiers and on spellings of persons.
+    n_withheld : number of source rows that are not released.
+    identifiers, spellings : findings on the source's columns, from before its rows were read.
+
+    Raises
+    ------
+    DbanonError : there is a finding, and the policy is strict.
     """
     job, disks = planned.job, DiskCache()
-    identifiers, spellings = earlier
-    counted = RecountResult(
-        counts.rows.rows + withheld, withheld, counts.rows, verdict, identifiers=identifiers
+    recount = RecountResult(
+        counts.rows.rows + n_withheld, n_withheld, counts.rows, verdict, identifiers=identifiers
     )
     try:
         if job.retained_columns:
-            hidden = [sum(rows) for rows in zip(*(block.hidden for block in blocks), strict=True)]
+            hidden = [
+                sum(rows) for rows in zip(*(block.hidden_rows for block in blocks), strict=True)
+            ]
             spark_counts = SparkCounts(
-                rows, rows.hashed(disks), int(job.policy.k), counts.rows.rows, hidden
+                rows, rows.hash_source_rows(disks), int(job.policy.k), counts.rows.rows, hidden
             )
-            telling = find_disclosive_columns(
-                job, spark_counts, spark_counts.group_by_value, spark_counts.telling()
+            disclosive_columns = find_disclosive_columns(
+                job,
+                spark_counts,
+                spark_counts.group_by_value,
+                spark_counts.nearly_unique_retained(),
             )
             columns = RetainedColumns(planned, spark_counts, spark_counts, rows.names)
-            linking = find_linking_columns(columns, telling)
-            counted = replace(counted, disclosive_columns=telling, linking=linking)
+            linking = find_linking_columns(columns, disclosive_columns)
+            recount = replace(recount, disclosive_columns=disclosive_columns, linking=linking)
     finally:
         disks.release()
     persons = spellings or find_few_persons(
         planned, lambda name: rows.count_classes_below_k(job, name)
     )
     homogeneity = measure_homogeneity(
-        planned, rows.names, lambda _, name: rows.count_homogeneous_classes(name)
+        planned, rows.names, lambda _, name: rows.count_homogeneous(name)
     )
-    return replace(counted, few_persons=persons, homogeneity=homogeneity)
+    return replace(recount, few_persons=persons, homogeneity=homogeneity)

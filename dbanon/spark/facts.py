@@ -1,4 +1,4 @@
-"""Facts about pieces of a table: sums and counts that add up to those of the table."""
+"""Facts about pieces of a table: sums and counts that can be added up to those of the table."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.spark.layout import KEY, Layout
-from dbanon.spark.pieces import By, clustered_of, piece_of
+from dbanon.spark.pieces import StrataValues, build_piece, prepare_clustering
 
-# Number of low bits of a key that are numbered within a page.
+# Number of low bits of a key that give its position in a page; the high bits number the page.
 _PAGE_BITS = 16
-_PAGE = 1 << _PAGE_BITS
+_KEYS_PER_PAGE = 1 << _PAGE_BITS
 
-# Pages are 8 KiB. Limits on the bytes per key, below which size they do not apply, and on the
-# number of pages.
+# Pages are 8 KiB. Keys are sparse if their pages need more than this many bytes per key, unless
+# all pages together are smaller than the minimum; or if there are too many pages.
 _MAX_BYTES_PER_KEY = 64
 _MIN_PAGE_BYTES = 1 << 20
 _MAX_PAGES = 1 << 15
@@ -37,9 +37,9 @@ class KeySet:
 
     Parameters
     ----------
-    pages : uint8 (8192,), one bit per key, by the keys' high bits.
-    has_duplicates : two rows have the same key.
-    is_sparse : the keys are too far apart for bitmaps, so another method must check them.
+    pages : by the keys' high bits, uint8 (8192,) with one bit per key.
+    has_duplicates : whether two rows have the same key.
+    is_sparse : whether the keys are too far apart for bitmaps; duplicates are then found by a sort.
     """
 
     pages: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
@@ -48,18 +48,18 @@ class KeySet:
 
     @classmethod
     def of(cls, keys: NDArray[np.int64]) -> KeySet:
-        """Build from keys, int64 (n,), ascending."""
+        """Build the set from keys, int64 (n,), ascending."""
         if bool((keys[1:] == keys[:-1]).any()):
             return cls(has_duplicates=True)
-        page_numbers, low = keys >> _PAGE_BITS, keys & (_PAGE - 1)
+        page_numbers, low_bits = keys >> _PAGE_BITS, keys & (_KEYS_PER_PAGE - 1)
         starts = np.flatnonzero(np.diff(page_numbers, prepend=page_numbers[:1] - 1))
-        if len(starts) * _PAGE // 8 > max(_MAX_BYTES_PER_KEY * len(keys), _MIN_PAGE_BYTES):
+        if len(starts) * _KEYS_PER_PAGE // 8 > max(_MAX_BYTES_PER_KEY * len(keys), _MIN_PAGE_BYTES):
             return cls(is_sparse=True)
         pages = {}
         for page_rows in np.split(np.arange(len(keys)), starts[1:]):
             if len(page_rows):
-                bits = np.zeros(_PAGE, np.bool_)
-                bits[low[page_rows]] = True
+                bits = np.zeros(_KEYS_PER_PAGE, np.bool_)
+                bits[low_bits[page_rows]] = True
                 pages[int(page_numbers[page_rows[0]])] = np.packbits(bits)
         return cls(pages)
 
@@ -78,8 +78,8 @@ class KeySet:
         self.is_sparse |= len(self.pages) > _MAX_PAGES
 
 
-# Limit for a column's dictionary, which the driver holds in memory.
-MAX_VALUES = 1_000_000
+# The most distinct values of a column, which the driver holds in memory.
+MAX_DISTINCT_VALUES = 1_000_000
 
 
 @dataclass
@@ -88,158 +88,172 @@ class TableSums:
 
     Parameters
     ----------
-    sums : by numeric attribute.
-    categories : the count of each value, by categorical attribute.
-    sensitive : the count of each value, None for NULL, by sensitive column; in records or persons.
-    persons : number of persons, counted per stratum and pattern of NULLs.
+    numeric_sums : by numeric attribute.
+    category_counts : the count of each value, by categorical attribute.
+    sensitive_counts : the records or persons with each value, None for NULL, by sensitive column.
+    n_persons : number of persons; those in several strata or patterns of NULLs count several times.
     ranks : the ranks that occur, by ordinal attribute.
     """
 
-    sums: dict[str, Sums] = field(default_factory=dict)
-    categories: dict[str, Counter[str]] = field(default_factory=dict)
-    sensitive: dict[str, Counter[str | None]] = field(default_factory=dict)
-    persons: int = 0
+    numeric_sums: dict[str, Sums] = field(default_factory=dict)
+    category_counts: dict[str, Counter[str]] = field(default_factory=dict)
+    sensitive_counts: dict[str, Counter[str | None]] = field(default_factory=dict)
+    n_persons: int = 0
     ranks: dict[str, set[float]] = field(default_factory=dict)
 
     def add(self, other: TableSums) -> None:
         """Add the sums of another piece."""
-        for name, sums in other.sums.items():
-            self.sums[name] = self.sums.get(name, Sums()) + sums
-        for name, counts in other.categories.items():
-            self.categories.setdefault(name, Counter()).update(counts)
-            require_few(name, len(self.categories[name]))
-        for name, shares in other.sensitive.items():
-            self.sensitive.setdefault(name, Counter()).update(shares)
-            require_few(name, len(self.sensitive[name]))
+        for name, sums in other.numeric_sums.items():
+            self.numeric_sums[name] = self.numeric_sums.get(name, Sums()) + sums
+        for name, counts in other.category_counts.items():
+            self.category_counts.setdefault(name, Counter()).update(counts)
+            require_few_values(name, len(self.category_counts[name]))
+        for name, value_counts in other.sensitive_counts.items():
+            self.sensitive_counts.setdefault(name, Counter()).update(value_counts)
+            require_few_values(name, len(self.sensitive_counts[name]))
         for name, ranks in other.ranks.items():
             self.ranks.setdefault(name, set()).update(ranks)
-        self.persons += other.persons
+        self.n_persons += other.n_persons
 
 
 @dataclass
 class Facts:
-    """The facts about a piece.
+    """Facts about the records of a piece, or of all pieces added so far.
+
+    A clustered unit is a record, or all records of a person if k counts persons.
 
     Parameters
     ----------
-    rows : number of records.
-    nulls, not_finite : number of records that are NULL or not finite, by quasi-identifier.
-    unknown : values that are not in the attribute's order, by ordinal attribute.
-    wide : see ``Microdata``.
-    strata : number of records and of clustered units, by the values of the strata columns and the
-        pattern of non-NULL quasi-identifiers.
-    records, clustered : sums of the records, and of the clustered units if these differ.
-    distinct : the numbers that occur, by attribute whose hierarchy is built from its values.
-    no_key, no_entity : number of records without key or person.
+    n_rows : number of records.
+    null_counts, non_finite_counts : number of NULL and of infinite or NaN values, by
+        quasi-identifier.
+    unknown_values : by ordinal attribute, the values missing from its order, with their counts.
+    wide : names of the attributes with numbers that float64 cannot represent exactly.
+    strata_sizes : number of records and of clustered units, by the values of the strata columns and
+        whether each quasi-identifier is present.
+    record_sums : sums of the records.
+    clustered_sums : sums of the clustered units; None if these are the records.
+    distinct_numbers : the numbers that occur, by attribute with a hierarchy built from its values.
+    n_without_key, n_without_entity : number of records without a key or a person.
     keys : the keys of the records.
     """
 
-    rows: int = 0
-    nulls: Counter[str] = field(default_factory=Counter)
-    not_finite: Counter[str] = field(default_factory=Counter)
-    unknown: dict[str, Counter[str]] = field(default_factory=dict)
+    n_rows: int = 0
+    null_counts: Counter[str] = field(default_factory=Counter)
+    non_finite_counts: Counter[str] = field(default_factory=Counter)
+    unknown_values: dict[str, Counter[str]] = field(default_factory=dict)
     wide: set[str] = field(default_factory=set)
-    strata: dict[tuple[By, tuple[bool, ...]], tuple[int, int]] = field(default_factory=dict)
-    records: TableSums = field(default_factory=TableSums)
-    clustered: TableSums | None = None
-    distinct: dict[str, set[float]] = field(default_factory=dict)
-    no_key: int = 0
-    no_entity: int = 0
+    strata_sizes: dict[tuple[StrataValues, tuple[bool, ...]], tuple[int, int]] = field(
+        default_factory=dict
+    )
+    record_sums: TableSums = field(default_factory=TableSums)
+    clustered_sums: TableSums | None = None
+    distinct_numbers: dict[str, set[float]] = field(default_factory=dict)
+    n_without_key: int = 0
+    n_without_entity: int = 0
     keys: KeySet = field(default_factory=KeySet)
 
     def add(self, other: Facts) -> None:
         """Add the facts about another piece."""
-        self.rows += other.rows
-        self.no_key += other.no_key
-        self.no_entity += other.no_entity
+        self.n_rows += other.n_rows
+        self.n_without_key += other.n_without_key
+        self.n_without_entity += other.n_without_entity
         self.keys.add(other.keys)
-        self.nulls.update(other.nulls)
-        self.not_finite.update(other.not_finite)
+        self.null_counts.update(other.null_counts)
+        self.non_finite_counts.update(other.non_finite_counts)
         self.wide |= other.wide
-        for key, (records, units) in other.strata.items():
-            previous = self.strata.get(key, (0, 0))
-            self.strata[key] = previous[0] + records, previous[1] + units
-        for name, counts in other.unknown.items():
-            self.unknown.setdefault(name, Counter()).update(counts)
-        for name, values in other.distinct.items():
-            self.distinct.setdefault(name, set()).update(values)
-            require_few(name, len(self.distinct[name]))
-        self.records.add(other.records)
-        if other.clustered is not None:
-            self.clustered = self.clustered or TableSums()
-            self.clustered.add(other.clustered)
+        for stratum, (n_records, n_units) in other.strata_sizes.items():
+            records_before, units_before = self.strata_sizes.get(stratum, (0, 0))
+            self.strata_sizes[stratum] = records_before + n_records, units_before + n_units
+        for name, counts in other.unknown_values.items():
+            self.unknown_values.setdefault(name, Counter()).update(counts)
+        for name, values in other.distinct_numbers.items():
+            self.distinct_numbers.setdefault(name, set()).update(values)
+            require_few_values(name, len(self.distinct_numbers[name]))
+        self.record_sums.add(other.record_sums)
+        if other.clustered_sums is not None:
+            self.clustered_sums = self.clustered_sums or TableSums()
+            self.clustered_sums.add(other.clustered_sums)
 
 
-def require_few(name: str, count: int) -> None:
-    """Check that the driver can hold the values of a column.
+def require_few_values(name: str, count: int) -> None:
+    """Check that the driver can hold the ``count`` distinct values of a column.
 
     Raises
     ------
     MemoryLimit : there are too many.
     """
-    if count > MAX_VALUES:
+    if count > MAX_DISTINCT_VALUES:
         raise MemoryLimit(
-            f'Column "{name}" has more than {MAX_VALUES} different values, which the driver of'
-            " Spark would have to hold.",
+            f'Column "{name}" has more than {MAX_DISTINCT_VALUES} different values,'
+            " which the driver of Spark would have to hold.",
             hint="Bring rare values together in a view, or give it as a number.",
         )
 
 
-def facts_of(
-    rows: pa.Table, layout: Layout, with_trees: Collection[str], built_from_values: Collection[str]
+def gather_facts(
+    rows: pa.Table,
+    layout: Layout,
+    attributes_with_hierarchy: Collection[str],
+    attributes_with_built_hierarchy: Collection[str],
 ) -> Facts:
-    """Gather the facts about a piece; with persons, it must hold all records of each.
+    """Gather the facts about a piece; if k counts persons, it must hold all records of each.
 
     Parameters
     ----------
-    with_trees : attributes that have a hierarchy.
-    built_from_values : attributes whose hierarchies are built from the values that occur.
+    attributes_with_hierarchy : names of the attributes that have a hierarchy.
+    attributes_with_built_hierarchy : those whose hierarchy is built from the values that occur.
     """
-    if no_key := rows[KEY].null_count:
-        return Facts(rows=rows.num_rows, no_key=no_key)
-    if no_entity := sum(rows[name].null_count for name in layout.entity):
-        return Facts(rows=rows.num_rows, no_entity=no_entity)
-    piece = piece_of(rows, layout)
+    if n_without_key := rows[KEY].null_count:
+        return Facts(n_rows=rows.num_rows, n_without_key=n_without_key)
+    if n_without_entity := sum(rows[name].null_count for name in layout.internal_entity):
+        return Facts(n_rows=rows.num_rows, n_without_entity=n_without_entity)
+    piece = build_piece(rows, layout)
     microdata = piece.microdata
     keys = KeySet.of(piece.keys)
-    facts = Facts(rows=microdata.n_records, wide=set(microdata.wide), keys=keys)
-    facts.unknown = {name: Counter(counts) for name, counts in piece.unknown.items() if counts}
+    facts = Facts(n_rows=microdata.n_records, wide=set(microdata.wide), keys=keys)
+    facts.unknown_values = {
+        name: Counter(counts) for name, counts in piece.unknown_values.items() if counts
+    }
     for attribute in microdata.attributes:
         valid = microdata.valid_column(attribute.name)
         if valid is not None:
-            facts.nulls[attribute.name] = int((~valid).sum())
+            facts.null_counts[attribute.name] = int((~valid).sum())
         if attribute.kind.is_numeric:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
             present = values if valid is None else values[valid]
-            n_not_finite = int((~np.isfinite(present)).sum())
-            if n_not_finite:
-                facts.not_finite[attribute.name] = n_not_finite
-            if attribute.name in built_from_values:
-                facts.distinct[attribute.name] = set(np.unique(present).tolist())
-                require_few(attribute.name, len(facts.distinct[attribute.name]))
-    if facts.not_finite or facts.unknown:
+            n_non_finite = int((~np.isfinite(present)).sum())
+            if n_non_finite:
+                facts.non_finite_counts[attribute.name] = n_non_finite
+            if attribute.name in attributes_with_built_hierarchy:
+                facts.distinct_numbers[attribute.name] = set(np.unique(present).tolist())
+                require_few_values(attribute.name, len(facts.distinct_numbers[attribute.name]))
+    if facts.non_finite_counts or facts.unknown_values:
         return facts
-    clustered, units = clustered_of(microdata, with_trees)
-    facts.records = _sums_of(microdata)
+    clustered, units = prepare_clustering(microdata, attributes_with_hierarchy)
+    facts.record_sums = _sums_of(microdata)
     if units is not None:
-        facts.clustered = _sums_of(clustered)
-    for pass_number, table in enumerate((microdata, clustered)):
-        for key, count in _strata(table, piece.by).items():
-            previous = facts.strata.get(key, (0, 0))
-            facts.strata[key] = (count, previous[1]) if pass_number == 0 else (previous[0], count)
+        facts.clustered_sums = _sums_of(clustered)
+    record_counts = _count_strata(microdata, piece.strata_values)
+    unit_counts = _count_strata(clustered, piece.strata_values)
+    for stratum in (*record_counts, *unit_counts):
+        facts.strata_sizes[stratum] = record_counts.get(stratum, 0), unit_counts.get(stratum, 0)
     return facts
 
 
-def _strata(microdata: Microdata, by: tuple[By, ...]) -> dict[tuple[By, tuple[bool, ...]], int]:
+def _count_strata(
+    microdata: Microdata, strata_values: tuple[StrataValues, ...]
+) -> dict[tuple[StrataValues, tuple[bool, ...]], int]:
+    """Count records by the values of the strata columns and which quasi-identifiers are present."""
     n, d = microdata.n_records, len(microdata.attributes)
     if microdata.strata is None and microdata.valid is None:
-        return {(by[0], (True,) * d): n} if n else {}
+        return {(strata_values[0], (True,) * d): n} if n else {}
     strata = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
     valid = np.ones((n, d), np.bool_) if microdata.valid is None else microdata.valid
     patterns, counts = np.unique(np.column_stack([strata, valid]), axis=0, return_counts=True)
     return {
-        (by[row[0]], tuple(map(bool, row[1:]))): count
-        for row, count in zip(patterns.tolist(), counts.tolist(), strict=True)
+        (strata_values[stratum], tuple(map(bool, present))): count
+        for (stratum, *present), count in zip(patterns.tolist(), counts.tolist(), strict=True)
     }
 
 
@@ -249,65 +263,72 @@ def _sums_of(microdata: Microdata) -> TableSums:
     for index, attribute in enumerate(microdata.numeric):
         values = microdata.numbers[:, index]
         values = values if valid is None else values[valid[:, index]]
-        sums.sums[attribute.name] = Sums.of(values)
+        sums.numeric_sums[attribute.name] = Sums.of(values)
         if attribute.kind is Kind.ORDINAL:
             sums.ranks[attribute.name] = set(np.unique(values).tolist())
     for attribute, codes, texts in zip(
         microdata.categorical, microdata.codes.T, microdata.categories, strict=True
     ):
         counts = ValueFrequencies.of(codes, texts).counts.tolist()
-        sums.categories[attribute.name] = Counter(dict(zip(texts, counts, strict=True)))
+        sums.category_counts[attribute.name] = Counter(dict(zip(texts, counts, strict=True)))
     units = microdata.units if microdata.sensitive else None
     for name, column in microdata.sensitive.items():
         counts = ValueFrequencies.of_column(column, units).counts.tolist()
-        sums.sensitive[name] = Counter(dict(zip((*column.values, None), counts, strict=True)))
+        sums.sensitive_counts[name] = Counter(
+            dict(zip((*column.values, None), counts, strict=True))
+        )
     if units is not None:
-        sums.persons = int(first_record_mask(units).sum())
+        sums.n_persons = int(first_record_mask(units).sum())
     return sums
 
 
-def measures_of(
-    sums: TableSums, dictionaries: TableSums, sensitive: tuple[Attribute, ...], persons: bool
+def compute_measures(
+    sums: TableSums, dictionaries: TableSums, sensitive: tuple[Attribute, ...], counts_persons: bool
 ) -> Measures:
-    """Compute the measures of a table from the sums of its pieces; equals ``Measures.of``.
+    """Compute the measures of a table from the sums of its pieces, as ``Measures.of`` would.
 
     Parameters
     ----------
+    sums : of the records, or of the clustered units.
     dictionaries : sums of the table's records, which may hold values that ``sums`` lacks.
+    sensitive : the sensitive attributes.
+    counts_persons : whether sensitive values are counted in persons, not records.
     """
     categories = {}
-    for name, table_counts in dictionaries.categories.items():
+    for name, table_counts in dictionaries.category_counts.items():
         values = tuple(sorted(table_counts))
-        own_counts = sums.categories[name]
-        counts = np.array([own_counts[value] for value in values], np.int64)
+        value_counts = sums.category_counts[name]
+        counts = np.array([value_counts[value] for value in values], np.int64)
         categories[name] = ValueFrequencies(counts, values)
-    shares = {}
+    sensitive_frequencies = {}
     for attribute in sensitive:
-        if attribute.name not in sums.sensitive:
+        if attribute.name not in sums.sensitive_counts:
             continue
-        text_counts = sums.sensitive[attribute.name]
+        text_counts = sums.sensitive_counts[attribute.name]
         texts = sort_values([text for text in text_counts if text is not None], attribute)
         counts = np.array([*(text_counts[text] for text in texts), text_counts[None]], np.int64)
-        size = sums.persons if persons else None
-        shares[attribute.name] = ValueFrequencies(counts, tuple(texts), size)
-    numbers = {name: Scale.of_sums(column_sums) for name, column_sums in sums.sums.items()}
+        n_persons = sums.n_persons if counts_persons else None
+        sensitive_frequencies[attribute.name] = ValueFrequencies(counts, tuple(texts), n_persons)
+    scales = {name: Scale.of_sums(column_sums) for name, column_sums in sums.numeric_sums.items()}
     ranks = {
         name: np.array(sorted(column_ranks), np.float64)
         for name, column_ranks in sums.ranks.items()
     }
-    return Measures(numbers, categories, shares, ranks=ranks)
+    return Measures(scales, categories, sensitive_frequencies, ranks=ranks)
 
 
-def values_of(
+def build_distinct_microdata(
     facts: Facts, attributes: tuple[Attribute, ...], dictionaries: dict[str, Any]
 ) -> Microdata:
-    """Build microdata with each value of the table once, for hierarchies built from values.
+    """Build microdata with each distinct value of the table once, to build hierarchies from.
 
     Parameters
     ----------
     dictionaries : the values of categorical attributes, by name.
     """
-    columns = [sorted(facts.distinct.get(a.name, ())) for a in attributes if a.kind.is_numeric]
+    columns = [
+        sorted(facts.distinct_numbers.get(a.name, ())) for a in attributes if a.kind.is_numeric
+    ]
     n = max([1, *map(len, columns)])
     numbers = np.zeros((n, len(columns)))
     valid = np.ones((n, len(attributes)), np.bool_)

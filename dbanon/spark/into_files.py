@@ -14,14 +14,14 @@ from dbanon.errors import DatabaseFailure, InvalidParameter, OutputExists
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
-from dbanon.spark.staging import counted_in, require_staged
-from dbanon.spark.tasks import translated
+from dbanon.spark.staging import count_combinations, require_staged
+from dbanon.spark.tasks import translate_spark_errors
 from dbanon.stores.scratch import staged_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-REPORT = "_dbanon.json"
+REPORT_FILE = "_dbanon.json"
 # File systems that rename a directory atomically.
 _ATOMIC = ("file", "hdfs", "viewfs")
 
@@ -32,8 +32,8 @@ class ParquetTarget:
 
     Parameters
     ----------
-    session : of the cluster, which can access the directory.
-    directory : to create; it must not exist.
+    session : of the cluster, all of whose machines can access the directory.
+    directory : the path to create; it must not exist.
     job, release_id : of the release.
     """
 
@@ -47,8 +47,8 @@ class ParquetTarget:
 
         Raises
         ------
-        OutputExists : the name is taken.
-        InvalidParameter : renames are not atomic there, or an option applies to databases only.
+        OutputExists : the directory exists.
+        InvalidParameter : the file system cannot rename atomically, or an option needs a database.
         """
         job = self.job
         if job.if_exists != "error" or job.output_kind != "table":
@@ -57,8 +57,8 @@ class ParquetTarget:
                 " that would not be atomic.",
                 hint="Leave `if_exists` and `output_kind` out, and name a new directory.",
             )
-        with translated("the output directory was examined"):
-            scheme = str(self._system(self.directory).getScheme())
+        with translate_spark_errors("examining the output directory"):
+            scheme = str(self._file_system(self.directory).getScheme())
             is_taken = self._exists(self.directory)
         if scheme not in _ATOMIC:
             raise InvalidParameter(
@@ -69,40 +69,54 @@ class ParquetTarget:
         if is_taken:
             raise self._output_exists()
 
-    def failed(self, elapsed: float, error: BaseException) -> None:
+    def record_failure(self, elapsed_seconds: float, error: BaseException) -> None:
         """Do nothing: files have no ledger."""
 
-    def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
-        """Write, read back, count and rename; raises as ``ReleaseTarget``, and OutputExists."""
+    def publish(
+        self, rows: DataFrame, report: Report, elapsed_seconds: Callable[[], float]
+    ) -> Report:
+        """Write the files, recount them, and rename the directory.
+
+        Raises
+        ------
+        OutputExists : the directory was created meanwhile.
+        RecountFailed : see ``ReleaseTarget``.
+        """
         staging_path = self._staging_path()
         try:
-            with translated("the release was staged"):
+            with translate_spark_errors("staging the release"):
                 # Restrict access to this account until the recount, regardless of the umask.
-                self._system(staging_path).mkdirs(self._path(staging_path), self._permission("700"))
+                self._file_system(staging_path).mkdirs(
+                    self._hadoop_path(staging_path), self._permission("700")
+                )
                 rows.write.mode("append").option("compression", "zstd").parquet(staging_path)
-            self._require_same(staging_path, rows, report)
-            report = report.requested(output=self.directory, output_kind="parquet").with_provenance(
+            self._require_same_counts(staging_path, rows, report)
+            report = report.with_request(
+                output=self.directory, output_kind="parquet"
+            ).with_provenance(
                 release_id=self.release_id,
                 relation=self.directory,
-                seconds={**report.seconds, "total": elapsed()},
+                seconds={**report.seconds, "total": elapsed_seconds()},
             )
-            with translated("the report was written"):
-                self._write(f"{staging_path}/{REPORT}", json.dumps(report.to_dict(), indent=1))
-            with translated("the release was moved into place"):
-                self._system(staging_path).setPermission(
-                    self._path(staging_path), self._permission(None)
+            with translate_spark_errors("writing the report"):
+                self._write_text(
+                    f"{staging_path}/{REPORT_FILE}", json.dumps(report.to_dict(), indent=1)
+                )
+            with translate_spark_errors("moving the release into place"):
+                self._file_system(staging_path).setPermission(
+                    self._hadoop_path(staging_path), self._permission(None)
                 )
             self._rename(staging_path)
         except BaseException:
             with suppress(Exception):
-                self._system(staging_path).delete(self._path(staging_path), True)
+                self._file_system(staging_path).delete(self._hadoop_path(staging_path), True)
             raise
         return report
 
-    def _require_same(self, staging_path: str, rows: DataFrame, report: Report) -> None:
-        with translated("the staged release was read"):
+    def _require_same_counts(self, staging_path: str, rows: DataFrame, report: Report) -> None:
+        with translate_spark_errors("reading the staged release"):
             staged_rows = self.session.read.parquet(staging_path)
-        require_staged(self.job, rows, report, partial(counted_in, staged_rows))
+        require_staged(self.job, rows, report, partial(count_combinations, staged_rows))
 
     def _staging_path(self) -> str:
         parent, _, name = self.directory.rstrip("/").rpartition("/")
@@ -112,19 +126,24 @@ class ParquetTarget:
         )
 
     def _rename(self, staging_path: str) -> None:
-        java = self._java()
+        java = self._jvm_packages()
         options = getattr(java.org.apache.hadoop.fs, "Options$Rename")
-        no_options = self.session.sparkContext._gateway.new_array(options, 0)  # type: ignore[union-attr]
+        no_rename_options = self.session.sparkContext._gateway.new_array(options, 0)  # type: ignore[union-attr]
         try:
-            with translated("the release was moved into place"):
-                source, destination = self._path(staging_path), self._path(self.directory)
-                system = self._system(staging_path)
-                # FileSystem.rename would move it into an existing directory of the same name.
+            with translate_spark_errors("moving the release into place"):
+                source, destination = (
+                    self._hadoop_path(staging_path),
+                    self._hadoop_path(self.directory),
+                )
+                file_system = self._file_system(staging_path)
+                # Unlike FileContext, FileSystem would move it into an existing directory.
                 context = java.org.apache.hadoop.fs.FileContext.getFileContext(
-                    system.getUri(), self._conf()
+                    file_system.getUri(), self._hadoop_conf()
                 )
                 context.rename(
-                    system.makeQualified(source), system.makeQualified(destination), no_options
+                    file_system.makeQualified(source),
+                    file_system.makeQualified(destination),
+                    no_rename_options,
                 )
         except DatabaseFailure:
             if self._exists(self.directory):
@@ -137,32 +156,34 @@ class ParquetTarget:
             hint="Name a directory that does not exist yet.",
         )
 
-    def _write(self, name: str, text: str) -> None:
-        file = self._system(name).create(self._path(name), False)
+    def _write_text(self, name: str, text: str) -> None:
+        file = self._file_system(name).create(self._hadoop_path(name), False)
         try:
             file.write(bytearray(text.encode()))
         finally:
             file.close()
 
     def _exists(self, name: str) -> bool:
-        return bool(self._system(name).exists(self._path(name)))
+        return bool(self._file_system(name).exists(self._hadoop_path(name)))
 
-    def _permission(self, octal: str | None) -> Any:
-        """Hadoop's permission object; without ``octal``, the default for directories."""
-        permission_class = self._java().org.apache.hadoop.fs.permission.FsPermission
-        if octal is not None:
-            return permission_class(octal)
-        return permission_class.getDirDefault().applyUMask(permission_class.getUMask(self._conf()))
+    def _permission(self, octal_mode: str | None) -> Any:
+        """Return Hadoop's permission object; by default, that of new directories."""
+        permission_class = self._jvm_packages().org.apache.hadoop.fs.permission.FsPermission
+        if octal_mode is not None:
+            return permission_class(octal_mode)
+        return permission_class.getDirDefault().applyUMask(
+            permission_class.getUMask(self._hadoop_conf())
+        )
 
-    def _system(self, name: str) -> Any:
-        return self._path(name).getFileSystem(self._conf())
+    def _file_system(self, name: str) -> Any:
+        return self._hadoop_path(name).getFileSystem(self._hadoop_conf())
 
-    def _path(self, name: str) -> Any:
-        return self._java().org.apache.hadoop.fs.Path(name)
+    def _hadoop_path(self, name: str) -> Any:
+        return self._jvm_packages().org.apache.hadoop.fs.Path(name)
 
-    def _java(self) -> Any:
+    def _jvm_packages(self) -> Any:
         return self.session.sparkContext._jvm
 
-    def _conf(self) -> Any:
+    def _hadoop_conf(self) -> Any:
         context: Any = self.session.sparkContext
         return context._jsc.hadoopConfiguration()

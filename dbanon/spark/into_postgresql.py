@@ -28,8 +28,8 @@ from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.spark.dataframe import attribute_of
-from dbanon.spark.staging import released_columns_of, require_staged
-from dbanon.spark.tasks import errors_without_values, translated
+from dbanon.spark.staging import pair_released_columns, require_staged
+from dbanon.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.client import PsycopgSession
@@ -47,7 +47,7 @@ class PostgresqlTarget:
 
     Parameters
     ----------
-    url : with everything that workers need to connect.
+    url : with all that workers need to connect.
     job, release_id : of the release.
     """
 
@@ -56,7 +56,7 @@ class PostgresqlTarget:
     release_id: str
 
     def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
-        """Check the output and types; raises as ``plan_output``."""
+        """Check the output and the columns' types; raises as ``plan_output`` does."""
         job, self._source_attributes = self.job, {a.name: a for a in attributes}
         with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
             if relation is not None:
@@ -65,7 +65,7 @@ class PostgresqlTarget:
             self._plan_output(session)
             if relation is not None:
                 require_first_release(
-                    job, relation.name, self._history(session, str(relation.name))
+                    job, relation.name, self._source_history(session, str(relation.name))
                 )
             for name in job.named_columns:
                 session.type_of(self._source_attributes[name])
@@ -77,24 +77,26 @@ class PostgresqlTarget:
             session, name, job.output_kind, job.if_exists, self.release_id, strict=strict
         )
 
-    def failed(self, elapsed: float, error: BaseException) -> None:
+    def record_failure(self, elapsed_seconds: float, error: BaseException) -> None:
         """Record the failed run in the ledger, if there is one."""
         if not isinstance(error, UNRECORDED_ERRORS):
-            run = build_run_record(self.job, elapsed, error_code(error))
+            run = build_run_record(self.job, elapsed_seconds, error_code(error))
             entries.note_failure(PostgresqlStore(self.url), run)
 
-    def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
-        """Fill pieces, gather them, recount, record and publish; raises as ``ReleaseTarget``."""
+    def publish(
+        self, rows: DataFrame, report: Report, elapsed_seconds: Callable[[], float]
+    ) -> Report:
+        """Fill the pieces, gather them in a table, recount and publish it, as ``ReleaseTarget``."""
         store = PostgresqlStore(self.url)
         with ExitStack() as stack:
             stack.enter_context(store.job_lock(pieces.lock_name(self.release_id)))
             with store.session(write=True) as session:
-                columns = self._columns(session, rows)
+                columns = self._column_types(session, rows)
                 output = self._plan_output(session)
-                with translated("the release was laid out"):
-                    count = rows.rdd.getNumPartitions()
+                with translate_spark_errors("counting the release's partitions"):
+                    n_pieces = max(rows.rdd.getNumPartitions(), 1)
                 limit = session.name_limit
-                piece_names = pieces.names(output.name, self.release_id, max(count, 1), limit)
+                piece_names = pieces.names(output.name, self.release_id, n_pieces, limit)
                 session.make_schema(output.name)
                 pieces.make(session, piece_names, columns, self.release_id)
             # Drop the pieces whatever happens next.
@@ -102,13 +104,15 @@ class PostgresqlTarget:
             self._fill(rows, piece_names)
             with store.session(write=True) as session:
                 pieces.lock(session, piece_names)
-                return self._publish_pieces(session, piece_names, columns, rows, report, elapsed)
+                return self._publish_pieces(
+                    session, piece_names, columns, rows, report, elapsed_seconds
+                )
 
-    def _history(self, session: PsycopgSession, source: str) -> SourceHistory:
+    def _source_history(self, session: PsycopgSession, source: str) -> SourceHistory:
         return SourceHistory(earlier_releases(session, source, {}))
 
-    def _columns(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
-        """Names and SQL types; a column keeps its type from the source."""
+    def _column_types(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
+        """Return names and SQL types of the columns; a column keeps its type from the source."""
         column_types = []
         for attribute in map(attribute_of, rows.schema.fields):
             source_attribute = self._source_attributes.get(attribute.name)
@@ -118,9 +122,9 @@ class PostgresqlTarget:
         return column_types
 
     def _fill(self, rows: DataFrame, piece_names: Sequence[RelationName]) -> None:
-        work = _filler(self.url.render_as_string(hide_password=False), piece_names)
-        with translated("the release was staged"):
-            # The pieces are counted in the database, so ignore what tasks report.
+        work = _make_filler(self.url.render_as_string(hide_password=False), piece_names)
+        with translate_spark_errors("staging the release"):
+            # Ignore the tasks' results; the database counts the pieces.
             rows.mapInArrow(work, "piece int").collect()
 
     def _publish_pieces(
@@ -130,7 +134,7 @@ class PostgresqlTarget:
         columns: Sequence[tuple[str, str]],
         rows: DataFrame,
         report: Report,
-        elapsed: Callable[[], float],
+        elapsed_seconds: Callable[[], float],
     ) -> Report:
         """Gather the pieces in one table in random order, recount and publish it."""
         job, source_attributes = self.job, list(self._source_attributes.values())
@@ -141,8 +145,8 @@ class PostgresqlTarget:
         recount = require_staged(
             job, rows, report, lambda columns, _: session.recount(output.staging_name, columns)
         )
-        report = report.requested(output=str(output.name), output_kind=output.kind)
-        history = self._history(session, report.source)
+        report = report.with_request(output=str(output.name), output_kind=output.kind)
+        history = self._source_history(session, report.source)
         caution = caution_about_history(job, report.source, history)
         warn_of_history(caution)
         joint = describe_unmeasured_histories(job, history)
@@ -151,14 +155,14 @@ class PostgresqlTarget:
         )
         table_digest = digest.digest_relation(session, output.staging_name)
         pieces.drop(session, piece_names)
-        run = build_run_record(job, elapsed(), source_attributes=source_attributes)
+        run = build_run_record(job, elapsed_seconds(), source_attributes=source_attributes)
         report = report.with_provenance(
             release_id=self.release_id,
             relation=str(output.relation),
             digest=table_digest,
             seconds={**report.seconds, "total": run.elapsed},
         )
-        released_columns = released_columns_of(job, names)
+        released_columns = pair_released_columns(job, names)
         created_at = publish_table(
             session,
             job,
@@ -177,21 +181,21 @@ class PostgresqlTarget:
             pieces.drop(session, piece_names)
 
 
-def _filler(
+def _make_filler(
     url: str, piece_names: Sequence[RelationName]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a worker function that copies its partition's rows into the piece of that number."""
+    """Return a worker function that copies the rows of a partition into the piece of that index."""
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        number = 0 if context is None else context.partitionId()
-        with errors_without_values(f"Piece {number} of the release"):
-            fill_piece(url, piece_names[number], batches)
+        piece_index = 0 if context is None else context.partitionId()
+        with hide_values_in_errors(f"Piece {piece_index} of the release"):
+            fill_piece(url, piece_names[piece_index], batches)
         yield pyarrow.RecordBatch.from_pylist(
-            [{"piece": number}], pyarrow.schema([("piece", pyarrow.int32())])
+            [{"piece": piece_index}], pyarrow.schema([("piece", pyarrow.int32())])
         )
 
     return fill
@@ -200,7 +204,7 @@ def _filler(
 def fill_piece(url: str, piece: RelationName, batches: Iterator[pa.RecordBatch]) -> None:
     """Replace the rows of a piece in one transaction.
 
-    TRUNCATE waits for another attempt at the same piece and removes what it committed.
+    If the task is attempted twice, TRUNCATE waits for the other attempt and removes its rows.
 
     Raises
     ------
@@ -211,17 +215,17 @@ def fill_piece(url: str, piece: RelationName, batches: Iterator[pa.RecordBatch])
 
     with PostgresqlStore(make_url(url)).session(write=True) as session:
         session.run(f"TRUNCATE TABLE {piece.quoted}")
-        session.copy_in(piece, map(_csv, batches))
+        session.copy_in(piece, map(_to_csv, batches))
 
 
-def _csv(batch: pa.RecordBatch) -> bytes:
+def _to_csv(batch: pa.RecordBatch) -> bytes:
     """Write rows as CSV in which NULL is empty and every value is quoted."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv
 
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        # The server would reject it and quote the row in its log.
+        # The server would refuse the text and quote its row in the server's log.
         if pa.types.is_string(field.type) and pc.any(pc.match_substring(column, "\0")).as_py():
             raise UnsupportedType(
                 f'Column "{field.name}"'

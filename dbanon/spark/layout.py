@@ -1,6 +1,6 @@
-"""How rows are stored while Spark moves them: columns by role, packed as Arrow bytes.
+"""The format of rows while Spark moves them: columns named by role, packed as Arrow bytes.
 
-Java passes packets on without any cost per row.
+Java forwards a packet of rows without any cost per row.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ import pyarrow as pa
 
 from dbanon.data.schema import Attribute
 
-# Internal columns: row number, block, task, class in the block, class coordinates, class size,
-# counts of sensitive values, and pickled worker results.
+# Internal columns of rows and classes: the row's unique integer key, the block, the task that the
+# row is sent to, and the number of the class in its block.
 KEY, BLOCK, TASK, LABEL = "_key", "_block", "_task", "_label"
-POINT, SIZE, VALUES, FACTS = "_place", "_size", "_values", "_facts"
-# Columns for packed rows and classes on their way between stages.
+# Internal columns of classes only: mean coordinates, number of clustered records or persons, and
+# the count of each sensitive value.
+COORDINATES, CLASS_SIZE, SENSITIVE_COUNTS = "_coordinates", "_size", "_sensitive_counts"
+# Pickled results of workers.
+FACTS = "_facts"
+# Columns of packets: packed rows, and packed classes.
 ROWS, CLASSES = "_rows", "_classes"
 
 
@@ -28,66 +32,67 @@ class Layout:
 
     Parameters
     ----------
-    quasi_identifiers : with their kinds; named q0, q1, …
-    by : the columns of strata, compared as text: b0, b1, …
-    persons : whether a column has person identifiers, compared as text: e0.
+    quasi_identifiers : with their kinds; internal names q0, q1, …
+    strata_columns : columns whose values, compared as text, define strata: b0, b1, …
+    has_persons : whether a column identifies persons; compared as text: e0.
     sensitive : the columns that privacy models need, as text: s0, s1, …
-    retained : retained columns, unchanged: o0, o1, …
-    numbers : columns that look like person identifiers and are counted in classes: p0, p1, …
+    retained_columns : columns released unchanged: o0, o1, …
+    person_identifiers : columns that look like person identifiers, whose distinct values are
+        counted in each class: p0, p1, …
     """
 
     quasi_identifiers: tuple[Attribute, ...]
-    by: tuple[str, ...] = ()
-    persons: bool = False
+    strata_columns: tuple[str, ...] = ()
+    has_persons: bool = False
     sensitive: tuple[Attribute, ...] = ()
-    retained: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
+    retained_columns: tuple[str, ...] = ()
+    person_identifiers: tuple[str, ...] = ()
 
     @property
     def class_inputs(self) -> list[str]:
         """Internal names of all columns that classes depend on."""
         return [
             KEY,
-            *_numbered("q", len(self.quasi_identifiers)),
-            *self.strata,
-            *self.entity,
-            *_numbered("s", len(self.sensitive)),
+            *_numbered_names("q", len(self.quasi_identifiers)),
+            *self.internal_strata,
+            *self.internal_entity,
+            *_numbered_names("s", len(self.sensitive)),
         ]
 
     @property
-    def strata(self) -> list[str]:
+    def internal_strata(self) -> list[str]:
         """Internal names of the strata columns."""
-        return _numbered("b", len(self.by))
+        return _numbered_names("b", len(self.strata_columns))
 
     @property
-    def entity(self) -> list[str]:
+    def internal_entity(self) -> list[str]:
         """Internal name of the person column; empty if each record is a person."""
-        return ["e0"] if self.persons else []
+        return ["e0"] if self.has_persons else []
 
     @property
-    def kept_columns(self) -> list[str]:
+    def internal_retained(self) -> list[str]:
         """Internal names of the retained columns."""
-        return _numbered("o", len(self.retained))
+        return _numbered_names("o", len(self.retained_columns))
 
     @property
-    def number_columns(self) -> list[str]:
+    def internal_person_identifiers(self) -> list[str]:
         """Internal names of the columns that look like person identifiers."""
-        return _numbered("p", len(self.numbers))
+        return _numbered_names("p", len(self.person_identifiers))
 
     def indices_of(self, matches: Callable[[Attribute], bool]) -> list[int]:
-        """The indices of the matching quasi-identifiers."""
+        """Return the indices of the quasi-identifiers for which ``matches`` is true."""
         return [i for i, attribute in enumerate(self.quasi_identifiers) if matches(attribute)]
 
 
-def _numbered(letter: str, count: int) -> list[str]:
+def _numbered_names(letter: str, count: int) -> list[str]:
     return [f"{letter}{i}" for i in range(count)]
 
 
-# Approximate size of a packet; Java copies packets whole and holds several at a time.
-MAX_BYTES = 1 << 22
+# Approximate bytes per packet; Java copies packets whole and holds several at a time.
+MAX_PACKET_BYTES = 1 << 22
 
-# The schema of packets: destination task, rows, classes, or a worker's result.
-SCHEMA = pa.schema(
+# The columns of packets: destination task, packed rows, packed classes, a worker's result.
+PACKET_SCHEMA = pa.schema(
     [
         pa.field(TASK, pa.int32()),
         pa.field(ROWS, pa.binary()),
@@ -96,8 +101,8 @@ SCHEMA = pa.schema(
     ]
 )
 
-# Alignment of Arrow message bodies, and so of a packet's length.
-_ALIGNED = 8
+# Arrow aligns message bodies, so a packet in memory must be aligned as well.
+_ALIGNMENT_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,30 +111,33 @@ class Packet:
 
     Parameters
     ----------
-    rows : with any columns.
-    task : the destination in a shuffle.
-    column : their type: ``ROWS`` of a table, or ``CLASSES``.
+    rows : rows of the table or of its classes, with any columns.
+    task : the number of the destination task in a shuffle.
+    packet_column : the column of the packet to store them in, ``ROWS`` or ``CLASSES``.
     """
 
     rows: pa.Table
     task: int = 0
-    column: str = ROWS
+    packet_column: str = ROWS
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield a row of ``SCHEMA`` per few megabytes; none if there are no rows."""
-        count = self.rows.num_rows
-        rows_per_packet = max(count // max(-(-self.rows.nbytes // MAX_BYTES), 1), 1)
-        for start in range(0, count, rows_per_packet):
+        """Yield a batch of one row per packet of a few megabytes; none if there are no rows."""
+        n_rows = self.rows.num_rows
+        n_packets = max(-(-self.rows.nbytes // MAX_PACKET_BYTES), 1)
+        rows_per_packet = max(n_rows // n_packets, 1)
+        for start in range(0, n_rows, rows_per_packet):
             sink = pa.BufferOutputStream()
             rows = self.rows.slice(start, rows_per_packet).combine_chunks()
             with pa.ipc.new_stream(sink, rows.schema) as stream:
                 stream.write_table(rows)
             arrays_by_name = {
                 TASK: pa.array([self.task], pa.int32()),
-                self.column: _binary_array(sink.getvalue()),
+                self.packet_column: _binary_array(sink.getvalue()),
             }
-            arrays = [arrays_by_name.get(field.name, pa.nulls(1, field.type)) for field in SCHEMA]
-            yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+            arrays = [
+                arrays_by_name.get(field.name, pa.nulls(1, field.type)) for field in PACKET_SCHEMA
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=PACKET_SCHEMA)
 
 
 def _binary_array(buffer: pa.Buffer) -> pa.Array:
@@ -139,18 +147,18 @@ def _binary_array(buffer: pa.Buffer) -> pa.Array:
 
 
 def unpack(column: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in a column of packets."""
+    """Yield the batches of rows packed in a column of packets, an Arrow binary array."""
     for packet in column:
         if not packet.is_valid:
             continue
         buffer = packet.as_buffer()
-        if buffer.address % _ALIGNED:
+        if buffer.address % _ALIGNMENT_BYTES:
             buffer = pa.py_buffer(packet.as_py())
         with pa.ipc.open_stream(buffer) as stream:
             yield from stream
 
 
 def unpack_column(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in a packet column of several batches."""
+    """Yield the batches of rows packed in a column of several batches of packets."""
     for batch in batches:
         yield from unpack(batch.column(name))

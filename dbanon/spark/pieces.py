@@ -1,6 +1,6 @@
-"""Pieces of a table as microdata, in record order and with the table's dictionaries.
+"""Pieces of a table as microdata, in key order and with the dictionaries of the whole table.
 
-Privacy models compare with the table's distribution, not the piece's.
+Privacy models compare each class with the distribution of the whole table, not of the piece.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from dbanon.partitioning.entities import Units, units_of
 from dbanon.partitioning.merge import Guard
 from dbanon.partitioning.protect import guard_of
 from dbanon.partitioning.strata import released_places
-from dbanon.spark.arrow import codes_of, combine_chunks, integers_of, is_valid, numbers_of
+from dbanon.spark.arrow import combine_chunks, encode_texts, to_floats, to_integers, valid_mask
 from dbanon.spark.layout import KEY, Layout
 
-# The texts of a stratum's columns, None where NULL.
-By = tuple["str | None", ...]
+# The values of the strata columns as text, None where NULL.
+StrataValues = tuple["str | None", ...]
 
 
 @dataclass(frozen=True, eq=False)
 class TableContext:
-    """What workers need to know about the table before its pieces are clustered.
+    """What workers need to know about the whole table to cluster a piece of it.
 
     Parameters
     ----------
     layout : of the rows.
     policy : with its hierarchies.
-    released : the measures of the table's records.
-    clustered : the measures of the clustered records or persons' units.
-    by : the number of each combination of values in the strata columns.
-    wide : see ``Microdata``, for the whole table.
+    record_measures : the measures of the table's records.
+    clustered_measures : the measures of the clustered units: records, or persons.
+    values_numbers : a number for each combination of values of the strata columns.
+    wide : names of the attributes with numbers that float64 cannot represent exactly.
     """
 
     layout: Layout
     policy: Policy
-    released: Measures
-    clustered: Measures
-    by: Mapping[By, int] = field(default_factory=dict)
+    record_measures: Measures
+    clustered_measures: Measures
+    values_numbers: Mapping[StrataValues, int] = field(default_factory=dict)
     wide: frozenset[str] = frozenset()
 
 
@@ -56,30 +56,31 @@ class TablePiece:
 
     Parameters
     ----------
-    rows : in record order.
+    rows : in ascending order of their keys.
     microdata : the same rows.
-    by : the combinations of values in the strata columns, by their numbers in ``microdata``.
-    unknown : values that are not in the attribute's order, with their row counts.
+    strata_values : combinations of values of the strata columns; ``microdata.strata`` holds indices
+        into this tuple.
+    unknown_values : by ordinal attribute, the values missing from its order, with their row counts.
     """
 
     rows: pa.Table
     microdata: Microdata
-    by: tuple[By, ...]
-    unknown: Mapping[str, Mapping[str, int]]
+    strata_values: tuple[StrataValues, ...]
+    unknown_values: Mapping[str, Mapping[str, int]]
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """int64 (n,), ascending."""
+        """The keys of the rows, int64 (n,), ascending."""
         return self.microdata.keys[:, 0]
 
-    def exact_totals(
+    def sum_exactly(
         self, partition: Partition, attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
-        """Sums in each class as Python integers, which cannot overflow."""
+        """Sum attributes by class, (n_classes,), as Python integers, which cannot overflow."""
         column_names = {a.name: f"q{i}" for i, a in enumerate(self.microdata.attributes)}
         totals = {}
         for attribute in attributes:
-            integers = integers_of(
+            integers = to_integers(
                 combine_chunks(self.rows[column_names[attribute.name]]), attribute
             )
             sums = np.add.reduceat(integers[partition.members], partition.starts)
@@ -87,7 +88,7 @@ class TablePiece:
         return totals
 
 
-def piece_of(rows: pa.Table, layout: Layout, context: TableContext | None = None) -> TablePiece:
+def build_piece(rows: pa.Table, layout: Layout, context: TableContext | None = None) -> TablePiece:
     """Build a piece of a table from rows in any order.
 
     Columns ``q0``, ``q1``, … are the quasi-identifiers, ``e0`` is the person, and ``s0``, ``s1``, …
@@ -95,7 +96,7 @@ def piece_of(rows: pa.Table, layout: Layout, context: TableContext | None = None
 
     Parameters
     ----------
-    context : of the table; None to build dictionaries from the rows.
+    context : of the whole table; None to build dictionaries from the rows of the piece.
     """
     keys = combine_chunks(rows[KEY]).to_numpy(zero_copy_only=False).astype(np.int64)
     if not bool((keys[1:] >= keys[:-1]).all()):
@@ -103,28 +104,30 @@ def piece_of(rows: pa.Table, layout: Layout, context: TableContext | None = None
         rows, keys = rows.take(pa.array(order)), keys[order]
     attributes = layout.quasi_identifiers
     columns = [combine_chunks(rows[f"q{i}"]) for i in range(len(attributes))]
-    valid = np.column_stack([is_valid(column) for column in columns])
+    valid = np.column_stack([valid_mask(column) for column in columns])
     numbers, codes, categories = [], [], []
-    unknown: dict[str, dict[str, int]] = {}
+    unknown_values: dict[str, dict[str, int]] = {}
     wide = set() if context is None else set(context.wide)
     for attribute, column, present in zip(attributes, columns, valid.T, strict=True):
         if attribute.kind is Kind.ORDINAL:
-            ranks, unknown[attribute.name] = _ranks(column, attribute)
+            ranks, unknown_values[attribute.name] = _to_ranks(column, attribute)
             numbers.append(ranks)
         elif attribute.kind.is_numeric:
-            values = numbers_of(column, attribute)
+            values = to_floats(column, attribute)
             if context is None and is_wide(values[present], attribute):
                 wide.add(attribute.name)
             numbers.append(values)
         else:
             dictionary = (
-                None if context is None else context.released.categories[attribute.name].values
+                None
+                if context is None
+                else context.record_measures.categories[attribute.name].values
             )
-            column_codes, texts = codes_of(column, dictionary)
+            column_codes, texts = encode_texts(column, dictionary)
             codes.append(column_codes)
             categories.append(texts)
     n = len(keys)
-    strata, by = _strata(rows, layout, context)
+    strata, strata_values = _number_strata(rows, layout, context)
     microdata = Microdata(
         attributes=attributes,
         keys=keys.reshape(-1, 1),
@@ -134,92 +137,100 @@ def piece_of(rows: pa.Table, layout: Layout, context: TableContext | None = None
         valid=None if bool(valid.all()) else valid,
         wide=frozenset(wide),
         strata=strata,
-        entities=codes_of(combine_chunks(rows["e0"]))[0] if layout.persons else None,
-        sensitive=_sensitive(rows, layout, context),
+        entities=encode_texts(combine_chunks(rows["e0"]))[0] if layout.has_persons else None,
+        sensitive=_encode_sensitive(rows, layout, context),
     )
-    return TablePiece(rows, microdata, by, unknown)
+    return TablePiece(rows, microdata, strata_values, unknown_values)
 
 
-def clustered_of(
-    microdata: Microdata, with_trees: Collection[str]
+def prepare_clustering(
+    microdata: Microdata, attributes_with_hierarchy: Collection[str]
 ) -> tuple[Microdata, Units | None]:
-    """Return the records to cluster, or the units of their persons.
+    """Return the microdata to cluster: the records, or one unit per person, with those units.
 
     Parameters
     ----------
-    with_trees : the attributes that have a hierarchy.
+    attributes_with_hierarchy : names of the attributes that have a hierarchy.
     """
     if microdata.entities is None:
         return microdata, None
-    units = units_of(microdata, with_trees)
+    units = units_of(microdata, attributes_with_hierarchy)
     return units.microdata, units
 
 
-def _ranks(column: pa.Array, attribute: Attribute) -> tuple[NDArray[np.float64], dict[str, int]]:
-    """Ranks in the attribute's order, float64 (n,), 0 where NULL; and the values without rank."""
-    codes, values = codes_of(column)
+def _to_ranks(column: pa.Array, attribute: Attribute) -> tuple[NDArray[np.float64], dict[str, int]]:
+    """Return ranks in the attribute's order, float64 (n,), 0 where NULL, and what has no rank.
+
+    Values that are missing from the order are returned with their counts.
+    """
+    codes, values = encode_texts(column)
     rank_of = {value: rank for rank, value in enumerate(attribute.order)}
     # The last element is for the code -1 of NULL.
     ranks = np.array([*(rank_of.get(value, -1) for value in values), 0], np.float64)
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
-    unknown_values = {v: int(n) for v, n in zip(values, counts, strict=True) if v not in rank_of}
-    return ranks[codes], unknown_values
+    unknown_counts = {v: int(n) for v, n in zip(values, counts, strict=True) if v not in rank_of}
+    return ranks[codes], unknown_counts
 
 
-def _strata(
+def _number_strata(
     rows: pa.Table, layout: Layout, context: TableContext | None
-) -> tuple[NDArray[np.int32] | None, tuple[By, ...]]:
-    """The stratum of each row, int32 (n,), and the combinations of values in the strata columns."""
-    if not layout.by:
+) -> tuple[NDArray[np.int32] | None, tuple[StrataValues, ...]]:
+    """Return each row's combination of strata values, int32 (n,), and the combinations."""
+    if not layout.strata_columns:
         return None, ((),)
-    parts = [codes_of(combine_chunks(rows[name])) for name in layout.strata]
+    coded_columns = [encode_texts(combine_chunks(rows[name])) for name in layout.internal_strata]
     combinations, combination_of_row = np.unique(
-        np.column_stack([codes for codes, _ in parts]), axis=0, return_inverse=True
+        np.column_stack([codes for codes, _ in coded_columns]), axis=0, return_inverse=True
     )
-    by = tuple(
+    strata_values = tuple(
         tuple(
-            None if code < 0 else values[code] for code, (_, values) in zip(row, parts, strict=True)
+            None if code < 0 else values[code]
+            for code, (_, values) in zip(combination_codes, coded_columns, strict=True)
         )
-        for row in combinations.tolist()
+        for combination_codes in combinations.tolist()
     )
     if context is None:
-        return combination_of_row.reshape(-1).astype(np.int32), by
-    stratum_of_combination = np.array([context.by[combination] for combination in by], np.int32)
-    return stratum_of_combination[combination_of_row.reshape(-1)], tuple(context.by)
+        return combination_of_row.reshape(-1).astype(np.int32), strata_values
+    table_numbers = np.array([context.values_numbers[v] for v in strata_values], np.int32)
+    return table_numbers[combination_of_row.reshape(-1)], tuple(context.values_numbers)
 
 
-def _sensitive(
+def _encode_sensitive(
     rows: pa.Table, layout: Layout, context: TableContext | None
 ) -> dict[str, CodedColumn]:
     coded_columns = {}
     for i, attribute in enumerate(layout.sensitive):
-        dictionary = None if context is None else context.released.sensitive[attribute.name].values
+        dictionary = (
+            None if context is None else context.record_measures.sensitive[attribute.name].values
+        )
         coded_columns[attribute.name] = CodedColumn(
-            *codes_of(combine_chunks(rows[f"s{i}"]), dictionary)
+            *encode_texts(combine_chunks(rows[f"s{i}"]), dictionary)
         )
     return coded_columns
 
 
-def guard_on(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
-    """Build the guard that checks the models on records that all have classes."""
+def build_guard(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
+    """Build the guard that checks the privacy models on records that all have a class."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
     places, frequencies = released_places(
-        microdata, partition, context.policy.models, attributes, context.released, None
+        microdata, partition, context.policy.models, attributes, context.record_measures, None
     )
     return guard_of(microdata, context.policy, places, frequencies)
 
 
-def guard_of_table(context: TableContext) -> Guard:
-    """Build the guard that the driver uses on counts, without records."""
-    return guard_on(empty_microdata(context), Partition(np.zeros(0, np.int32)), context)
+def build_table_guard(context: TableContext) -> Guard:
+    """Build the guard with which the driver checks counts of sensitive values, without records."""
+    return build_guard(build_empty_microdata(context), Partition(np.zeros(0, np.int32)), context)
 
 
-def empty_microdata(context: TableContext) -> Microdata:
-    """The table without records."""
+def build_empty_microdata(context: TableContext) -> Microdata:
+    """Build microdata with the table's attributes and dictionaries, but no records."""
     layout, no_records = context.layout, np.zeros(0, np.int32)
     attributes = layout.quasi_identifiers
     dictionaries = tuple(
-        context.released.categories[a.name].values for a in attributes if not a.kind.is_numeric
+        context.record_measures.categories[a.name].values
+        for a in attributes
+        if not a.kind.is_numeric
     )
     return Microdata(
         attributes,
@@ -227,9 +238,9 @@ def empty_microdata(context: TableContext) -> Microdata:
         np.zeros((0, len(attributes) - len(dictionaries))),
         np.zeros((0, len(dictionaries)), np.int32),
         dictionaries,
-        entities=no_records if layout.persons else None,
+        entities=no_records if layout.has_persons else None,
         sensitive={
-            a.name: CodedColumn(no_records, context.released.sensitive[a.name].values)
+            a.name: CodedColumn(no_records, context.record_measures.sensitive[a.name].values)
             for a in layout.sensitive
         },
     )

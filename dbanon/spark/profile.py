@@ -1,4 +1,4 @@
-"""Profile the first rows of a DataFrame to find columns of identifiers and persons."""
+"""Profile the first rows of a DataFrame to find columns that look like identifiers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from dbanon.advice.persons import (
 from dbanon.advice.profile import ColumnProfile
 from dbanon.advice.roles import find_identifiers
 from dbanon.data.schema import Attribute, Kind
-from dbanon.spark.tasks import translated
+from dbanon.spark.tasks import translate_spark_errors
 
 
-def identifiers_of(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
-    """Return those columns that look like identifiers, with reasons, from the first rows."""
+def find_retained_identifiers(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
+    """Return which of these columns look like identifiers in the first rows, with reasons."""
     profiles = _profiles(frame, attributes)
-    # For types that cannot be read, only the type is inspected.
+    # A column whose type cannot be read is judged by its name and type only.
     profiles += [ColumnProfile(a, 0, 0) for a in attributes if a.kind is Kind.OTHER]
     order = {attribute.name: index for index, attribute in enumerate(attributes)}
     return find_identifiers(sorted(profiles, key=lambda profile: order[profile.name]))
@@ -44,8 +44,8 @@ def find_identifier_columns(frame: DataFrame, attributes: Sequence[Attribute]) -
     return find_person_identifiers(
         constant,
         _profiles(frame, candidates),
-        lambda name: _agreement(frame, name),
-        lambda profile: _shared_values(frame, profile.name, [a.name for a in constant]),
+        lambda name: _share_of_equal_pairs(frame, name),
+        lambda profile: _count_per_shared_value(frame, profile.name, [a.name for a in constant]),
     )
 
 
@@ -55,9 +55,9 @@ def _profiles(frame: DataFrame, attributes: Sequence[Attribute]) -> list[ColumnP
     if not readable:
         return []
     head = frame.select(
-        *(_column(a.name).alias(f"c{index}") for index, a in enumerate(readable))
+        *(_quoted_column(a.name).alias(f"c{index}") for index, a in enumerate(readable))
     ).limit(HEAD_ROWS)
-    with translated("the first rows were looked at"):
+    with translate_spark_errors("reading the first rows"):
         rows: pa.Table = head.toArrow()
     return [_profile(a, rows[f"c{index}"]) for index, a in enumerate(readable)]
 
@@ -77,36 +77,44 @@ def _profile(attribute: Attribute, values: pa.ChunkedArray) -> ColumnProfile:
     return replace(profile, form=form_of_texts(islice(distinct_texts, MAX_EXAMINED_VALUES)))
 
 
-def _agreement(frame: DataFrame, name: str) -> float:
-    """The share of pairs of the first rows that agree in a column."""
-    head = frame.select(_column(name).alias("value")).limit(HEAD_ROWS)
+def _share_of_equal_pairs(frame: DataFrame, name: str) -> float:
+    """Return the share of pairs of the first rows that have equal values in a column."""
+    head = frame.select(_quoted_column(name).alias("value")).limit(HEAD_ROWS)
     counts = head.where(sql.col("value").isNotNull()).groupBy("value").count()
-    with translated("the first rows were looked at"):
-        [(squares, rows)] = counts.agg(
+    with translate_spark_errors("reading the first rows"):
+        [(sum_of_squares, n_rows)] = counts.agg(
             sql.sum(sql.col("count") * sql.col("count")), sql.sum("count")
         ).collect()
-    return (squares - rows) / (rows * (rows - 1)) if rows and rows > 1 else 1.0
+    n_pairs = n_rows * (n_rows - 1) if n_rows else 0
+    return (sum_of_squares - n_rows) / n_pairs if n_pairs else 1.0
 
 
-def _shared_values(frame: DataFrame, name: str, others: Sequence[str]) -> Iterator[list[int]]:
-    """For some values that several rows share, count the non-NULL and the distinct values.
+def _count_per_shared_value(
+    frame: DataFrame, name: str, other_names: Sequence[str]
+) -> Iterator[list[int]]:
+    """For some values shared by several rows, count values in the other columns of these rows.
 
-    Yields one list per value, with both counts for each other column.
+    Yields a list per shared value: for each other column, the non-NULL and the distinct values.
     """
-    columns = [_column(other_name).alias(f"c{index}") for index, other_name in enumerate(others)]
-    rows = frame.select(_column(name).alias("value"), *columns).limit(SEARCHED_ROWS)
-    probe_values = frame.select(_column(name).alias("value")).where(sql.col("value").isNotNull())
+    columns = [
+        _quoted_column(other_name).alias(f"c{index}")
+        for index, other_name in enumerate(other_names)
+    ]
+    rows = frame.select(_quoted_column(name).alias("value"), *columns).limit(SEARCHED_ROWS)
+    probe_values = frame.select(_quoted_column(name).alias("value")).where(
+        sql.col("value").isNotNull()
+    )
     counts = [
-        count(f"c{index}").alias(f"n{2 * index + number}")
-        for index in range(len(others))
-        for number, count in enumerate((sql.count, sql.count_distinct))
+        count(f"c{index}").alias(f"n{2 * index + offset}")
+        for index in range(len(other_names))
+        for offset, count in enumerate((sql.count, sql.count_distinct))
     ]
     values = rows.join(probe_values.limit(PROBED_ROWS).distinct(), "value").groupBy("value")
     value_counts = values.agg(sql.count(sql.lit(1)).alias("rows"), *counts)
-    with translated("the first rows were looked at"):
+    with translate_spark_errors("reading the first rows"):
         shared_counts = value_counts.where(sql.col("rows") > 1).drop("value", "rows").collect()
     yield from (list(row) for row in shared_counts)
 
 
-def _column(name: str) -> SparkColumn:
+def _quoted_column(name: str) -> SparkColumn:
     return sql.col("`" + name.replace("`", "``") + "`")

@@ -1,4 +1,4 @@
-"""Refuse what Spark does not support, and tables that do not fit; never change settings."""
+"""Refuse jobs and tables that Spark does not support, instead of changing their settings."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from dbanon.run.plan import Plan
 from dbanon.spark.facts import Facts
 from dbanon.spark.pieces import TableContext
 
-_HINT = "Leave it out, or anonymize without Spark."
+_LEAVE_OUT = "Leave it out, or anonymize without Spark."
 
 
 def check_method(options: Mapping[str, Any]) -> None:
-    """Refuse methods that no cluster supports, before their options are checked.
+    """Refuse differentially private methods, before their options are checked.
 
     Raises
     ------
@@ -46,11 +46,11 @@ def check_method(options: Mapping[str, Any]) -> None:
 
 
 def check_job(job: Job) -> None:
-    """Refuse what Spark does not support.
+    """Refuse options that Spark does not support.
 
     Raises
     ------
-    InvalidParameter : the job requests it.
+    InvalidParameter : the job has such an option.
     """
     policy = job.policy
     if policy.block_size is None:
@@ -80,7 +80,7 @@ def check_job(job: Job) -> None:
     }
     for name, is_requested in unsupported.items():
         if is_requested:
-            raise InvalidParameter(f"Spark does not have {name}.", hint=_HINT)
+            raise InvalidParameter(f"Spark does not have {name}.", hint=_LEAVE_OUT)
     for model in policy.models:
         if not model.is_union_closed(bool(job.guarantee.persons)):
             raise InvalidParameter(
@@ -95,82 +95,99 @@ def check_job(job: Job) -> None:
         )
 
 
-def check_names(names: Sequence[str], columns: Sequence[str], exact: bool = False) -> None:
+def check_names(
+    names: Sequence[str], columns: Sequence[str], is_case_sensitive: bool = False
+) -> None:
     """Refuse names that Spark would confuse because it ignores case by default.
 
     Parameters
     ----------
-    names : of columns that are read or written.
-    columns : all columns next to them.
-    exact : whether Spark distinguishes case: ``spark.sql.caseSensitive``.
+    names : of the columns that are read or written.
+    columns : names of all columns of the same table.
+    is_case_sensitive : whether Spark distinguishes case, by ``spark.sql.caseSensitive``.
 
     Raises
     ------
     InvalidParameter : two names differ only in case.
     """
-    if exact:
+    if is_case_sensitive:
         return
     names_by_lowercase: dict[str, set[str]] = {}
     for name in (*columns, *names):
         names_by_lowercase.setdefault(name.lower(), set()).add(name)
     for name in names:
-        if len(clash := sorted(names_by_lowercase[name.lower()])) > 1:
+        if len(similar_names := sorted(names_by_lowercase[name.lower()])) > 1:
             raise InvalidParameter(
-                f'The columns "{clash[0]}" and "{clash[1]}"'
+                f'The columns "{similar_names[0]}" and "{similar_names[1]}"'
                 " differ in case only, and Spark confuses them.",
                 hint="Rename one of them in the source, or in a view of it.",
             )
 
 
-def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:
+def check_facts(facts: Facts, planned: Plan, n_withheld: int) -> None:
     """Refuse tables because of facts about their rows.
 
     Raises
     ------
     NullInEntity, NonFiniteValue, ValueNotInOrder, NullInQuasiIdentifier, SuppressionOverBudget : as
-        elsewhere.
+        on one machine.
     TooFewRecords : in total, or in a stratum.
     """
     policy = planned.policy
     attributes = planned.roles.quasi_identifiers
-    if facts.no_entity:
+    if facts.n_without_entity:
         [name] = planned.job.guarantee.persons
-        raise null_in_entity_error(name, facts.no_entity, facts.rows)
+        raise null_in_entity_error(name, facts.n_without_entity, facts.n_rows)
     for attribute in attributes:
-        if unknown_values := facts.unknown.get(attribute.name):
-            values = (len(unknown_values), len(unknown_values) + len(attribute.order))
-            raise not_in_order_error(attribute, values, (sum(unknown_values.values()), facts.rows))
-        if count := facts.not_finite[attribute.name]:
-            raise non_finite_error(attribute, count, facts.rows)
-    if policy.nulls != "category" and any(facts.nulls.values()):
-        raise null_error({a.name: facts.nulls[a.name] for a in attributes})
-    require_budget(policy, withheld, facts.rows + withheld)
-    strata = facts.strata or {((), (True,) * len(attributes)): (0, 0)}
-    for (_, pattern), (_, size) in sorted(strata.items(), key=lambda item: item[1][1]):
-        if size < policy.k:
+        if unknown_values := facts.unknown_values.get(attribute.name):
+            n_values = len(unknown_values) + len(attribute.order)
+            raise not_in_order_error(
+                attribute,
+                (len(unknown_values), n_values),
+                (sum(unknown_values.values()), facts.n_rows),
+            )
+        if count := facts.non_finite_counts[attribute.name]:
+            raise non_finite_error(attribute, count, facts.n_rows)
+    if policy.nulls != "category" and any(facts.null_counts.values()):
+        raise null_error({a.name: facts.null_counts[a.name] for a in attributes})
+    require_budget(policy, n_withheld, facts.n_rows + n_withheld)
+    strata_sizes = facts.strata_sizes or {((), (True,) * len(attributes)): (0, 0)}
+    units_of_strata = [
+        (n_units, null_pattern) for (_, null_pattern), (_, n_units) in strata_sizes.items()
+    ]
+    for n_units, null_pattern in sorted(units_of_strata, key=lambda stratum: stratum[0]):
+        if n_units < policy.k:
             counts_persons = bool(planned.job.guarantee.persons)
-            stratum_records = _records(size, planned, pattern, withheld, counts_persons)
-            raise too_few(stratum_records, policy, np.arange(size), len(strata))
+            stratum_records = _make_placeholder_records(
+                n_units, planned, null_pattern, n_withheld, counts_persons
+            )
+            raise too_few(stratum_records, policy, np.arange(n_units), len(strata_sizes))
 
 
-def _records(
-    size: int, planned: Plan, pattern: tuple[bool, ...], withheld: int, of_persons: bool
+def _make_placeholder_records(
+    n_units: int,
+    planned: Plan,
+    null_pattern: tuple[bool, ...],
+    n_withheld: int,
+    counts_persons: bool,
 ) -> Microdata:
-    """Build placeholder records of a stratum, for its error."""
+    """Build records without values for a stratum, from which its error is built."""
     attributes = planned.roles.quasi_identifiers
     return Microdata(
         attributes,
-        np.arange(size, dtype=np.int64).reshape(-1, 1),
-        np.zeros((size, sum(a.kind.is_numeric for a in attributes))),
-        np.zeros((size, sum(not a.kind.is_numeric for a in attributes)), np.int32),
-        valid=np.tile(np.array(pattern), (size, 1)) if planned.policy.nulls == "category" else None,
-        strata=np.zeros(size, np.int32) if planned.job.by else None,
-        entities=np.arange(size, dtype=np.int32) if of_persons else None,
-        n_withheld=withheld,
+        np.arange(n_units, dtype=np.int64).reshape(-1, 1),
+        np.zeros((n_units, sum(a.kind.is_numeric for a in attributes))),
+        np.zeros((n_units, sum(not a.kind.is_numeric for a in attributes)), np.int32),
+        valid=np.tile(np.array(null_pattern), (n_units, 1))
+        if planned.policy.nulls == "category"
+        else None,
+        strata=np.zeros(n_units, np.int32) if planned.job.by else None,
+        entities=np.arange(n_units, dtype=np.int32) if counts_persons else None,
+        n_withheld=n_withheld,
     )
 
 
-def infeasible_stratum(policy: Policy, rows: int, n_strata: int) -> ModelInfeasible:
+def infeasible_stratum(policy: Policy, n_rows: int, n_strata: int) -> ModelInfeasible:
     """Return the error for a stratum that violates the models even as one class."""
     models = "; ".join(model.describe() for model in policy.models)
     if n_strata == 1:
@@ -178,7 +195,7 @@ def infeasible_stratum(policy: Policy, rows: int, n_strata: int) -> ModelInfeasi
             f"Even the whole table as one class violates {models}.", hint="Ask for less."
         )
     return ModelInfeasible(
-        f"The {rows} records of a stratum or pattern of NULLs, which is anonymized separately,"
+        f"The {n_rows} records of a stratum or pattern of NULLs, which is anonymized separately,"
         f" violate {models}.",
         hint='Ask for less, use `nulls="suppress"`, or leave out `by`.',
     )

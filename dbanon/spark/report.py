@@ -33,22 +33,22 @@ from dbanon.release.report import Provenance, RecountResult, ReleaseLoss, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import findings_by_key
 from dbanon.run.plan import Plan
-from dbanon.spark.dataframe import FRAME_NAME, KIND
+from dbanon.spark.dataframe import FRAME_NAME, SOURCE_KIND
 from dbanon.spark.layout import Layout
 from dbanon.spark.pieces import TableContext
 from dbanon.spark.workers import BlockFacts
 from dbanon.version import version
 
 
-def released_columns(context: TableContext) -> tuple[ReleasedColumn, ...]:
-    """Determine the columns of a release by recoding one example record.
+def determine_released_columns(context: TableContext) -> tuple[ReleasedColumn, ...]:
+    """Determine the columns of a release by recoding an example record.
 
     Raises
     ------
     DbanonError : the recoding does not support the columns.
     """
     attributes = context.layout.quasi_identifiers
-    measures = context.released
+    measures = context.record_measures
     numbers = [measures.numbers[a.name] for a in attributes if a.kind.is_numeric]
     has_values = [
         (
@@ -92,76 +92,81 @@ def count_classes(rows: DataFrame, planned: Plan, names: Sequence[str], layout: 
     released = [f"r{i}" for i in range(len(names))]
     strata = [
         name
-        for name, source_name in zip(layout.kept_columns, layout.retained, strict=True)
-        if source_name in layout.by
+        for name, source_name in zip(layout.internal_retained, layout.retained_columns, strict=True)
+        if source_name in layout.strata_columns
     ]
     has_null = sql.lit(False)
     for name in released:
         has_null = has_null | sql.col(name).isNull()
     aggregates = [sql.count(sql.lit(1)).alias("size"), sql.max(has_null).alias("has_null")]
-    aggregates += [sql.count_distinct(name).alias("persons") for name in layout.entity]
+    aggregates += [sql.count_distinct(name).alias("persons") for name in layout.internal_entity]
     classes = rows.groupBy(*released, *strata).agg(*aggregates)
-    groups = ["size", "has_null", *(["persons"] if layout.persons else [])]
+    groups = ["size", "has_null", *(["persons"] if layout.has_persons else [])]
     size_counts = classes.groupBy(*groups).count().collect()
     recount = Recount.of_sizes((row["size"], row["has_null"], row["count"]) for row in size_counts)
     persons = {}
-    for name, person_column in zip(layout.entity, planned.job.guarantee.persons, strict=True):
-        n_persons = rows.agg(sql.count_distinct(name)).collect()[0][0]
+    for name, person_column in zip(
+        layout.internal_entity, planned.job.guarantee.persons, strict=True
+    ):
+        [(n_persons,)] = rows.agg(sql.count_distinct(name)).collect()
         smallest = min((int(row["persons"]) for row in size_counts), default=0)
         persons[person_column] = EntityCount(int(n_persons), smallest, recount.histogram)
     if not planned.sensitive:
         return Counts(recount, persons)
-    cells, in_class = _cells(rows, [*released, *strata], planned, layout)
+    cells, persons_per_class = _count_values_in_classes(rows, [*released, *strata], planned, layout)
     for person_column, count in persons.items():
-        persons[person_column] = replace(count, cells=cells, persons_per_class=in_class)
+        persons[person_column] = replace(count, cells=cells, persons_per_class=persons_per_class)
     return Counts(recount, persons, cells)
 
 
-def _cells(
+def _count_values_in_classes(
     rows: DataFrame, classes: Sequence[str], planned: Plan, layout: Layout
 ) -> tuple[dict[str, ClassValueCounts], NDArray[np.int64]]:
-    """Count each sensitive value in each class, and the persons of each class, int64 (m,).
+    """Count each sensitive value in each class, by column, and the persons per class, int64 (m,).
 
-    Only counts and sensitive values are sent to the driver, no other released values.
+    The driver receives only counts and sensitive values, no other released values.
     """
     text_columns = {}
     for index, attribute in enumerate(planned.sensitive.values()):
-        text = sql.col(layout.kept_columns[layout.retained.index(attribute.name)]).cast("string")
+        text = sql.col(
+            layout.internal_retained[layout.retained_columns.index(attribute.name)]
+        ).cast("string")
         text_columns[attribute.name] = f"v{index}"
         rows = rows.withColumn(f"v{index}", text)
     cells_by_column: dict[str, ClassValueCounts] = {}
-    in_class = np.zeros(0, np.int64)
+    persons_per_class = np.zeros(0, np.int64)
     for name, column in text_columns.items():
         counts = [sql.count(sql.lit(1)).alias("size")]
-        counts += [sql.count_distinct(person).alias("persons") for person in layout.entity]
+        counts += [sql.count_distinct(person).alias("persons") for person in layout.internal_entity]
         values = rows.groupBy(*classes, column).agg(*counts)
         cell_fields = [sql.col(column).alias("value"), sql.col("size")]
-        cell_fields += [sql.col("persons") for _ in layout.entity]
-        # Order by class so that all columns number classes alike.
+        cell_fields += [sql.col("persons") for _ in layout.internal_entity]
+        # Order by class, so that classes have the same numbers for every column.
         class_cells = values.groupBy(*classes).agg(
             sql.collect_list(sql.struct(*cell_fields)).alias("cells")
         )
-        parts = [row[0] for row in class_cells.orderBy(*classes).select("cells").collect()]
-        numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        cells = [cell for part in parts for cell in part]
+        ordered_cells = class_cells.orderBy(*classes).select("cells").collect()
+        cells_of_class = [class_row["cells"] for class_row in ordered_cells]
+        class_numbers = np.repeat(np.arange(len(cells_of_class)), list(map(len, cells_of_class)))
+        cells = [cell for class_list in cells_of_class for cell in class_list]
         codes, texts = encode_texts(cell["value"] for cell in cells)
         cells_by_column[name] = ClassValueCounts(
-            numbers,
-            _in_order(codes, texts, planned.sensitive[name]),
+            class_numbers,
+            _sort_codes(codes, texts, planned.sensitive[name]),
             np.array([cell["size"] for cell in cells], np.int64),
-            np.array([cell["persons"] for cell in cells], np.int64) if layout.persons else None,
+            np.array([cell["persons"] for cell in cells], np.int64) if layout.has_persons else None,
         )
-    for person in layout.entity:
+    for person in layout.internal_entity:
         class_persons = rows.groupBy(*classes).agg(sql.count_distinct(person).alias("persons"))
         ordered = class_persons.orderBy(*classes).select("persons").collect()
-        in_class = np.array([row[0] for row in ordered], np.int64)
-    return cells_by_column, in_class
+        persons_per_class = np.array([n_persons for (n_persons,) in ordered], np.int64)
+    return cells_by_column, persons_per_class
 
 
-def _in_order(
+def _sort_codes(
     codes: NDArray[np.int32], texts: tuple[str, ...], attribute: Attribute
 ) -> CodedColumn:
-    """Sort codes by the column's order, which closeness models may use."""
+    """Renumber codes in the column's order, on which closeness models may depend."""
     ordered = tuple(sort_values(texts, attribute))
     ranks_by_text = {text: i for i, text in enumerate(ordered)}
     # The last element is for the code -1 of NULL.
@@ -169,12 +174,12 @@ def _in_order(
     return CodedColumn(ranks[codes], ordered)
 
 
-def losses_of(
+def sum_losses(
     blocks: Sequence[BlockFacts], context: TableContext, columns: Sequence[ReleasedColumn]
 ) -> tuple[ReleaseLoss, ReleaseLoss, dict[str, int]]:
-    """Add up the losses of all blocks, in order, and the method's counts.
+    """Add up the losses and the method's counts of all blocks, in their order.
 
-    The loss is given as readers may see it, and exactly.
+    Returns the loss that readers may see, the exact loss, and the counts by name.
     """
     recoding = find_recoding(str(context.policy.recoding))
     measured_columns = [
@@ -183,45 +188,57 @@ def losses_of(
         if recoding.measure != "iloss" or column.losses is not None
     ]
     before, after = (
-        _total_loss([getattr(block, name) for block in blocks]) for name in ("before", "after")
+        _total_loss([getattr(block, name) for block in blocks])
+        for name in ("losses_before", "losses_after")
     )
     losses = {
-        name: ColumnLoss(name, float(first), float(last))
-        for name, first, last in zip(measured_columns, before.columns, after.columns, strict=True)
+        name: ColumnLoss(name, float(before_rounding), float(after_rounding))
+        for name, before_rounding, after_rounding in zip(
+            measured_columns, before.columns, after.columns, strict=True
+        )
     }
-    block_columns = [set(block.suppressed) for block in blocks]
+    suppressed_in_blocks = [set(block.suppressed_columns) for block in blocks]
     fully_suppressed = tuple(
         a.name
         for a in context.layout.quasi_identifiers
-        if all(a.name in columns_of_block for columns_of_block in block_columns)
+        if all(a.name in suppressed for suppressed in suppressed_in_blocks)
     )
     counts: Counter[str] = Counter()
     for block in blocks:
         counts.update(block.method_counts)
     exact = ReleaseLoss(after.total, before.total, losses, recoding.measure, None, fully_suppressed)
-    public_sums = zip(*(block.public for block in blocks), strict=True)
-    sums = [reduce(add, of_column) for of_column in public_sums]
+    public_sums = zip(*(block.public_sums for block in blocks), strict=True)
+    sums = [reduce(add, column_sums) for column_sums in public_sums]
     return public_loss(measured_columns, sums, exact), exact, dict(counts)
 
 
-def _total_loss(parts: Sequence[tuple[tuple[float, float], ...]]) -> Loss:
-    columns = zip(*parts, strict=True)
-    return loss_from_sums(
-        [(sum(a for a, _ in pairs), sum(b for _, b in pairs)) for pairs in map(tuple, columns)]
-    )
+def _total_loss(block_sums: Sequence[tuple[tuple[float, float], ...]]) -> Loss:
+    """Add up the pairs of sums of each column over all blocks; see ``loss_from_sums``."""
+    totals = []
+    for column_sums in zip(*block_sums, strict=True):
+        errors, deviations = zip(*column_sums, strict=True)
+        totals.append((sum(errors), sum(deviations)))
+    return loss_from_sums(totals)
 
 
-def report_of(
+def build_report(
     planned: Plan,
     context: TableContext,
     names: Sequence[str],
-    counted: RecountResult,
+    recount: RecountResult,
     losses: tuple[ReleaseLoss, ReleaseLoss, dict[str, int]],
-    seconds: float,
+    elapsed_seconds: float,
 ) -> Report:
-    """Build the report of a release that was counted on the executors."""
-    public_losses, exact, method_counts = losses
-    further_arguments: dict[str, Any] = {**findings_by_key(counted), "engine": "spark"}
+    """Build the report of a release.
+
+    Parameters
+    ----------
+    names : of the released columns.
+    recount : counted on the executors.
+    losses : as returned by ``sum_losses``.
+    """
+    public_losses, exact_losses, method_counts = losses
+    further_arguments: dict[str, Any] = {**findings_by_key(recount), "engine": "spark"}
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
@@ -229,21 +246,21 @@ def report_of(
     return Report(
         planned.build_request(
             context.policy,
-            counted.verdict,
+            recount.verdict,
             names,
             source=FRAME_NAME,
             output=FRAME_NAME,
-            output_kind=KIND,
+            output_kind=SOURCE_KIND,
             further_arguments=further_arguments,
         ),
-        counted,
+        recount,
         public_losses,
         Provenance(
             release_id=planned.release_id,
             created_at=now(),
             dbanon_version=version(),
             relation=FRAME_NAME,
-            seconds={"total": seconds},
+            seconds={"total": elapsed_seconds},
         ),
-        internal=OperatorFigures(exact),
+        internal=OperatorFigures(exact_losses),
     )

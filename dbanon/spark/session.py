@@ -20,21 +20,21 @@ from dbanon.errors import (
     WorkersNotPrivate,
     warn_caller,
 )
-from dbanon.spark.tasks import translated
+from dbanon.spark.tasks import translate_spark_errors
 from dbanon.stores.scratch import create_locked_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGES = ("dbanon", "numpy", "pyarrow")
-# The module that workers run, which loads the compiled core.
+CHECKED_PACKAGES = ("dbanon", "numpy", "pyarrow")
+# The module that tasks run; importing it loads the compiled core.
 WORKER_MODULE = "dbanon.spark.workers"
 _MIN_VERSION = (4, 1)
-# Seconds in which a running master answers.
+# Longest wait for a connection to the master.
 _CONNECT_SECONDS = 10.0
-# Settings that a run needs regardless of the cluster's own.
+# Settings that a run needs, which override those of the cluster.
 _REQUIRED = {
-    # A second attempt of a task gains nothing: blocks are already packed by cost.
+    # Starting slow tasks a second time gains nothing: blocks are assigned to tasks by their size.
     "spark.speculation": "false",
     # Dates and instants must not depend on the machines' time zones.
     "spark.sql.session.timeZone": "UTC",
@@ -47,12 +47,12 @@ _REQUIRED = {
 # Defaults that the caller may override.
 _DEFAULTS = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
 _LOCAL_DIR = "spark.local.dir"
-# Partitions of sorts and groupings. Spark's default is replaced by a number that fits the rows; any
-# other value is the caller's choice.
+# The number of partitions of sorts and groupings. Spark's default is replaced by a number that fits
+# the rows; any other value is the caller's choice.
 SHUFFLE_PARTITIONS, _DEFAULT_PARTITIONS = "spark.sql.shuffle.partitions", "200"
 _ROWS_PER_PARTITION = 500_000
 # Settings that encrypt shuffled records and restrict access to them.
-PRIVATE = {
+PRIVACY_SETTINGS = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.io.encryption.enabled": "true",
@@ -97,7 +97,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     builder = SparkSession.builder.master(master).appName("dbanon")
     settings = {**_DEFAULTS, **settings, **_REQUIRED}
     try:
-        with translated("no session with the master"):
+        with translate_spark_errors("opening a session"):
             settings[_LOCAL_DIR] = _private_directories(master, settings)
             for name, value in settings.items():
                 builder = builder.config(name, value)
@@ -114,10 +114,13 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
 
 
 def _private_directories(master: str, settings: Mapping[str, str]) -> str:
-    """Directories for this driver's files, below the configured ones, for this account only."""
+    """Create directories for Spark's files below the configured ones, for this account only.
+
+    Returns them separated by commas, as the setting ``spark.local.dir`` needs them.
+    """
     from pyspark import SparkConf, SparkContext
 
-    # Java prefers this variable to Spark's settings files, which only Java reads.
+    # This variable overrides Spark's settings files, which only Java can read.
     local_dirs = os.environ.pop("SPARK_LOCAL_DIRS", None)
     try:
         spark_conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
@@ -135,7 +138,7 @@ def _private_directories(master: str, settings: Mapping[str, str]) -> str:
 
 
 def _require_localhost() -> None:
-    """Check that localhost resolves, where pyspark listens; minimal images may lack it."""
+    """Check that the name localhost resolves, as pyspark requires; minimal images may lack it."""
     try:
         socket.getaddrinfo("localhost", None)
     except OSError:
@@ -151,7 +154,7 @@ def _require_reachable(master: str) -> None:
     Parameters
     ----------
     master : for a standalone cluster, one or more of ``spark://host:port,host:port``; other kinds
-        are left to Spark.
+        are not checked.
     """
     kind, _, addresses = master.partition("://")
     if kind != "spark":
@@ -199,13 +202,13 @@ def require_pyspark() -> None:
     MissingDependency : one is missing.
     """
     try:
-        installed = version("pyspark")
+        installed_version = version("pyspark")
     except PackageNotFoundError:
         raise MissingDependency.of_spark("Spark needs the package pyspark.") from None
-    if tuple(int(part) for part in installed.split(".")[:2]) < _MIN_VERSION:
+    if tuple(int(part) for part in installed_version.split(".")[:2]) < _MIN_VERSION:
         raise MissingDependency.of_spark("Spark needs pyspark 4.1 or newer.")
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java") if not home else str(Path(home) / "bin" / "java")
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home) / "bin" / "java") if java_home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
         raise MissingDependency.of_spark("Spark needs Java.")
 
@@ -222,7 +225,7 @@ def _require_settings(settings: Mapping[Any, Any]) -> None:
 
 
 def require_session(session: SparkSession) -> None:
-    """Check that workers have this process's versions, and the session the required settings.
+    """Check that workers have the versions of this process, and that required settings are set.
 
     Raises
     ------
@@ -236,26 +239,28 @@ def require_session(session: SparkSession) -> None:
             raise InvalidParameter(
                 f"A run needs {name} {required}.", hint="Set it when the session is built."
             )
-    differing = differences(own_versions(), versions_of_workers(session))
-    if differing:
+    messages = describe_differences(read_own_versions(), read_worker_versions(session))
+    if messages:
         raise WorkersDiffer(
             "Workers have different versions than this driver, or lack a package.",
-            detail="; ".join(differing) + ".",
+            detail="; ".join(messages) + ".",
             hint="Install the same on each, or ship it: docs/scale-out.md#workers.",
         )
 
 
-def own_versions() -> dict[str, str]:
-    """The version of each package in this process; ``none`` if it is missing or fails to load."""
-    return _version_reader()(0)
+def read_own_versions() -> dict[str, str]:
+    """Return the version of each package in this process, or ``none``."""
+    read_versions = _version_reader()
+    return read_versions(None)
 
 
 def _version_reader() -> Callable[[Any], dict[str, str]]:
-    """Return a function that reads a process's versions, even without dbanon installed.
+    """Return a function that reads the versions of a process, even if it lacks dbanon.
 
-    A local function is pickled by value; a module's function would be imported on the worker.
+    It is a local function, because those are pickled by value; a module's function would be
+    imported on the worker.
     """
-    names, worker_module = PACKAGES, WORKER_MODULE
+    names, worker_module = CHECKED_PACKAGES, WORKER_MODULE
 
     def read_versions(_: Any) -> dict[str, str]:
         import importlib
@@ -279,14 +284,14 @@ def _version_reader() -> Callable[[Any], dict[str, str]]:
     return read_versions
 
 
-def versions_of_workers(session: SparkSession) -> list[dict[str, str]]:
-    """The distinct versions of the workers that are available now.
+def read_worker_versions(session: SparkSession) -> list[dict[str, str]]:
+    """Return the different sets of versions of the workers that are available now.
 
-    Twice as many tasks as cores, so that each free worker gets one. Avoids Arrow, which a worker
-    may lack.
+    There are twice as many tasks as cores, so that each free worker gets one. Arrow is avoided,
+    because a worker may lack it.
     """
     tasks = max(int(session.sparkContext.defaultParallelism), 1) * 2
-    with translated("the workers' versions were asked for"):
+    with translate_spark_errors("reading the workers' versions"):
         # Unlike range, parallelize leaves a connection open if disks are encrypted.
         worker_versions = session.range(0, tasks, 1, tasks).rdd.map(_version_reader()).collect()
     return [
@@ -295,17 +300,17 @@ def versions_of_workers(session: SparkSession) -> list[dict[str, str]]:
     ]
 
 
-def differences(
+def describe_differences(
     driver_versions: Mapping[str, str], worker_versions: list[dict[str, str]]
 ) -> list[str]:
-    """Describe how workers differ from the driver."""
+    """Describe how the versions of workers differ from those of the driver."""
     messages = {
         f"no {name} on a worker, {driver_versions[name]} here"
-        if other.get(name, "none") == "none"
-        else f"{name} {other[name]} on a worker, {driver_versions[name]} here"
-        for other in worker_versions
+        if versions.get(name, "none") == "none"
+        else f"{name} {versions[name]} on a worker, {driver_versions[name]} here"
+        for versions in worker_versions
         for name in driver_versions
-        if other.get(name) != driver_versions[name]
+        if versions.get(name) != driver_versions[name]
     }
     return sorted(messages)
 
@@ -320,20 +325,20 @@ def restoring_shuffle_partitions(session: SparkSession) -> Iterator[None]:
         session.conf.set(SHUFFLE_PARTITIONS, str(previous))
 
 
-def fit_shuffle_partitions(session: SparkSession, rows: int) -> None:
+def fit_shuffle_partitions(session: SparkSession, n_rows: int) -> None:
     """Fit the number of shuffle partitions to the rows, unless the caller configured one.
 
     At least one partition per core, and at most about 500,000 rows per partition.
     """
     if session.conf.get(SHUFFLE_PARTITIONS) == _DEFAULT_PARTITIONS:
         cores = max(int(session.sparkContext.defaultParallelism), 1)
-        fitting = max(cores, -(-rows // _ROWS_PER_PARTITION))
-        session.conf.set(SHUFFLE_PARTITIONS, str(fitting))
+        n_partitions = max(cores, -(-n_rows // _ROWS_PER_PARTITION))
+        session.conf.set(SHUFFLE_PARTITIONS, str(n_partitions))
 
 
 def warn_unless_private(session: SparkSession) -> None:
     """Warn with ``WorkersNotPrivate`` if others could read records that Spark moves or stores."""
-    missing = not_private(session)
+    missing = missing_privacy_settings(session)
     if missing:
         warn_caller(
             WorkersNotPrivate(
@@ -343,10 +348,10 @@ def warn_unless_private(session: SparkSession) -> None:
         )
 
 
-def not_private(session: SparkSession) -> list[str]:
+def missing_privacy_settings(session: SparkSession) -> list[str]:
     """List the settings that keep records private and that this session lacks."""
     context: Any = session.sparkContext
-    required = dict(PRIVATE)
+    required = dict(PRIVACY_SETTINGS)
     if str(context.master).startswith("local"):
         del required["spark.authenticate"], required["spark.network.crypto.enabled"]
     conf = context.getConf()

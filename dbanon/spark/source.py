@@ -1,8 +1,8 @@
-"""Read a source in one state on a cluster: a fixed list of files, or one database snapshot.
+"""Read a source consistently on a cluster: a fixed list of files, or one database snapshot.
 
 Workers read ranges of pages of a PostgreSQL table with COPY, in the snapshot that the driver's
-transaction exports: a task that is repeated reads the same rows. If the driver's connection is
-lost, they fail, because no other state would be consistent.
+transaction exports, so a repeated task reads the same rows. If the driver's connection is lost,
+the workers fail, because the snapshot no longer exists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dbanon.spark.arrow import arrow_schema, spark_schema
 from dbanon.spark.dataframe import FRAME_NAME, DataFrameSource
 from dbanon.spark.disclosure import SourceFindings
 from dbanon.spark.refusals import check_names
-from dbanon.spark.tasks import errors_without_values, translated
+from dbanon.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.sql_source import SqlSource
 
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Bytes per block of the CSV parser; a row must fit in one block.
-_BLOCK = 1 << 23
+_CSV_BLOCK_BYTES = 1 << 23
 _SNAPSHOT = re.compile(r"[0-9A-Fa-f-]+")
 
 
 @dataclass(frozen=True)
 class PinnedSource:
-    """A source that is read in one state.
+    """A source whose rows cannot change while it is read.
 
     Parameters
     ----------
     name : the name in the report.
     frame : its rows, with the columns of the job and its key; each action reads them again.
     key : columns that identify each row; empty if unknown.
-    attributes : all its columns, with the types of their origin.
+    attributes : all its columns, with their types in the database or the files.
     relation : for a database; None for files.
     require_unchanged : raises SourceChanged if the source changed; called before publishing.
-    count : counts the rows at their origin, to compare with those that were read.
-    findings : knowledge about its columns; None to inspect the first rows of ``frame``.
+    count_rows : counts the rows in the database or the files, to compare with the rows read.
+    findings : on its columns; None to find them in the first rows of ``frame``.
     """
 
     name: str
@@ -69,7 +69,7 @@ class PinnedSource:
     attributes: tuple[Attribute, ...]
     relation: Relation | None
     require_unchanged: Callable[[], None]
-    count: Callable[[], int]
+    count_rows: Callable[[], int]
     findings: SourceFindings | None = None
 
 
@@ -77,7 +77,7 @@ class PinnedSource:
 
 
 @contextmanager
-def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterator[PinnedSource]:
+def pin_postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterator[PinnedSource]:
     """Read a PostgreSQL table in one snapshot, which lasts for the block.
 
     Parameters
@@ -105,8 +105,8 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
         schema = arrow_schema(attributes)
         queries = pieces.range_queries(snapshot_session, relation, attributes, tasks)
         worker_url = url.render_as_string(hide_password=False)
-        reader = _reader(worker_url, str(snapshot), queries, schema)
-        with translated("a table was to be read"):
+        reader = _make_reader(worker_url, str(snapshot), queries, schema)
+        with translate_spark_errors("preparing to read a table"):
             frame = session.range(0, len(queries), 1, len(queries)).mapInArrow(
                 reader, spark_schema(schema)
             )
@@ -127,16 +127,16 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
         )
 
 
-def _reader(
+def _make_reader(
     url: str, snapshot: str, queries: Sequence[str], schema: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a worker function that runs the queries with the given numbers."""
+    """Return a worker function that runs the queries whose indices it receives as rows."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with errors_without_values(f"Piece {number} of the source"):
-                    yield from read_piece(url, snapshot, queries[number], schema)
+            for query_index in batch.column(0).to_pylist():
+                with hide_values_in_errors(f"Piece {query_index} of the source"):
+                    yield from read_piece(url, snapshot, queries[query_index], schema)
 
     return read
 
@@ -146,7 +146,7 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
 
     Raises
     ------
-    SourceChanged : the snapshot is gone, with the driver or its connection.
+    SourceChanged : the snapshot no longer exists, because the driver's connection was closed.
     NonFiniteValue : Arrow cannot represent a value, such as an infinite date.
     """
     from sqlalchemy import make_url
@@ -163,21 +163,21 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
                 detail=error.detail,
                 hint="The driver's connection to the database was lost. Try again.",
             ) from None
-        yield from _parsed(session.copy_out(query), schema)
+        yield from _parse_csv(session.copy_out(query), schema)
 
 
-class _Stream(io.RawIOBase):
+class _ChunkStream(io.RawIOBase):
     """A file-like object over chunks of bytes."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._buffer = pieces, memoryview(b"")
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._buffer = chunks, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int:
         while not self._buffer:
-            chunk = next(self._pieces, None)
+            chunk = next(self._chunks, None)
             if chunk is None:
                 return 0
             self._buffer = memoryview(chunk)
@@ -187,18 +187,18 @@ class _Stream(io.RawIOBase):
         return n
 
 
-def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _parse_csv(chunks: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Parse PostgreSQL's CSV into batches of the schema."""
     import pyarrow as pa
     from pyarrow import csv
 
-    first = next(pieces, b"")
-    if not first:
+    first_chunk = next(chunks, b"")
+    if not first_chunk:
         return
 
-    def all_pieces() -> Iterator[bytes]:
-        yield first
-        yield from pieces
+    def all_chunks() -> Iterator[bytes]:
+        yield first_chunk
+        yield from chunks
 
     # Instants arrive as UTC times without zone.
     column_types = {
@@ -207,8 +207,10 @@ def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBat
     }
     try:
         reader = csv.open_csv(
-            io.BufferedReader(_Stream(all_pieces()), _BLOCK),
-            csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=_BLOCK),
+            io.BufferedReader(_ChunkStream(all_chunks()), _CSV_BLOCK_BYTES),
+            csv.ReadOptions(
+                column_names=schema.names, use_threads=False, block_size=_CSV_BLOCK_BYTES
+            ),
             csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             csv.ConvertOptions(
                 column_types=column_types,
@@ -234,8 +236,8 @@ def _parsed(pieces: Iterator[bytes], schema: pa.Schema) -> Iterator[pa.RecordBat
 # -- files ----------------------------------------------------------------------------------------
 
 
-def parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
-    """Read the Parquet files that a directory contains now; later files are ignored.
+def pin_parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
+    """Read the Parquet files that a directory contains now, without files added later.
 
     Raises
     ------
@@ -245,21 +247,21 @@ def parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
     """
     from pyspark.errors import AnalysisException
 
-    policy = job.reading.foreign_files
-    files = list_files(session, directory, policy)
+    foreign_files = job.reading.foreign_files
+    files = list_files(session, directory, foreign_files)
     if not files:
         raise TableNotFound(
             "There is no Parquet file in the source directory.",
             hint="Name a directory with files that end in .parquet, as Spark sees it.",
         )
-    with translated("the source's files were examined"):
+    with translate_spark_errors("examining the source's files"):
         # Directory names of the form column=value are columns too.
         try:
             frame = session.read.option("basePath", directory).parquet(*files)
         except AnalysisException as error:
             if error.getCondition() != "COLUMN_ALREADY_EXISTS":
                 raise
-            # Spark's message names only one of the columns. A case-sensitive session lists both.
+            # Spark's message names only one of the columns; a case-sensitive session has both.
             case_session = session.newSession()
             case_session.conf.set("spark.sql.caseSensitive", "true")
             names = case_session.read.option("basePath", directory).parquet(*files).columns
@@ -267,20 +269,20 @@ def parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource:
             raise
 
     def require_unchanged() -> None:
-        current_files = list_files(session, directory, policy)
+        current_files = list_files(session, directory, foreign_files)
         if any(current_files.get(name) != file_state for name, file_state in files.items()):
             raise SourceChanged(
                 "A file of the source was changed or removed while it was read.",
                 hint="Run it again when no program writes to these files any more.",
             )
 
-    return of_frame(frame, job, directory, require_unchanged)
+    return pin_frame(frame, job, directory, require_unchanged)
 
 
-def of_frame(
+def pin_frame(
     frame: DataFrame, job: Job, name: str = "", require_unchanged: Callable[[], None] = lambda: None
 ) -> PinnedSource:
-    """Use a DataFrame directly; the caller guarantees that it always gives the same rows.
+    """Use a DataFrame as the source; the caller guarantees that its rows never change.
 
     Raises
     ------
@@ -305,29 +307,29 @@ def of_frame(
 
 
 def list_files(
-    session: SparkSession, directory: str, policy: str = REFUSE
+    session: SparkSession, directory: str, foreign_files: str = REFUSE
 ) -> dict[str, tuple[int, int]]:
-    """Size and modification time of the Parquet files below a directory, by name, in order.
+    """Return size and modification time of the Parquet files below a directory, by sorted name.
 
     Hidden files, such as those of running writers, are skipped.
 
     Parameters
     ----------
-    policy : how to treat other accounts' files and links on this machine's disk.
+    foreign_files : how to treat other accounts' files and links on this machine's disk.
 
     Raises
     ------
     ForeignFile : a file belongs to another account, or is reached by a link.
     """
     context: Any = session.sparkContext
-    with translated("the source's files were listed"):
+    with translate_spark_errors("listing the source's files"):
         path = context._jvm.org.apache.hadoop.fs.Path(directory)
         system = path.getFileSystem(context._jsc.hadoopConfiguration())
         if not system.exists(path):
             return {}
         root = system.getFileStatus(path).getPath().toString().rstrip("/")
         files = system.listFiles(path, True)
-        file_states, local = {}, []
+        file_states, local_files = {}, []
         while files.hasNext():
             status = files.next()
             name = status.getPath().toString()
@@ -340,10 +342,10 @@ def list_files(
             if name.endswith(".parquet") and not is_hidden:
                 file_states[name] = (int(status.getLen()), int(status.getModificationTime()))
                 if str(status.getPath().toUri().getScheme()) == "file":
-                    local.append(Path(str(status.getPath().toUri().getPath())))
-        # Workers open files by name; if one is replaced later, the next check detects that.
+                    local_files.append(Path(str(status.getPath().toUri().getPath())))
+        # Only check access: workers open files by name, and later changes are detected.
         local_root = Path(str(system.getFileStatus(path).getPath().toUri().getPath()))
-        for local_file in local:
-            with open_regular_file(local_file, local_root, policy):
+        for local_file in local_files:
+            with open_regular_file(local_file, local_root, foreign_files):
                 pass
     return dict(sorted(file_states.items()))

@@ -1,11 +1,10 @@
-"""The driver's side: it sends work to workers and decides between stages."""
+"""The stages of a run, as the driver starts them on the workers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
-from dbanon.partitioning.blocks import Blocks as Sizes
+from dbanon.partitioning.blocks import Blocks as BlockSizes
 from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.classes import space_of
 from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
@@ -30,51 +29,58 @@ from dbanon.spark.class_repartition import (
     concatenate_classes,
 )
 from dbanon.spark.layout import CLASSES, FACTS, ROWS, Layout
-from dbanon.spark.pieces import TableContext, empty_microdata, guard_of_table
+from dbanon.spark.pieces import TableContext, build_empty_microdata, build_table_guard
 from dbanon.spark.refusals import infeasible_stratum
 from dbanon.spark.tasks import (
     PACKETS,
     DiskCache,
     UnpackPackets,
+    apply_to_pieces,
     collect_facts,
     collect_from,
-    mapped,
     shuffle,
 )
 from dbanon.spark.trees import MAX_HASH, Forest, Stratum, Tree, assign_tasks, hash_limit
-from dbanon.spark.workers import AssignBlocks, BlockFacts, ClusterBlocks, CountLeaves, SampleRecords
+from dbanon.spark.workers import (
+    AssignBlocks,
+    BlockFacts,
+    ClusterBlocks,
+    CountLeaves,
+    SampleRecords,
+    StratumSample,
+)
 
-# Approximate number of blocks per task if there are more than cores.
+# Approximate number of blocks per task if there are more blocks than cores.
 _BLOCKS_PER_TASK = 4
 
-# Approximate rows per task that are sent together; packets of few rows are costly.
-ROWS_SENT = 256
+# Approximate number of rows of a packet in a shuffle; packets of few rows are costly.
+ROWS_SENT_PER_TASK = 256
 
-# The stage that makes classes satisfy privacy models.
-GUARDS = "guards"
+# The name of the stage that merges classes until they satisfy privacy models.
+MERGE_FOR_MODELS = "guards"
 
 
 @dataclass
 class ClusterStages:
-    """The stages of a run.
+    """Runs the stages that cut, cluster, refine and release a table.
 
     Parameters
     ----------
     context : of the table.
     disks : caches that last until the run ends.
-    tasks : number of tasks that work on blocks; None for at least as many as the cores.
+    n_tasks : number of tasks that work on blocks; None for at least one per core.
     """
 
     context: TableContext
     disks: DiskCache
-    tasks: int | None = None
+    n_tasks: int | None = None
 
     def __post_init__(self) -> None:
         self._cores = 1
 
     @property
     def layout(self) -> Layout:
-        """The layout of rows."""
+        """The columns of the rows."""
         return self.context.layout
 
     @property
@@ -82,177 +88,200 @@ class ClusterStages:
         """The policy with its hierarchies."""
         return self.context.policy
 
-    def forest(
+    def cut_strata(
         self, rows: DataFrame, strata: Sequence[Stratum], sample_rows: Sequence[pa.Table] = ()
     ) -> Forest:
-        """Cut strata into blocks by a sample, and count the blocks on all rows.
+        """Cut strata into blocks by a sample of records, and count the records of the blocks.
 
         Parameters
         ----------
-        rows : packets of them.
-        sample_rows : the rows with the smallest hashes: a sample, if they are enough.
+        rows : packets of all rows.
+        sample_rows : the rows with the smallest hashes, which are used if they are enough.
         """
         self._cores = max(rows.sparkSession.sparkContext.defaultParallelism, 1)
-        sizes = _sizes(self.policy)
-        n_parts = {
+        block_sizes = _require_block_sizes(self.policy)
+        n_blocks_by_stratum = {
             number: n_blocks
             for number, stratum in enumerate(strata)
-            if (n_blocks := sizes.block_count_for(stratum.size)) is not None
+            if (n_blocks := block_sizes.block_count_for(stratum.n_units)) is not None
         }
         trees = [Tree() for _ in strata]
-        bare = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
-        if not n_parts:
-            return self._finish_forest(bare, Counter())
+        uncut_forest = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
+        if not n_blocks_by_stratum:
+            return self._finish_forest(uncut_forest, Counter())
         sample_sizes = {
-            n: min(sample_size(n_blocks), strata[n].size) for n, n_blocks in n_parts.items()
+            n: min(sample_size(n_blocks), strata[n].n_units)
+            for n, n_blocks in n_blocks_by_stratum.items()
         }
-        everything = dict.fromkeys(n_parts, MAX_HASH)
-        samples: list[Any] = []
+        no_hash_limits = dict.fromkeys(n_blocks_by_stratum, MAX_HASH)
+        samples: list[StratumSample] = []
         if sample_rows:
             samples = list(
-                SampleRecords(self.context, bare, everything)(pa.concat_tables(sample_rows))
+                SampleRecords(self.context, uncut_forest, no_hash_limits)(
+                    pa.concat_tables(sample_rows)
+                )
             )
-        counts_by_stratum = {number: len(keys) for number, keys, _ in samples}
-        undersampled = [n for n in n_parts if counts_by_stratum.get(n, 0) < sample_sizes[n]]
+        counts_by_stratum = {sample.stratum_number: len(sample.keys) for sample in samples}
+        undersampled = [
+            n for n in n_blocks_by_stratum if counts_by_stratum.get(n, 0) < sample_sizes[n]
+        ]
         if undersampled:
-            limits = {n: hash_limit(sample_sizes[n], strata[n].size) for n in undersampled}
-            samples = [sample for sample in samples if sample[0] not in limits]
+            limits = {n: hash_limit(sample_sizes[n], strata[n].n_units) for n in undersampled}
+            samples = [sample for sample in samples if sample.stratum_number not in limits]
             samples += collect_from(
-                rows, SampleRecords(self.context, bare, limits), self._at_once, ROWS
+                rows, SampleRecords(self.context, uncut_forest, limits), self._rows_per_piece, ROWS
             )
-        axes = space_of(empty_microdata(self.context), self.context.clustered, self.policy)(
-            np.empty(0, np.int64)
-        ).axes
-        for number, n_blocks in n_parts.items():
-            stratum_samples = [sample for sample in samples if sample[0] == number]
-            keys = np.concatenate([sample[1] for sample in stratum_samples])
-            points = np.concatenate([sample[2] for sample in stratum_samples])
+        axes = space_of(
+            build_empty_microdata(self.context), self.context.clustered_measures, self.policy
+        )(np.empty(0, np.int64)).axes
+        for number, n_blocks in n_blocks_by_stratum.items():
+            stratum_samples = [sample for sample in samples if sample.stratum_number == number]
+            keys = np.concatenate([sample.keys for sample in stratum_samples])
+            points = np.concatenate([sample.coordinates for sample in stratum_samples])
             order = np.argsort(keys, kind="stable")
             keys, points = keys[order], points[order]
             sampled_rows = sample_positions(keys, n_blocks)
             trees[number] = Tree(
                 cuts=Cuts.fit(points[sampled_rows], n_blocks, 0, keys[sampled_rows], axes)
             )
-        bare = replace(bare, trees=tuple(trees))
-        counts = _sum_counters(
-            collect_from(rows, CountLeaves(self.context, bare), self._at_once, ROWS)
+        cut_forest = replace(uncut_forest, trees=tuple(trees))
+        leaf_counts = _sum_counters(
+            collect_from(rows, CountLeaves(self.context, cut_forest), self._rows_per_piece, ROWS)
         )
-        return self._finish_forest(bare, counts)
+        return self._finish_forest(cut_forest, leaf_counts)
 
     @property
-    def _at_once(self) -> int | None:
-        """With persons, all records of a person must be processed together."""
-        return None if self.layout.persons else PIECE_RECORDS
+    def _rows_per_piece(self) -> int | None:
+        """Rows to process together; None, for whole partitions, if persons have several rows."""
+        return None if self.layout.has_persons else PIECE_RECORDS
 
     def _finish_forest(
         self,
-        bare: Forest,
-        counts: Mapping[tuple[int, int], int],
-        leaf_values: Mapping[tuple[int, int], NDArray[np.int64]] | None = None,
+        cut_forest: Forest,
+        leaf_counts: Mapping[tuple[int, int], int],
+        sensitive_counts: Mapping[tuple[int, int], NDArray[np.int64]] | None = None,
     ) -> Forest:
-        """Merge small blocks with others, and assign blocks to tasks.
+        """Merge small leaves into blocks that are large enough, and assign blocks to tasks.
 
         Parameters
         ----------
-        counts : the records in each leaf, by stratum and leaf.
-        leaf_values : the counts of sensitive values in each leaf, if privacy models apply.
+        cut_forest : the cuts of each stratum.
+        leaf_counts : the number of records by stratum number and leaf.
+        sensitive_counts : the counts of sensitive values, int64 (s,), by stratum number and leaf;
+            None if no privacy models apply.
         """
-        sizes = _sizes(self.policy)
-        trees, loads, first = [], [], 0
-        for number, (stratum, tree) in enumerate(zip(bare.strata, bare.trees, strict=True)):
+        block_sizes = _require_block_sizes(self.policy)
+        trees, block_loads, first_block = [], [], 0
+        for number, (stratum, tree) in enumerate(
+            zip(cut_forest.strata, cut_forest.trees, strict=True)
+        ):
             if tree.cuts is None:
-                trees.append(Tree(first))
-                loads.append(stratum.size)
+                trees.append(Tree(first_block))
+                block_loads.append(stratum.n_units)
             else:
-                leaf_counts = np.array(
-                    [counts.get((number, leaf), 0) for leaf in range(tree.cuts.n_blocks)], np.int64
+                counts = np.array(
+                    [leaf_counts.get((number, leaf), 0) for leaf in range(tree.cuts.n_blocks)],
+                    np.int64,
                 )
                 block_of_leaf = tree.cuts.join_small(
-                    leaf_counts,
-                    sizes.least,
-                    self._violates_models(number, len(leaf_counts), leaf_values),
+                    counts,
+                    block_sizes.least,
+                    self._make_violation_check(number, len(counts), sensitive_counts),
                 )
-                trees.append(Tree(first, tree.cuts, block_of_leaf))
-                loads += np.bincount(block_of_leaf, leaf_counts).astype(np.int64).tolist()
-            first += trees[-1].n_blocks
-        return Forest(bare.strata, tuple(trees), assign_tasks(loads, self._tasks(len(loads), bare)))
+                trees.append(Tree(first_block, tree.cuts, block_of_leaf))
+                block_loads += np.bincount(block_of_leaf, counts).astype(np.int64).tolist()
+            first_block += trees[-1].n_blocks
+        n_tasks = self._choose_task_count(len(block_loads), cut_forest)
+        return Forest(cut_forest.strata, tuple(trees), assign_tasks(block_loads, n_tasks))
 
-    def _violates_models(
+    def _make_violation_check(
         self,
-        stratum: int,
-        n_blocks: int,
-        leaf_values: Mapping[tuple[int, int], NDArray[np.int64]] | None,
+        stratum_number: int,
+        n_leaves: int,
+        sensitive_counts: Mapping[tuple[int, int], NDArray[np.int64]] | None,
     ) -> Callable[[list[int]], bool] | None:
         """Return a check whether merged leaves violate the models; None without models."""
-        if leaf_values is None:
+        if sensitive_counts is None:
             return None
-        guard = guard_of_table(self.context)
-        width = sum(guard.models.widths)
-        no_counts = np.zeros(width, np.int64)
-        values = np.array([leaf_values.get((stratum, leaf), no_counts) for leaf in range(n_blocks)])
-        return failing(guard.allows, values)
+        guard = build_table_guard(self.context)
+        no_counts = np.zeros(sum(guard.models.widths), np.int64)
+        counts = np.array(
+            [sensitive_counts.get((stratum_number, leaf), no_counts) for leaf in range(n_leaves)]
+        )
+        return failing(guard.allows, counts)
 
-    def _tasks(self, n_blocks: int, forest: Forest) -> int:
-        if self.tasks is not None:
-            return min(self.tasks, n_blocks)
-        most = _BLOCKS_PER_TASK * _sizes(self.policy).size
-        rows = sum(stratum.rows for stratum in forest.strata)
-        return max(min(n_blocks, max(self._cores, -(-rows // most))), 1)
+    def _choose_task_count(self, n_blocks: int, forest: Forest) -> int:
+        """Return how many tasks work on blocks: as requested, or at least one per core."""
+        if self.n_tasks is not None:
+            return min(self.n_tasks, n_blocks)
+        max_rows_per_task = _BLOCKS_PER_TASK * _require_block_sizes(self.policy).size
+        n_rows = sum(stratum.n_rows for stratum in forest.strata)
+        return max(min(n_blocks, max(self._cores, -(-n_rows // max_rows_per_task))), 1)
 
-    def classes(
-        self, rows: DataFrame, forest: Forest, released: Callable[[], StructType]
+    def cluster_and_release(
+        self, rows: DataFrame, forest: Forest, release_schema: Callable[[], StructType]
     ) -> tuple[DataFrame, list[BlockFacts], Forest]:
-        """Release the rows, cache them on disk, and return their blocks' facts.
+        """Return the released rows, cached on disk, the facts of the blocks, and the last forest.
 
         Parameters
         ----------
-        rows : packets of them.
-        released : returns the internal schema of the release.
+        rows : packets of the source rows.
+        release_schema : returns the internal schema of the release.
         """
-        turns = _turns(self.policy, forest)
-        at_once = self._at_once and max(self._at_once, ROWS_SENT * forest.n_tasks)
-        assigned = mapped(rows, AssignBlocks(self.context, forest), PACKETS, at_once, ROWS)
-        class_rows, facts = self._blocks(assigned, forest, turns[0], turns[1:], released)
-        for turn_index, turn in enumerate(turns[1:], 1):
-            next_forest = self._next_forest(class_rows, forest, facts, turn)
-            moved = mapped(
-                class_rows,
-                UnpackPackets(MoveClasses(forest, next_forest), classes=True),
+        stages = _list_stages(self.policy, forest)
+        rows_per_piece = self._rows_per_piece and max(
+            self._rows_per_piece, ROWS_SENT_PER_TASK * forest.n_tasks
+        )
+        assigned = apply_to_pieces(
+            rows, AssignBlocks(self.context, forest), PACKETS, rows_per_piece, ROWS
+        )
+        rows, facts = self._process_blocks(assigned, forest, stages[0], stages[1:], release_schema)
+        for stage_number, stage in enumerate(stages[1:], 1):
+            next_forest = self._next_forest(rows, forest, facts, stage)
+            moved = apply_to_pieces(
+                rows,
+                UnpackPackets(MoveClasses(forest, next_forest), has_classes=True),
                 PACKETS,
-                None,
+                rows_per_piece=None,
             )
             forest, previous_facts = next_forest, facts
-            class_rows, facts = self._blocks(moved, forest, turn, turns[turn_index + 1 :], released)
+            rows, facts = self._process_blocks(
+                moved, forest, stage, stages[stage_number + 1 :], release_schema
+            )
+            # Keep the counts of clustering only, as on one machine.
             for block in facts:
                 block.method_counts = {}
             facts[0].method_counts = dict(_sum_method_counts(previous_facts))
-        return class_rows, facts, forest
+        return rows, facts, forest
 
     def _next_forest(
         self,
         class_rows: DataFrame,
         forest: Forest,
         facts: Sequence[BlockFacts],
-        turn: RefinementStep | str | None,
+        stage: RefinementStep | str | None,
     ) -> Forest:
-        """Cut the classes into the blocks of the next round."""
-        classes, members = Counter[int](), Counter[int]()
+        """Cut the strata into the blocks of the next stage, which contain complete classes."""
+        n_classes, n_members = Counter[int](), Counter[int]()
         for block in facts:
-            classes[block.stratum] += block.classes
-            members[block.stratum] += block.rows if turn == GUARDS else block.size
-        sizes = _sizes(self.policy)
-        n_parts = {
-            number: sizes.parts_of_classes(classes[number], members[number])
+            n_classes[block.stratum_number] += block.n_classes
+            n_members[block.stratum_number] += (
+                block.n_rows if stage == MERGE_FOR_MODELS else block.n_units
+            )
+        block_sizes = _require_block_sizes(self.policy)
+        n_blocks_by_stratum = {
+            number: block_sizes.parts_of_classes(n_classes[number], n_members[number])
             for number in range(len(forest.strata))
-            if sizes.block_count_for(members[number]) is not None
+            if block_sizes.block_count_for(n_members[number]) is not None
         }
         limits = {
-            n: hash_limit(sample_size(n_blocks), classes[n]) for n, n_blocks in n_parts.items()
+            n: hash_limit(sample_size(n_blocks), n_classes[n])
+            for n, n_blocks in n_blocks_by_stratum.items()
         }
         samples = collect_from(class_rows, SampleClasses(forest, limits), PIECE_RECORDS, CLASSES)
         trees = [Tree() for _ in forest.trees]
-        direction = turn.direction if isinstance(turn, RefinementStep) else 0
-        for number, n_blocks in n_parts.items():
+        direction = stage.direction if isinstance(stage, RefinementStep) else 0
+        for number, n_blocks in n_blocks_by_stratum.items():
             classes_of_stratum = concatenate_classes(
                 [sample for stratum_number, sample in samples if stratum_number == number]
             )
@@ -265,93 +294,115 @@ class ClusterStages:
                     classes_of_stratum.keys[sampled_classes],
                 )
             )
-        bare = replace(forest, trees=tuple(trees))
-        leaf_counts = collect_from(class_rows, CountClasses(forest, bare), PIECE_RECORDS, CLASSES)
-        values = None
-        if turn == GUARDS:
-            values = dict[tuple[int, int], NDArray[np.int64]]()
-            for _, block_values in leaf_counts:
-                for key, counts in block_values.items():
-                    values[key] = values.get(key, 0) + counts
-            self._require_feasible(forest, values)
-        return self._finish_forest(bare, _sum_counters(counts for counts, _ in leaf_counts), values)
+        cut_forest = replace(forest, trees=tuple(trees))
+        leaf_counts = collect_from(
+            class_rows, CountClasses(forest, cut_forest), PIECE_RECORDS, CLASSES
+        )
+        sensitive_counts = None
+        if stage == MERGE_FOR_MODELS:
+            sensitive_counts = dict[tuple[int, int], NDArray[np.int64]]()
+            for _, task_counts in leaf_counts:
+                for leaf, counts in task_counts.items():
+                    sensitive_counts[leaf] = sensitive_counts.get(leaf, 0) + counts
+            self._require_feasible(forest, sensitive_counts)
+        return self._finish_forest(
+            cut_forest, _sum_counters(sizes for sizes, _ in leaf_counts), sensitive_counts
+        )
 
     def _require_feasible(
-        self, forest: Forest, values: Mapping[tuple[int, int], NDArray[np.int64]]
+        self, forest: Forest, sensitive_counts: Mapping[tuple[int, int], NDArray[np.int64]]
     ) -> None:
         """Check that each stratum satisfies the models as one class; raises ModelInfeasible."""
-        guard = guard_of_table(self.context)
+        guard = build_table_guard(self.context)
         for number, stratum in enumerate(forest.strata):
             counts = sum(
-                count for (stratum_number, _), count in values.items() if stratum_number == number
+                leaf_counts
+                for (stratum_number, _), leaf_counts in sensitive_counts.items()
+                if stratum_number == number
             )
             if not guard.allows(np.asarray(counts)):
-                raise infeasible_stratum(self.policy, stratum.rows, len(forest.strata))
+                raise infeasible_stratum(self.policy, stratum.n_rows, len(forest.strata))
 
-    def _blocks(
+    def _process_blocks(
         self,
         assigned: DataFrame,
         forest: Forest,
-        turn: RefinementStep | str | None,
-        remaining_turns: Sequence[RefinementStep | str | None],
-        released: Callable[[], StructType],
+        stage: RefinementStep | str | None,
+        remaining_stages: Sequence[RefinementStep | str | None],
+        release_schema: Callable[[], StructType],
     ) -> tuple[DataFrame, list[BlockFacts]]:
-        """Process the blocks, cache their rows, and return their facts; raises their errors."""
-        names, schema = None, PACKETS
-        if not remaining_turns:
-            schema = _nullable(released())
-            names = tuple(
+        """Run a stage: process the blocks, and return their rows, cached on disk, and their facts.
+
+        Parameters
+        ----------
+        assigned : packets of the rows, each with its task.
+        stage : the step of refinement, ``MERGE_FOR_MODELS``, or None to cluster.
+        release_schema : see ``cluster_and_release``.
+
+        Raises
+        ------
+        DbanonError : a block cannot be processed.
+        """
+        release_indices, schema = None, PACKETS
+        if not remaining_stages:
+            schema = _make_nullable(release_schema())
+            # Columns r0, r1, … are those of the quasi-identifiers.
+            release_indices = tuple(
                 (field.name, int(field.name[1:])) for field in schema.fields if field.name[0] == "r"
             )
-        # Errors of the previous stage arrive among the rows.
         work = ClusterBlocks(
             self.context,
             forest,
-            None if names is None else to_arrow_schema(schema),
-            turn if isinstance(turn, RefinementStep) else None,
-            names,
-            merges_for_models=turn == GUARDS,
-            precedes_merge=remaining_turns[:1] == (GUARDS,),
+            schema=None if release_indices is None else to_arrow_schema(schema),
+            refinement_step=stage if isinstance(stage, RefinementStep) else None,
+            release_indices=release_indices,
+            merges_for_models=stage == MERGE_FOR_MODELS,
+            precedes_merge=remaining_stages[:1] == (MERGE_FOR_MODELS,),
         )
         shuffled = shuffle(assigned, forest.n_tasks)
-        block_rows = self.disks.keep(mapped(shuffled, UnpackPackets(work), schema, None))
-        facts = collect_facts(block_rows)
-        rows = block_rows.where(sql.col(FACTS).isNull())
-        return rows, sorted(facts, key=lambda block: block.block)
+        rows_and_facts = self.disks.keep(
+            apply_to_pieces(shuffled, UnpackPackets(work), schema, rows_per_piece=None)
+        )
+        facts = collect_facts(rows_and_facts)
+        rows = rows_and_facts.where(sql.col(FACTS).isNull())
+        return rows, sorted(facts, key=lambda block: block.number)
 
 
-def sample_limit(policy: Policy, rows: int) -> int | None:
-    """The hash limit for a sample that suffices for a single stratum; None if it is not cut."""
-    n_blocks = _sizes(policy).block_count_for(rows)
-    return None if n_blocks is None else hash_limit(sample_size(n_blocks), rows)
+def sample_hash_limit(policy: Policy, n_rows: int) -> int | None:
+    """Return the limit on key hashes for a sample that suffices if the table is a single stratum.
+
+    None if a single stratum would not be cut.
+    """
+    n_blocks = _require_block_sizes(policy).block_count_for(n_rows)
+    return None if n_blocks is None else hash_limit(sample_size(n_blocks), n_rows)
 
 
-def _nullable(schema: StructType) -> StructType:
+def _make_nullable(schema: StructType) -> StructType:
     return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])
 
 
-def _sizes(policy: Policy) -> Sizes:
-    sizes = Sizes.of(policy)
-    assert sizes is not None
-    return sizes
+def _require_block_sizes(policy: Policy) -> BlockSizes:
+    block_sizes = BlockSizes.of(policy)
+    assert block_sizes is not None
+    return block_sizes
 
 
-def _turns(policy: Policy, forest: Forest) -> tuple[RefinementStep | str | None, ...]:
-    """The rounds: clustering, refinement, then merging for privacy models.
+def _list_stages(policy: Policy, forest: Forest) -> tuple[RefinementStep | str | None, ...]:
+    """List the stages: None for clustering, the steps of refinement, ``MERGE_FOR_MODELS``.
 
-    Refinement needs rounds only if strata are cut; otherwise clustering includes it.
+    Refinement needs stages only if strata are cut; otherwise clustering includes it.
     """
     refine = find_method(policy.method).refine
-    turns: tuple[RefinementStep | str | None, ...] = (None,)
+    stages: tuple[RefinementStep | str | None, ...] = (None,)
     if policy.refine and refine and any(tree.cuts is not None for tree in forest.trees):
-        turns += refinement_steps(refine)
-    return (*turns, GUARDS) if policy.models else turns
+        stages += refinement_steps(refine)
+    return (*stages, MERGE_FOR_MODELS) if policy.models else stages
 
 
-def _sum_counters(parts: Iterable[Counter[tuple[int, int]]]) -> Counter[tuple[int, int]]:
+def _sum_counters(counters: Iterable[Counter[tuple[int, int]]]) -> Counter[tuple[int, int]]:
     total: Counter[tuple[int, int]] = Counter()
-    for part in parts:
-        total.update(part)
+    for counter in counters:
+        total.update(counter)
     return total
 
 

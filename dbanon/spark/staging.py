@@ -1,8 +1,8 @@
-"""Publish a cluster's release: many tasks stage it, it is recounted as a whole, then published.
+"""Stage a release from many tasks, recount it as a whole, and publish it.
 
-Each task writes its own piece, and replaces it completely when it is repeated. Before anyone sees
-the result, GROUP BY recounts it. It must match what Spark counted: the same number of rows and the
-same class sizes. Then it is published in one step, or else removed.
+Each task writes one piece, and replaces the piece completely if the task is repeated. Before the
+result becomes visible, GROUP BY recounts it: the number of rows and the class sizes must be those
+that Spark counted. The release is then published in one step, or removed if they differ.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dbanon.errors import RecountFailed
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
-from dbanon.spark.dataframe import column
-from dbanon.spark.tasks import translated
+from dbanon.spark.dataframe import quoted_column
+from dbanon.spark.tasks import translate_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class ReleaseTarget(Protocol):
-    """Where a release is published."""
+    """A destination at which a release is staged and published."""
 
     def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
         """Check the destination before anything is read.
@@ -41,38 +41,44 @@ class ReleaseTarget(Protocol):
         DbanonError : the destination cannot be used, of the class that describes why.
         """
 
-    def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
+    def publish(
+        self, rows: DataFrame, report: Report, elapsed_seconds: Callable[[], float]
+    ) -> Report:
         """Stage, recount and publish the rows; return the updated report.
 
         Parameters
         ----------
-        report : with the counts of these rows in Spark.
-        elapsed : seconds since the start of the run.
+        report : with Spark's counts of these rows.
+        elapsed_seconds : returns the seconds since the start of the run.
 
         Raises
         ------
-        RecountFailed : other rows or classes were written; nothing was published.
+        RecountFailed : the staged rows or classes differ from the report; nothing was published.
         """
 
-    def failed(self, elapsed: float, error: BaseException) -> None:
+    def record_failure(self, elapsed_seconds: float, error: BaseException) -> None:
         """Record the failed run, if there is a ledger."""
 
 
-def counted_in(rows: DataFrame, columns: Sequence[str], may_be_null: Sequence[str]) -> Recount:
+def count_combinations(
+    rows: DataFrame, columns: Sequence[str], nullable_columns: Sequence[str]
+) -> Recount:
     """Count in Spark the rows that share each combination of values of some columns.
 
     Parameters
     ----------
-    may_be_null : the columns whose NULL is reported.
+    nullable_columns : the columns whose NULLs are counted.
     """
     has_null = functions.lit(False)
-    for name in may_be_null:
-        has_null = has_null | column(name).isNull()
-    # Numbered aliases, because a column could be named like the count.
-    classes = rows.groupBy(*(column(name).alias(f"c{i}") for i, name in enumerate(columns))).agg(
+    for name in nullable_columns:
+        has_null = has_null | quoted_column(name).isNull()
+    # Alias the columns, because one could have the name of a count.
+    classes = rows.groupBy(
+        *(quoted_column(name).alias(f"c{i}") for i, name in enumerate(columns))
+    ).agg(
         functions.count(functions.lit(1)).alias("size"), functions.max(has_null).alias("has_null")
     )
-    with translated("the release was counted"):
+    with translate_spark_errors("counting the release"):
         return Recount.of_sizes(classes.groupBy("size", "has_null").count().collect())
 
 
@@ -82,30 +88,30 @@ def require_staged(
     report: Report,
     recount_columns: Callable[[Sequence[str], Sequence[str]], Recount],
 ) -> Recount:
-    """Check the staged rows by their counts, and return the counts of their classes.
+    """Recount the staged rows, compare them with Spark's counts, and return the recount.
 
     Parameters
     ----------
-    rows : the rows to stage, as cached and counted by Spark.
-    recount_columns : counts the staged rows as ``counted_in`` does.
+    rows : the released rows, as cached and counted by Spark.
+    recount_columns : counts the staged rows as ``count_combinations`` does.
 
     Raises
     ------
     RecountFailed : the staged rows differ.
     """
-    names = [name for name, _ in released_columns_of(job, rows.columns)]
+    names = [name for name, _ in pair_released_columns(job, rows.columns)]
     columns = [*names, *job.by]
     recount = recount_columns(columns, names)
-    require_same(recount, report.counts.rows, report.k_requested)
+    require_same_counts(recount, report.counts.rows, report.k_requested)
     for name in dict.fromkeys(model.attribute for model in job.policy.models):
-        # Privacy models depend on the counts of each value in each class.
-        expected = counted_in(rows, [*columns, name], [*columns, name])
-        require_same(recount_columns([*columns, name], [*columns, name]), expected)
+        # Privacy models depend on the count of each sensitive value in each class.
+        expected = count_combinations(rows, [*columns, name], [*columns, name])
+        require_same_counts(recount_columns([*columns, name], [*columns, name]), expected)
     return recount
 
 
-def require_same(written: Recount, expected: Recount, k: int = 1) -> None:
-    """Check that the written classes are those that were counted before, and satisfy k.
+def require_same_counts(written: Recount, expected: Recount, k: int = 1) -> None:
+    """Check that the written classes have the expected sizes, and at least k rows each.
 
     Raises
     ------
@@ -131,8 +137,8 @@ def require_same(written: Recount, expected: Recount, k: int = 1) -> None:
         raise RecountFailed("A class that was written is too small; nothing was published.")
 
 
-def released_columns_of(job: Job, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pair the released columns with their quasi-identifiers; bounds are two columns of one."""
+def pair_released_columns(job: Job, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pair released columns with their quasi-identifiers, of which bounds have two columns."""
     pairs = []
     for name in names:
         if name in job.quasi_identifiers:

@@ -1,4 +1,4 @@
-"""Anonymize a table on a cluster: read it in one state, stage, recount and publish it."""
+"""Anonymize a table on a cluster: read it consistently, and stage, recount and publish it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.open import open_postgresql_store
 from dbanon.sessions.names import parse_relation
-from dbanon.spark.anonymize import BLOCK_SIZE, released
+from dbanon.spark.anonymize import BLOCK_SIZE, release_frame
 from dbanon.spark.into_files import ParquetTarget
 from dbanon.spark.refusals import check_job, check_method
 from dbanon.spark.session import require_session, restoring_shuffle_partitions, warn_unless_private
-from dbanon.spark.source import PinnedSource, of_frame, parquet, postgresql
+from dbanon.spark.source import PinnedSource, pin_frame, pin_parquet, pin_postgresql
 from dbanon.spark.staging import ReleaseTarget
-from dbanon.spark.tasks import translated
+from dbanon.spark.tasks import translate_spark_errors
 from dbanon.stores.files import read_url
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def anonymize_table(
     target : the URL of a PostgreSQL database, or a directory to create.
     table, output : for databases, the relations to read and to create; files have no other name.
     key : columns that identify each row; a table's primary key by default.
-    tasks : number of tasks that work on blocks; None for at least as many as the cluster's cores.
+    tasks : number of tasks that work on blocks; None for at least one per core of the cluster.
     quasi_identifiers, k, sensitive, keep, by, entity, hierarchies, options : see
         ``dbanon.anonymize``; ``block_size`` defaults to 50,000.
 
@@ -89,7 +89,7 @@ def anonymize_table(
     }
     relation_names = {"table": table or "source", "output": output or "release"}
     for option, name, location in (("table", table, source), ("output", output, target)):
-        if bool(name) != (_database(location) is not None):
+        if bool(name) != (_postgresql_url(location) is not None):
             raise InvalidParameter(
                 f"{option} names a table of a database. Use it for databases, and only for them.",
                 hint="Name table and output where source and target are URLs of PostgreSQL.",
@@ -113,7 +113,7 @@ def run_on_spark(
 
     Parameters
     ----------
-    job : as returned by ``with_default_blocks``.
+    job : with a block size; see ``with_default_blocks``.
     source, target : see ``anonymize_table``.
 
     Raises
@@ -124,7 +124,7 @@ def run_on_spark(
     require_session(session)
     warn_unless_private(session)
     release_id = str(uuid.uuid4())
-    url = _database(target)
+    url = _postgresql_url(target)
     release_target: ReleaseTarget
     if url is None:
         release_target = ParquetTarget(session, str(target), job, release_id)
@@ -136,12 +136,15 @@ def run_on_spark(
 
         release_target = PostgresqlTarget(url, job, release_id)
     try:
-        with restoring_shuffle_partitions(session), _pinned(session, job, source, tasks) as pinned:
+        with (
+            restoring_shuffle_partitions(session),
+            _pin_source(session, job, source, tasks) as pinned,
+        ):
             release_target.prepare(pinned.attributes, pinned.relation)
             return _release(job, pinned, release_target, tasks, started)
     except (Exception, KeyboardInterrupt) as error:
         with suppress(Exception):
-            release_target.failed(time.perf_counter() - started, error)
+            release_target.record_failure(time.perf_counter() - started, error)
         raise
 
 
@@ -158,32 +161,33 @@ def with_default_blocks(job: Job, source: Any, target: str) -> Job:
     """
     if job.policy.block_size is None:
         job = replace(job, policy=replace(job.policy, block_size=BLOCK_SIZE))
-    # The source filters its rows before Spark sees them.
+    # Ignore `where`, which the source applies before Spark reads its rows.
     check_job(replace(job, where=None))
     for location in (source, target):
-        _database(location)
+        _postgresql_url(location)
     return job
 
 
 def _release(
     job: Job, pinned: PinnedSource, release_target: ReleaseTarget, tasks: int | None, started: float
 ) -> Report:
-    # A memory limit applies to one process, but workers have their own memory.
+    """Compute, check and publish a release of a pinned source."""
+    # A memory limit applies to a single process, not to workers.
     spark_job = replace(job, key=pinned.key, where=None, memory_limit=None)
-    with translated("the release was made"):
-        rows, report, disks = released(spark_job, pinned.frame, tasks, pinned.findings)
+    with translate_spark_errors("computing the release"):
+        rows, report, disks = release_frame(spark_job, pinned.frame, tasks, pinned.findings)
     try:
         pinned.require_unchanged()
-        with translated("the source's rows were counted"):
-            count = pinned.count()
-        if count != report.rows_in:
+        with translate_spark_errors("counting the source's rows"):
+            n_rows = pinned.count_rows()
+        if n_rows != report.rows_in:
             raise SourceChanged(
-                f"The source has {count} rows, and {report.rows_in} were read; nothing was"
+                f"The source has {n_rows} rows, and {report.rows_in} were read; nothing was"
                 " published.",
                 hint="A DataFrame has to give the same rows each time: write it to files first.",
             )
         not_copied = tuple(a.name for a in pinned.attributes if a.name not in job.named_columns)
-        report = report.requested(source=pinned.name, not_copied=not_copied)
+        report = report.with_request(source=pinned.name, not_copied=not_copied)
         if job.where is not None:
             report = report.with_arguments(where=job.where)
         if job.reading.non_default_options:
@@ -195,26 +199,31 @@ def _release(
 
 
 @contextmanager
-def _pinned(
+def _pin_source(
     session: SparkSession, job: Job, source: Any, tasks: int | None
 ) -> Iterator[PinnedSource]:
     if isinstance(source, DataFrame):
         job.reading.require_no_file_options()
-        yield of_frame(source, job)
+        yield pin_frame(source, job)
         return
-    url = _database(source)
+    url = _postgresql_url(source)
     if url is not None:
         job.reading.require_no_file_options()
     if url is None:
-        yield parquet(session, str(source), job)
+        yield pin_parquet(session, str(source), job)
         return
     cores = max(int(session.sparkContext.defaultParallelism), 1)
-    with postgresql(session, url, job, tasks or _TASKS_PER_CORE * cores) as pinned:
+    with pin_postgresql(session, url, job, tasks or _TASKS_PER_CORE * cores) as pinned:
         yield pinned
 
 
-def _database(location: Any) -> URL | None:
-    """Return the URL of a PostgreSQL database; None for a DataFrame or files."""
+def _postgresql_url(location: Any) -> URL | None:
+    """Parse the URL of a PostgreSQL database; None for a DataFrame or files.
+
+    Raises
+    ------
+    InvalidParameter : the location is of another kind.
+    """
     if isinstance(location, DataFrame):
         return None
     if not isinstance(location, str) or not location:

@@ -1,8 +1,9 @@
-"""Run work in tasks on Arrow rows, and return rows, facts and errors.
+"""Run work on Arrow rows in Spark's tasks, and return rows, facts and errors.
 
-A traceback can carry values into the logs of driver and executors. So dbanon's errors travel as
-class, message, detail and hint, and other errors only as their type and block: as data among the
-rows of a stage or, if rows cannot carry them, as JSON in the message of a ``_TaskError``.
+A traceback can carry values into the logs of the driver and the executors. So a task returns an
+error of dbanon as its class, message, detail and hint, and any other error only as its class and
+the piece or block it occurred in. Errors are returned as data among the rows of a stage or, where
+rows cannot carry them, as JSON in the message of a ``_TaskError``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dbanon.errors
 from dbanon.errors import DbanonError, SparkFailed, WorkersDiffer
-from dbanon.spark.layout import CLASSES, FACTS, ROWS, SCHEMA, TASK, Packet, unpack, unpack_column
+from dbanon.spark.layout import (
+    CLASSES,
+    FACTS,
+    PACKET_SCHEMA,
+    ROWS,
+    TASK,
+    Packet,
+    unpack,
+    unpack_column,
+)
 
 
 @dataclass(frozen=True)
@@ -34,32 +44,41 @@ class TaskFailure:
 
     Parameters
     ----------
-    kind : the class of the error.
-    ours : whether it is a ``DbanonError``.
-    where : a description of the work.
+    class_name : of the exception.
+    is_dbanon_error : whether it is a ``DbanonError``; other exceptions have no message here.
+    work_name : names the work, such as ``Block 3``; the subject of a sentence.
     """
 
-    kind: str
-    ours: bool
+    class_name: str
+    is_dbanon_error: bool
     message: str = ""
     detail: str | None = None
     hint: str | None = None
-    where: str = ""
+    work_name: str = ""
 
     @classmethod
-    def of(cls, error: Exception, where: str) -> TaskFailure:
+    def of(cls, error: Exception, work_name: str) -> TaskFailure:
         """Describe an exception that a task raised."""
         if isinstance(error, DbanonError):
-            return cls(type(error).__name__, True, error.message, error.detail, error._hint, where)
-        return cls(type(error).__name__, False, where=where)
+            return cls(
+                type(error).__name__,
+                is_dbanon_error=True,
+                message=error.message,
+                detail=error.detail,
+                hint=error._hint,
+                work_name=work_name,
+            )
+        return cls(type(error).__name__, is_dbanon_error=False, work_name=work_name)
 
     def to_exception(self) -> DbanonError:
         """Return the exception for the driver to raise."""
-        kind = getattr(dbanon.errors, self.kind, None) if self.ours else None
-        if isinstance(kind, type) and issubclass(kind, DbanonError):
-            return kind(self.message, detail=self.detail, hint=self.hint)
+        error_class = None
+        if self.is_dbanon_error:
+            error_class = getattr(dbanon.errors, self.class_name, None)
+        if isinstance(error_class, type) and issubclass(error_class, DbanonError):
+            return error_class(self.message, detail=self.detail, hint=self.hint)
         return SparkFailed(
-            f"{self.where} failed on a worker; nothing was published.", detail=self.kind
+            f"{self.work_name} failed on a worker; nothing was published.", detail=self.class_name
         )
 
 
@@ -70,17 +89,17 @@ class PartitionTask:
     Parameters
     ----------
     work : turns rows into results: tables and packets, or facts of any other type.
-    schema : of the tables, with a column for facts.
-    at_once : number of rows to process together; None for the whole partition.
+    schema : of the resulting tables, with a column for facts.
+    rows_per_piece : least number of rows to process together; None for the whole partition.
     packet_column : the column of packets to unpack; None if rows are not packed.
-    where : a description of the work.
+    work_name : names the work in errors; the subject of a sentence.
     """
 
     work: Callable[[pa.Table], Iterable[Any]]
     schema: pa.Schema
-    at_once: int | None = None
+    rows_per_piece: int | None = None
     packet_column: str | None = None
-    where: str = "A piece"
+    work_name: str = "A piece"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the results: tables, packets as their rows, and facts."""
@@ -89,17 +108,17 @@ class PartitionTask:
         if self.packet_column is not None:
             batches = unpack_column(batches, self.packet_column)
         try:
-            for rows in _group_batches(batches, self.at_once):
+            for rows in _group_batches(batches, self.rows_per_piece):
                 for result in self.work(rows):
                     if isinstance(result, Packet):
                         yield from result.batches()
                         continue
-                    table = result if isinstance(result, pa.Table) else self._as_facts(result)
+                    table = result if isinstance(result, pa.Table) else self._wrap_as_facts(result)
                     yield from table.combine_chunks().to_batches()
         except Exception as error:
-            yield from self._as_facts(TaskFailure.of(error, self.where)).to_batches()
+            yield from self._wrap_as_facts(TaskFailure.of(error, self.work_name)).to_batches()
 
-    def _as_facts(self, result: Any) -> pa.Table:
+    def _wrap_as_facts(self, result: Any) -> pa.Table:
         pickled = pa.array([pickle.dumps(result)], pa.binary())
         columns = [
             pickled if field.name == FACTS else pa.nulls(1, field.type) for field in self.schema
@@ -107,39 +126,47 @@ class PartitionTask:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-def _group_batches(batches: Iterable[pa.RecordBatch], at_once: int | None) -> Iterator[pa.Table]:
-    buffer: list[pa.RecordBatch] = []
-    count = 0
+def _group_batches(
+    batches: Iterable[pa.RecordBatch], rows_per_piece: int | None
+) -> Iterator[pa.Table]:
+    """Concatenate batches to tables of ``rows_per_piece`` rows or more; the last may have fewer."""
+    buffered: list[pa.RecordBatch] = []
+    n_rows = 0
     for batch in batches:
-        buffer.append(batch)
-        count += batch.num_rows
-        if at_once is not None and count >= at_once:
-            yield pa.Table.from_batches(buffer)
-            buffer, count = [], 0
-    if count:
-        yield pa.Table.from_batches(buffer)
+        buffered.append(batch)
+        n_rows += batch.num_rows
+        if rows_per_piece is not None and n_rows >= rows_per_piece:
+            yield pa.Table.from_batches(buffered)
+            buffered, n_rows = [], 0
+    if n_rows:
+        yield pa.Table.from_batches(buffered)
 
 
 def read_facts(rows: Iterable[Any]) -> list[Any]:
-    """Unpickle the facts in collected columns.
+    """Unpickle the facts in collected rows, which have one column.
 
     Raises
     ------
-    DbanonError : a task failed. Of several errors, the first one in alphabetical order, so that the
+    DbanonError : a task failed. If several did, the first error in alphabetical order, so that the
         choice does not depend on timing.
     """
-    facts = [pickle.loads(row[0]) for row in rows]
+    facts = [pickle.loads(pickled_fact) for (pickled_fact,) in rows]
     failures = [fact for fact in facts if isinstance(fact, TaskFailure)]
     if failures:
         raise min(
             failures,
-            key=lambda failure: (not failure.ours, failure.kind, failure.message, failure.where),
+            key=lambda failure: (
+                not failure.is_dbanon_error,
+                failure.class_name,
+                failure.message,
+                failure.work_name,
+            ),
         ).to_exception()
     return facts
 
 
-_MARK = "dbanon-told:"
-_ERROR_PATTERN = re.compile(re.escape(_MARK) + r"(\{.*?\}):end")
+_ERROR_MARK = "dbanon-error:"
+_ERROR_PATTERN = re.compile(re.escape(_ERROR_MARK) + r"(\{.*?\}):end")
 
 
 class _TaskError(Exception):
@@ -147,51 +174,51 @@ class _TaskError(Exception):
 
 
 @contextmanager
-def errors_without_values(where: str) -> Iterator[None]:
-    """On a worker: replace exceptions by messages that contain no values.
+def hide_values_in_errors(work_name: str) -> Iterator[None]:
+    """On a worker, replace exceptions by a ``_TaskError``, whose message contains no values.
 
     Parameters
     ----------
-    where : a description of the work, such as ``Piece 3 of the source``.
+    work_name : names the work, such as ``Piece 3 of the source``.
     """
     try:
         yield
     except Exception as error:
-        words = json.dumps(asdict(TaskFailure.of(error, where)), separators=(",", ":"))
-        raise _TaskError(f"{_MARK}{words}:end") from None
+        failure_json = json.dumps(asdict(TaskFailure.of(error, work_name)), separators=(",", ":"))
+        raise _TaskError(f"{_ERROR_MARK}{failure_json}:end") from None
 
 
 @contextmanager
-def translated(step: str) -> Iterator[None]:
-    """On the driver: replace Spark's exceptions by dbanon's, without Spark's messages.
+def translate_spark_errors(activity: str) -> Iterator[None]:
+    """On the driver, replace Spark's exceptions by dbanon's, without Spark's messages.
 
     Parameters
     ----------
-    step : a description of the step.
+    activity : what the driver is doing, such as ``reading the first rows``.
 
     Raises
     ------
-    DbanonError : as reported by a worker, or SparkFailed for other exceptions of Spark.
+    DbanonError : the error that a worker reported, or SparkFailed for other exceptions of Spark.
     """
     try:
         with warnings.catch_warnings():
-            # Data passes between Java and Python as Arrow, so pandas' version is irrelevant.
+            # Java and Python exchange Arrow data, so the version of pandas is irrelevant.
             warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
             yield
     except Exception as error:
-        kind = type(error)
-        if kind.__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        package = type(error).__module__.partition(".")[0]
+        if package not in ("pyspark", "py4j"):
             raise
-        raise translate_error(error, step) from None
+        raise translate_error(error, activity) from None
 
 
-def translate_error(error: BaseException, step: str) -> DbanonError:
-    """Return dbanon's error for an exception of Spark."""
+def translate_error(error: BaseException, activity: str) -> DbanonError:
+    """Return dbanon's error for an exception of Spark; see ``translate_spark_errors``."""
     text = str(error)
     match = _ERROR_PATTERN.search(text)
     if match is not None:
         try:
-            # Java may have escaped the JSON once more.
+            # If Java has escaped the JSON once more, it cannot be parsed.
             return TaskFailure(**json.loads(match[1])).to_exception()
         except (TypeError, ValueError):
             pass
@@ -207,30 +234,33 @@ def translate_error(error: BaseException, step: str) -> DbanonError:
             hint="Set PYSPARK_PYTHON to the path that it has on the workers:"
             " docs/scale-out.md#workers.",
         )
-    return SparkFailed(f"Spark failed: {step}; nothing was published.", detail=type(error).__name__)
+    return SparkFailed(
+        f"Spark failed while {activity}; nothing was published.", detail=type(error).__name__
+    )
 
 
 FACTS_FIELD = StructField(FACTS, BinaryType())
-PACKETS = from_arrow_schema(SCHEMA)
+PACKETS = from_arrow_schema(PACKET_SCHEMA)
 
 
 @dataclass(frozen=True, eq=False)
 class UnpackPackets:
-    """Unpack packets and process their rows; facts of the previous stage replace the work.
+    """Unpack packets and process their rows; if the previous stage failed, pass on its failures.
 
     Parameters
     ----------
-    work : of rows, or of rows and of classes if ``classes``.
+    work : a function of the rows or, if ``has_classes``, of the rows and the classes.
+    has_classes : whether packets also contain classes.
     """
 
     work: Callable[..., Iterable[Any]]
-    classes: bool = False
+    has_classes: bool = False
 
     def __call__(self, packets: pa.Table) -> Iterable[Any]:
-        column = packets[FACTS]
-        if column.null_count < len(column):
-            return [pickle.loads(fact) for fact in column.drop_null().to_pylist()]
-        names = (ROWS, CLASSES) if self.classes else (ROWS,)
+        failures = packets[FACTS]
+        if failures.null_count < len(failures):
+            return [pickle.loads(failure) for failure in failures.drop_null().to_pylist()]
+        names = (ROWS, CLASSES) if self.has_classes else (ROWS,)
         return self.work(*(pa.Table.from_batches(unpack(packets[name])) for name in names))
 
 
@@ -241,37 +271,37 @@ class DiskCache:
     frames: list[DataFrame] = field(default_factory=list)
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Cache rows on disk when they are computed."""
+        """Return rows that are cached on disk as soon as they are computed."""
         self.frames.append(rows.persist(StorageLevel.DISK_ONLY))
         return self.frames[-1]
 
     def release(self, keep_last: bool = False) -> None:
-        """Release the caches; ``keep_last`` keeps the last one, which is the release."""
-        released = self.frames[: len(self.frames) - keep_last]
-        self.frames = self.frames[len(released) :]
-        for frame in released:
+        """Drop the caches, except the last one if ``keep_last``."""
+        dropped = self.frames[: len(self.frames) - keep_last]
+        self.frames = self.frames[len(dropped) :]
+        for frame in dropped:
             frame.unpersist()
 
 
-def shuffle(rows: DataFrame, tasks: int) -> DataFrame:
-    """Send packets to their tasks; facts of a failed stage go to the first task."""
+def shuffle(packets: DataFrame, n_tasks: int) -> DataFrame:
+    """Send packets to their tasks; failures of the previous stage go to the first task."""
     task = sql.coalesce(sql.col(TASK), sql.lit(0))
-    return rows.select(TASK, ROWS, FACTS).repartitionById(tasks, task)
+    return packets.select(TASK, ROWS, FACTS).repartitionById(n_tasks, task)
 
 
 def collect_from(
     rows: DataFrame,
     work: Callable[[pa.Table], Iterable[Any]],
-    at_once: int | None,
+    rows_per_piece: int | None,
     packet_column: str | None = None,
 ) -> list[Any]:
-    """Collect the facts of pieces; parameters as of ``mapped``.
+    """Apply work to all pieces and collect the resulting facts; see ``apply_to_pieces``.
 
     Raises
     ------
-    DbanonError : as ``read_facts``.
+    DbanonError : a task failed; see ``read_facts``.
     """
-    facts = mapped(rows, work, StructType([FACTS_FIELD]), at_once, packet_column)
+    facts = apply_to_pieces(rows, work, StructType([FACTS_FIELD]), rows_per_piece, packet_column)
     return read_facts(facts.collect())
 
 
@@ -280,27 +310,28 @@ def collect_facts(rows: DataFrame) -> list[Any]:
 
     Raises
     ------
-    DbanonError : as ``read_facts``.
+    DbanonError : a task failed; see ``read_facts``.
     """
     return read_facts(rows.where(sql.col(FACTS).isNotNull()).select(FACTS).collect())
 
 
-def mapped(
+def apply_to_pieces(
     rows: DataFrame,
     work: Callable[[pa.Table], Iterable[Any]],
     schema: StructType,
-    at_once: int | None,
+    rows_per_piece: int | None,
     packet_column: str | None = None,
 ) -> DataFrame:
-    """Apply work to all pieces, lazily.
+    """Apply work to all pieces of a table, lazily.
 
     Parameters
     ----------
-    at_once, packet_column : see ``PartitionTask``.
+    rows : of the table, or packets of them.
+    work, schema, rows_per_piece, packet_column : see ``PartitionTask``.
     """
     if packet_column is not None:
         rows = rows.select(packet_column).where(sql.col(packet_column).isNotNull())
-    task = PartitionTask(work, to_arrow_schema(schema), at_once, packet_column)
+    task = PartitionTask(work, to_arrow_schema(schema), rows_per_piece, packet_column)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(batches)

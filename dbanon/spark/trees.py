@@ -1,4 +1,4 @@
-"""How strata are cut into blocks, and which block a record belongs to."""
+"""Trees that cut strata into blocks, and the assignment of records and tasks to blocks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from dbanon.partitioning.cuts import Cuts, hash_keys
 from dbanon.partitioning.strata import strata_of
 from dbanon.spark.pieces import TableContext
 
-Pattern = tuple[bool, ...]
+# Which quasi-identifiers are present, that is, not NULL.
+NullPattern = tuple[bool, ...]
 
+# Hashes of keys are unsigned 64-bit integers.
 _HASH_RANGE = 2.0**64
-# The largest hash.
 MAX_HASH = 2**64 - 1
 
 
@@ -29,30 +30,33 @@ class Stratum:
 
     Parameters
     ----------
-    by, pattern : the number of its values in ``TableContext.by``; which quasi-identifiers are not
-        NULL.
-    rows, size : number of its records, and of its clustered units.
+    values_number : the number of its values of the strata columns, a value of
+        ``TableContext.values_numbers``.
+    null_pattern : which quasi-identifiers are present in its records.
+    n_rows, n_units : number of its records, and of its clustered units: records or persons.
     """
 
-    by: int
-    pattern: Pattern
-    rows: int
-    size: int
+    values_number: int
+    null_pattern: NullPattern
+    n_rows: int
+    n_units: int
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """How a stratum is cut.
+    """The cuts of a stratum into leaves, and the blocks that consist of these leaves.
+
+    Blocks are numbered across the whole table, stratum by stratum.
 
     Parameters
     ----------
-    first : the table-wide number of its first block.
+    first_block : the number of its first block.
     cuts : None if it is not cut.
-    block_of_leaf : int64 (m,), the block in the stratum of each leaf of ``cuts``, after small
-        leaves are merged; None before they are counted.
+    block_of_leaf : int64 (n_leaves,), the index in the stratum of each leaf's block, after small
+        leaves are merged; None before leaves are counted.
     """
 
-    first: int = 0
+    first_block: int = 0
     cuts: Cuts | None = None
     block_of_leaf: NDArray[np.int64] | None = None
 
@@ -61,10 +65,10 @@ class Tree:
         """The number of its blocks."""
         return 1 if self.block_of_leaf is None else int(self.block_of_leaf.max()) + 1
 
-    def blocks(self, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The table-wide block of each leaf, int64 (n,)."""
+    def blocks_of_leaves(self, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of each leaf's block, int64 (n,), for indices of leaves, int64 (n,)."""
         block_indices = leaves if self.block_of_leaf is None else self.block_of_leaf[leaves]
-        return self.first + block_indices
+        return self.first_block + block_indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,93 +79,97 @@ class Forest:
     ----------
     strata : in a fixed order.
     trees : one per stratum.
-    tasks : int32 (n_blocks,), the task of each block; empty before tasks are assigned.
+    task_of_block : int32 (n_blocks,); empty before tasks are assigned.
     """
 
     strata: tuple[Stratum, ...]
     trees: tuple[Tree, ...]
-    tasks: NDArray[np.int32]
+    task_of_block: NDArray[np.int32]
 
     @property
-    def numbers(self) -> Mapping[tuple[int, Pattern], int]:
-        """The number of each stratum."""
-        return {(stratum.by, stratum.pattern): i for i, stratum in enumerate(self.strata)}
+    def stratum_numbers(self) -> Mapping[tuple[int, NullPattern], int]:
+        """The number of each stratum, by ``values_number`` and ``null_pattern``."""
+        return {
+            (stratum.values_number, stratum.null_pattern): i
+            for i, stratum in enumerate(self.strata)
+        }
 
     @property
     def n_tasks(self) -> int:
         """The number of tasks that have a block."""
-        return len(np.unique(self.tasks))
+        return len(np.unique(self.task_of_block))
 
     @property
     def n_blocks(self) -> int:
         """The number of blocks of all strata."""
         return sum(tree.n_blocks for tree in self.trees)
 
-    def locate(self, block: int) -> tuple[int, int | None]:
-        """The stratum of a block, and the block's number in it; None if the stratum is not cut."""
-        firsts = [tree.first for tree in self.trees]
-        stratum = int(np.searchsorted(firsts, block, "right")) - 1
-        tree = self.trees[stratum]
-        return stratum, None if tree.cuts is None else block - tree.first
+    def locate_block(self, block: int) -> tuple[int, int | None]:
+        """Return a block's stratum and its index in the stratum; None if the stratum is not cut."""
+        first_blocks = [tree.first_block for tree in self.trees]
+        stratum_number = int(np.searchsorted(first_blocks, block, "right")) - 1
+        tree = self.trees[stratum_number]
+        return stratum_number, None if tree.cuts is None else block - tree.first_block
 
 
-def groups_of(
+def group_by_stratum(
     microdata: Microdata, policy: Policy, forest: Forest
 ) -> list[tuple[int, NDArray[np.int64]]]:
-    """Group records by stratum: the stratum's number, and its records, int64, ascending."""
+    """Return each stratum's number and the indices of its records, int64, ascending."""
     groups = []
-    numbers = forest.numbers
+    stratum_numbers = forest.stratum_numbers
     all_present = (True,) * len(microdata.attributes)
     for records in strata_of(microdata, policy):
-        first = int(records[0])
-        by = 0 if microdata.strata is None else int(microdata.strata[first])
-        pattern = all_present
+        first_record = int(records[0])
+        values_number = 0 if microdata.strata is None else int(microdata.strata[first_record])
+        null_pattern = all_present
         if microdata.valid is not None:
-            pattern = tuple(microdata.valid[first].tolist())
-        groups.append((numbers[by, pattern], records))
+            null_pattern = tuple(microdata.valid[first_record].tolist())
+        groups.append((stratum_numbers[values_number, null_pattern], records))
     return groups
 
 
-def leaves_of(
+def assign_leaves(
     microdata: Microdata, context: TableContext, forest: Forest
 ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-    """By stratum: its number, its records, and the leaf of each record, int64."""
+    """Return each stratum's number, the indices of its records, and each record's leaf, int64."""
     space = None
     groups = []
     keys = microdata.keys[:, 0]
-    for number, records in groups_of(microdata, context.policy, forest):
-        cuts = forest.trees[number].cuts
+    for stratum_number, records in group_by_stratum(microdata, context.policy, forest):
+        cuts = forest.trees[stratum_number].cuts
         leaves = np.zeros(len(records), np.int64)
         if cuts is not None:
-            space = space or space_of(microdata, context.clustered, context.policy)
+            space = space or space_of(microdata, context.clustered_measures, context.policy)
             for start in range(0, len(records), PIECE_RECORDS):
                 chunk = records[start : start + PIECE_RECORDS]
                 leaves[start : start + PIECE_RECORDS] = cuts.assign(
                     space(chunk).coordinates, keys[chunk]
                 )
-        groups.append((number, records, leaves))
+        groups.append((stratum_number, records, leaves))
     return groups
 
 
-def hash_limit(sample_size: int, count: int) -> int:
-    """A hash limit that at least ``sample_size`` of ``count`` keys meet, almost certainly."""
-    if sample_size >= count:
+def hash_limit(sample_size: int, n_keys: int) -> int:
+    """Return a limit below which, almost certainly, at least ``sample_size`` keys have hashes."""
+    if sample_size >= n_keys:
         return MAX_HASH
-    share = (sample_size + 8.0 * np.sqrt(sample_size) + 32.0) / count
-    return min(int(share * _HASH_RANGE), MAX_HASH)
+    # Eight standard deviations more than needed, and a few keys for small samples.
+    sampled_share = (sample_size + 8.0 * np.sqrt(sample_size) + 32.0) / n_keys
+    return min(int(sampled_share * _HASH_RANGE), MAX_HASH)
 
 
-def hashes_up_to(keys: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
+def has_hash_up_to(keys: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
     """Return which keys have a hash up to a limit, bool (n,)."""
     return np.asarray(hash_keys(keys) <= np.uint64(limit))
 
 
-def assign_tasks(sizes: Sequence[int], tasks: int) -> NDArray[np.int32]:
-    """Assign blocks to tasks, int32: the largest first, each to the least loaded task."""
-    load = np.zeros(max(tasks, 1), np.int64)
-    task_of_block = np.zeros(len(sizes), np.int32)
-    for block in np.argsort(-np.asarray(sizes, np.int64), kind="stable").tolist():
+def assign_tasks(block_sizes: Sequence[int], n_tasks: int) -> NDArray[np.int32]:
+    """Return each block's task, int32: the largest block first, to the least loaded task."""
+    load = np.zeros(max(n_tasks, 1), np.int64)
+    task_of_block = np.zeros(len(block_sizes), np.int32)
+    for block in np.argsort(-np.asarray(block_sizes, np.int64), kind="stable").tolist():
         task = int(load.argmin())
         task_of_block[block] = task
-        load[task] += int(sizes[block])
+        load[task] += int(block_sizes[block])
     return task_of_block

@@ -1,4 +1,4 @@
-"""The functions that workers run, each on one piece or one block."""
+"""The work that the tasks of a stage do on the workers: functions of a piece, or of some blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,59 +22,83 @@ from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
 from dbanon.release.recode import Release, find_lost_columns, recode
 from dbanon.sessions.base import random_order
-from dbanon.spark.arrow import combine_chunks, released_array
-from dbanon.spark.facts import facts_of
+from dbanon.spark.arrow import build_released_array, combine_chunks
+from dbanon.spark.facts import gather_facts
 from dbanon.spark.layout import (
     BLOCK,
+    CLASS_SIZE,
     CLASSES,
+    COORDINATES,
     FACTS,
     KEY,
     LABEL,
-    POINT,
-    SIZE,
-    VALUES,
+    SENSITIVE_COUNTS,
     Layout,
     Packet,
 )
-from dbanon.spark.pieces import TableContext, TablePiece, clustered_of, guard_on, piece_of
+from dbanon.spark.pieces import (
+    TableContext,
+    TablePiece,
+    build_guard,
+    build_piece,
+    prepare_clustering,
+)
 from dbanon.spark.tasks import TaskFailure
-from dbanon.spark.trees import Forest, groups_of, hashes_up_to, leaves_of
+from dbanon.spark.trees import Forest, assign_leaves, group_by_stratum, has_hash_up_to
 
 
 @dataclass(frozen=True)
 class GatherFacts:
-    """Gather the facts of a piece, and pack it; parameters as of ``facts.facts_of``.
+    """Gather the facts of a piece, sample it, and pack its rows.
 
     Parameters
     ----------
-    limit : the largest key hash to sample; None for no sample.
+    layout, attributes_with_hierarchy, attributes_with_built_hierarchy : see ``gather_facts``.
+    hash_limit : the largest key hash to sample; None for no sample.
     """
 
     layout: Layout
-    with_trees: Collection[str]
-    built_from_values: Collection[str]
-    limit: int | None = None
+    attributes_with_hierarchy: Collection[str]
+    attributes_with_built_hierarchy: Collection[str]
+    hash_limit: int | None = None
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        facts = facts_of(rows, self.layout, self.with_trees, self.built_from_values)
+        facts = gather_facts(
+            rows, self.layout, self.attributes_with_hierarchy, self.attributes_with_built_hierarchy
+        )
         yield facts
-        if facts.no_key or facts.no_entity:
+        if facts.n_without_key or facts.n_without_entity:
             return
-        if self.limit is not None:
-            sampled = _rows_up_to(rows.select(self.layout.class_inputs), self.limit)
+        if self.hash_limit is not None:
+            sampled = _select_sampled(rows.select(self.layout.class_inputs), self.hash_limit)
             if sampled.num_rows:
-                # Yield batches; a table would be passed on to the next stage.
+                # Yield batches, which are returned as facts; a table would be returned as rows.
                 yield sampled.to_batches()
         yield Packet(rows)
 
 
-@dataclass(frozen=True, eq=False)
-class SampleRecords:
-    """Sample the records of a piece that determine borders, with their coordinates.
+class StratumSample(NamedTuple):
+    """Sampled records of a stratum, by which it is cut.
 
     Parameters
     ----------
-    hash_limits : by stratum, the largest key hash to sample.
+    stratum_number : the index of the stratum in its forest.
+    keys : int64 (n,), ascending.
+    coordinates : float64 (n, p).
+    """
+
+    stratum_number: int
+    keys: NDArray[np.int64]
+    coordinates: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleRecords:
+    """Sample records of a piece, by which strata are cut; yields a ``StratumSample`` per stratum.
+
+    Parameters
+    ----------
+    hash_limits : by stratum number, the largest key hash to sample.
     """
 
     context: TableContext
@@ -83,38 +107,39 @@ class SampleRecords:
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         context = self.context
-        if not context.layout.persons:
+        if not context.layout.has_persons:
             # A person is sampled by the key of the first record, so all records are needed.
-            rows = _rows_up_to(rows, max(self.hash_limits.values()))
+            rows = _select_sampled(rows, max(self.hash_limits.values()))
         if not rows.num_rows:
             return
-        microdata = piece_of(rows, context.layout, context).microdata
-        clustered, _ = clustered_of(microdata, context.policy.hierarchies)
-        space = space_of(clustered, context.clustered, context.policy)
+        microdata = build_piece(rows, context.layout, context).microdata
+        clustered, _ = prepare_clustering(microdata, context.policy.hierarchies)
+        space = space_of(clustered, context.clustered_measures, context.policy)
         keys = clustered.keys[:, 0]
-        for number, records in groups_of(clustered, context.policy, self.forest):
-            if number in self.hash_limits:
-                sampled = records[hashes_up_to(keys[records], self.hash_limits[number])]
+        for stratum_number, records in group_by_stratum(clustered, context.policy, self.forest):
+            if stratum_number in self.hash_limits:
+                hash_limit = self.hash_limits[stratum_number]
+                sampled = records[has_hash_up_to(keys[records], hash_limit)]
                 if len(sampled):
-                    yield number, keys[sampled], space(sampled).coordinates
+                    yield StratumSample(stratum_number, keys[sampled], space(sampled).coordinates)
 
 
 @dataclass(frozen=True, eq=False)
 class CountLeaves:
-    """Count the records of a piece in each leaf of the cuts."""
+    """Count the records of a piece by stratum and leaf; yields a ``Counter``."""
 
     context: TableContext
     forest: Forest
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         context = self.context
-        microdata = piece_of(rows, context.layout, context).microdata
-        clustered, _ = clustered_of(microdata, context.policy.hierarchies)
+        microdata = build_piece(rows, context.layout, context).microdata
+        clustered, _ = prepare_clustering(microdata, context.policy.hierarchies)
         leaf_counts: Counter[tuple[int, int]] = Counter()
-        for number, _, leaves in leaves_of(clustered, context, self.forest):
+        for stratum_number, _, leaves in assign_leaves(clustered, context, self.forest):
             for leaf, count in enumerate(np.bincount(leaves).tolist()):
                 if count:
-                    leaf_counts[number, leaf] += count
+                    leaf_counts[stratum_number, leaf] += count
         yield leaf_counts
 
 
@@ -127,76 +152,77 @@ class AssignBlocks:
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         context = self.context
-        piece = piece_of(rows, context.layout, context)
-        clustered, units = clustered_of(piece.microdata, context.policy.hierarchies)
+        piece = build_piece(rows, context.layout, context)
+        clustered, units = prepare_clustering(piece.microdata, context.policy.hierarchies)
         blocks = np.zeros(clustered.n_records, np.int64)
-        for number, records, leaves in leaves_of(clustered, context, self.forest):
-            blocks[records] = self.forest.trees[number].blocks(leaves)
+        for stratum_number, records, leaves in assign_leaves(clustered, context, self.forest):
+            blocks[records] = self.forest.trees[stratum_number].blocks_of_leaves(leaves)
         if units is not None:
             blocks = blocks[units.of_record]
-        yield from by_task(piece.rows, blocks, self.forest)
+        yield from pack_by_task(piece.rows, blocks, self.forest)
 
 
-def by_task(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterator[Packet]:
-    """Yield rows with their blocks, int64 (n,), packed by task."""
+def pack_by_task(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterator[Packet]:
+    """Yield packets of the rows by task, with each row's block, int64 (n,), as a column."""
     if BLOCK in rows.column_names:
         rows = rows.drop_columns([BLOCK])
     rows = rows.append_column(BLOCK, pa.array(blocks.astype(np.int32)))
-    tasks = forest.tasks[blocks]
+    tasks = forest.task_of_block[blocks]
     order = np.argsort(tasks, kind="stable")
     rows, tasks = rows.take(pa.array(order)), tasks[order]
     starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(tasks)]
-    for first, last in itertools.pairwise(starts):
-        if last > first:
-            yield Packet(rows.slice(first, last - first), int(tasks[first]))
+    for start, end in itertools.pairwise(starts):
+        if end > start:
+            yield Packet(rows.slice(start, end - start), int(tasks[start]))
 
 
-def _rows_up_to(rows: pa.Table, limit: int) -> pa.Table:
+def _select_sampled(rows: pa.Table, hash_limit: int) -> pa.Table:
     """Select the rows whose keys have a hash up to a limit."""
     keys = combine_chunks(rows[KEY]).to_numpy(zero_copy_only=False)
-    return rows.filter(pa.array(hashes_up_to(keys, limit)))
+    return rows.filter(pa.array(has_hash_up_to(keys, hash_limit)))
 
 
 @dataclass
 class BlockFacts:
-    """The facts about a block.
+    """What a worker reports about a block; the last five fields are empty before the release.
 
     Parameters
     ----------
-    block, stratum : its number, and that of its stratum.
-    classes, size : number of its classes, and of its clustered units.
-    method_counts : what the method counted.
-    rows : number of its records.
-    before, after : the losses, as ``Release.sums``; empty before the release.
-    public : see ``Release``; empty before the release.
-    suppressed : quasi-identifiers of which every class has the same label.
-    hidden : for each quasi-identifier, the rows whose own value is not released; empty if no column
-        is retained.
+    number, stratum_number : of the block, and of its stratum.
+    n_classes, n_units : number of its classes, and of its clustered records or persons.
+    method_counts : counts that the clustering method reports, by name.
+    n_rows : number of its records.
+    losses_before, losses_after : information loss by column, before and after rounding; see
+        ``Release.sums``.
+    public_sums : by column; see ``Release.public``.
+    suppressed_columns : quasi-identifiers of which every class has the same label.
+    hidden_rows : for each quasi-identifier, number of rows whose original value is not released;
+        empty if no column is retained.
     """
 
-    block: int
-    stratum: int
-    classes: int
-    size: int
+    number: int
+    stratum_number: int
+    n_classes: int
+    n_units: int
     method_counts: dict[str, int] = field(default_factory=dict)
-    rows: int = 0
-    before: tuple[tuple[float, float], ...] = ()
-    after: tuple[tuple[float, float], ...] = ()
-    public: tuple[PublicSums, ...] = ()
-    suppressed: tuple[str, ...] = ()
-    hidden: tuple[int, ...] = ()
+    n_rows: int = 0
+    losses_before: tuple[tuple[float, float], ...] = ()
+    losses_after: tuple[tuple[float, float], ...] = ()
+    public_sums: tuple[PublicSums, ...] = ()
+    suppressed_columns: tuple[str, ...] = ()
+    hidden_rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterBlocks:
-    """Compute the classes of complete blocks, or refine them in a ``turn``, and release the last.
+    """Cluster complete blocks, or refine or merge their classes; in the last stage, release them.
 
     Parameters
     ----------
-    schema : of the released rows; None if another round follows.
-    turn : the round of refinement; None to cluster.
-    names : the released columns in ``schema``, each with the number of its release column or the
-        index of the retained one; None if another round follows.
+    schema : of the released rows; None if another stage follows.
+    refinement_step : the step of refinement; None in other stages.
+    release_indices : names of the quasi-identifiers' columns in ``schema``, each with the index of
+        the released column; None if another stage follows.
     merges_for_models : whether to merge classes until they satisfy privacy models.
     precedes_merge : whether the next stage does so.
     """
@@ -204,8 +230,8 @@ class ClusterBlocks:
     context: TableContext
     forest: Forest
     schema: pa.Schema | None = None
-    turn: RefinementStep | None = None
-    names: tuple[tuple[str, int], ...] | None = None
+    refinement_step: RefinementStep | None = None
+    release_indices: tuple[tuple[str, int], ...] | None = None
     merges_for_models: bool = False
     precedes_merge: bool = False
 
@@ -213,10 +239,10 @@ class ClusterBlocks:
         blocks = combine_chunks(rows[BLOCK]).to_numpy(zero_copy_only=False)
         order = np.argsort(blocks, kind="stable")
         tables = []
-        for positions in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
-            number = int(blocks[positions[0]])
+        for block_rows in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
+            number = int(blocks[block_rows[0]])
             try:
-                result, facts = self._process_block(rows.take(pa.array(positions)), number)
+                result, facts = self._process_block(rows.take(pa.array(block_rows)), number)
             except Exception as error:
                 yield TaskFailure.of(error, f"Block {number}")
                 return
@@ -226,7 +252,7 @@ class ClusterBlocks:
             else:
                 yield from result
         if tables:
-            # Shuffle, because rows adjacent in the file would be adjacent in the source.
+            # Shuffle, because the order of the rows would reveal their order in the source.
             table = pa.concat_tables(tables)
             yield table.take(pa.array(random_order(table.num_rows)))
 
@@ -235,74 +261,95 @@ class ClusterBlocks:
     ) -> tuple[pa.Table | list[Packet], BlockFacts]:
         """Return the released rows of a block, or the packets of its rows and classes."""
         context, policy = self.context, self.context.policy
-        piece = piece_of(rows, context.layout, context)
-        clustered, units = clustered_of(piece.microdata, policy.hierarchies)
-        stratum, index_in_stratum = self.forest.locate(number)
+        piece = build_piece(rows, context.layout, context)
+        clustered, units = prepare_clustering(piece.microdata, policy.hierarchies)
+        stratum_number, index_in_stratum = self.forest.locate_block(number)
         if self.merges_for_models:
-            return self._merge_for_models(piece, number, stratum)
-        [(number_of_stratum, records)] = groups_of(clustered, policy, self.forest)
-        assert number_of_stratum == stratum
-        space = space_of(clustered, context.clustered, policy)(records)
+            return self._merge_for_models(piece, number, stratum_number)
+        [(number_by_records, records)] = group_by_stratum(clustered, policy, self.forest)
+        assert number_by_records == stratum_number
+        space = space_of(clustered, context.clustered_measures, policy)(records)
         keys = clustered.keys[:, 0]
-        if self.turn is None:
-            classes = cluster_block(space, keys, policy, index_in_stratum, _silent)
+        if self.refinement_step is None:
+            classes = cluster_block(space, keys, policy, index_in_stratum, _ignore_progress)
         else:
-            classes = self._refine(piece, space, units, stratum, index_in_stratum)
+            classes = self._refine_classes(piece, space, units, stratum_number, index_in_stratum)
         record_classes = classes if units is None else classes.of(units.of_record)
         facts = BlockFacts(
             number,
-            stratum,
-            classes.n_classes,
-            clustered.n_records,
-            dict(classes.method_counts),
-            piece.microdata.n_records,
+            stratum_number,
+            n_classes=classes.n_classes,
+            n_units=clustered.n_records,
+            method_counts=dict(classes.method_counts),
+            n_rows=piece.microdata.n_records,
         )
-        if self.names is not None:
-            return self._release(piece, record_classes, facts), facts
+        if self.release_indices is not None:
+            return self._build_release(piece, record_classes, facts), facts
         if self.precedes_merge:
-            # Models apply to records, and merging costs what the records' labels lose.
-            space = space_of_costs(piece.microdata, context.released, policy)
+            # Models apply to records, and the cost of a merge is the loss of the records' labels.
+            space = space_of_costs(piece.microdata, context.record_measures, policy)
             positions = space(np.arange(piece.microdata.n_records))
-            return self._pack(piece, record_classes, record_classes, positions, piece.keys), facts
-        return self._pack(piece, record_classes, classes, space, keys), facts
+            return self._pack_classes(
+                piece, record_classes, record_classes, positions, piece.keys
+            ), facts
+        return self._pack_classes(piece, record_classes, classes, space, keys), facts
 
     def _merge_for_models(
-        self, piece: TablePiece, number: int, stratum: int
+        self, piece: TablePiece, number: int, stratum_number: int
     ) -> tuple[pa.Table, BlockFacts]:
-        """Merge the classes that moved here until each satisfies the models."""
+        """Merge the classes that were moved into this block until each satisfies the models."""
         context, microdata = self.context, piece.microdata
         labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         classes = Partition(np.unique(labels, return_inverse=True)[1].reshape(-1))
-        space = space_of_costs(microdata, context.released, context.policy)
+        space = space_of_costs(microdata, context.record_measures, context.policy)
         positions = space(np.arange(microdata.n_records))
-        guard = guard_on(microdata, classes, context)
-        merged = protect_block(positions, classes, guard, context.policy, _silent)
+        guard = build_guard(microdata, classes, context)
+        merged = protect_block(positions, classes, guard, context.policy, _ignore_progress)
         n = microdata.n_records
-        facts = BlockFacts(number, stratum, merged.n_classes, n, {}, n)
-        return self._release(piece, merged, facts), facts
+        facts = BlockFacts(
+            number,
+            stratum_number,
+            n_classes=merged.n_classes,
+            n_units=n,
+            method_counts={},
+            n_rows=n,
+        )
+        return self._build_release(piece, merged, facts), facts
 
-    def _refine(
-        self, piece: TablePiece, space: Any, units: Any, stratum: int, index_in_stratum: int | None
+    def _refine_classes(
+        self,
+        piece: TablePiece,
+        space: Any,
+        units: Any,
+        stratum_number: int,
+        index_in_stratum: int | None,
     ) -> Partition:
-        """Refine the classes that moved here; unchanged if their stratum is not cut."""
+        """Refine the classes that were moved into this block, unless their stratum is not cut."""
         class_labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         if units is not None:
-            first = np.unique(units.of_record, return_index=True)[1]
-            class_labels = class_labels[first]
+            first_record_of_unit = np.unique(units.of_record, return_index=True)[1]
+            class_labels = class_labels[first_record_of_unit]
         _, labels = np.unique(class_labels, return_inverse=True)
         classes = Partition(labels.reshape(-1))
         if index_in_stratum is None:
             return classes
-        policy, turn = self.context.policy, self.turn
-        assert turn is not None
+        policy, refinement_step = self.context.policy, self.refinement_step
+        assert refinement_step is not None
         refine = str(find_method(policy.method).refine)
-        size = self.forest.strata[stratum].size
+        stratum_size = self.forest.strata[stratum_number].n_units
         refined = refine_block(
-            refine, space, classes, policy, turn, index_in_stratum, size, _silent
+            refine,
+            space,
+            classes,
+            policy,
+            refinement_step,
+            index_in_stratum,
+            stratum_size,
+            _ignore_progress,
         )
         return refined.require(int(policy.k), max_refined_size(refine, int(policy.k)))
 
-    def _pack(
+    def _pack_classes(
         self,
         piece: TablePiece,
         record_classes: Partition,
@@ -310,43 +357,51 @@ class ClusterBlocks:
         space: Any,
         keys: NDArray[np.int64],
     ) -> list[Packet]:
-        """Pack the rows with their classes, and each class with its coordinates and size."""
+        """Pack the rows with their classes, and the classes with their coordinates and sizes."""
         coordinates = means_of_classes(space, classes)
-        count, width = coordinates.shape
+        n_classes, n_axes = coordinates.shape
         columns = {
-            BLOCK: pa.array(np.full(count, combine_chunks(piece.rows[BLOCK])[0].as_py(), np.int64)),
-            LABEL: pa.array(np.arange(count)),
+            BLOCK: pa.array(
+                np.full(n_classes, combine_chunks(piece.rows[BLOCK])[0].as_py(), np.int64)
+            ),
+            LABEL: pa.array(np.arange(n_classes)),
             KEY: pa.array(first_keys(classes, keys)),
-            SIZE: pa.array(classes.sizes.astype(np.int64)),
-            POINT: pa.FixedSizeListArray.from_arrays(pa.array(coordinates.reshape(-1)), width),
+            CLASS_SIZE: pa.array(classes.sizes.astype(np.int64)),
+            COORDINATES: pa.FixedSizeListArray.from_arrays(
+                pa.array(coordinates.reshape(-1)), n_axes
+            ),
         }
         if self.precedes_merge:
-            counts = guard_on(piece.microdata, classes, self.context).counts(
+            counts = build_guard(piece.microdata, classes, self.context).counts(
                 classes.labels.astype(np.int64), classes.n_classes
             )
             value_counts = pa.array(counts.reshape(-1))
-            columns[VALUES] = pa.FixedSizeListArray.from_arrays(value_counts, counts.shape[1])
+            columns[SENSITIVE_COUNTS] = pa.FixedSizeListArray.from_arrays(
+                value_counts, counts.shape[1]
+            )
         rows = piece.rows
         if LABEL in rows.column_names:
             rows = rows.drop_columns([LABEL])
         rows = rows.append_column(LABEL, pa.array(record_classes.labels.astype(np.int64)))
-        return [Packet(rows), Packet(pa.table(columns), column=CLASSES)]
+        return [Packet(rows), Packet(pa.table(columns), packet_column=CLASSES)]
 
-    def _release(self, piece: TablePiece, partition: Partition, facts: BlockFacts) -> pa.Table:
+    def _build_release(
+        self, piece: TablePiece, partition: Partition, facts: BlockFacts
+    ) -> pa.Table:
         """Build the released rows, in key order."""
         context = self.context
-        release = release_piece(piece, partition, context)
-        facts.before, facts.after = release.sums
-        facts.public = release.public
-        facts.suppressed = find_lost_columns(release.columns, context.policy.hierarchies)
-        if context.layout.retained:
+        release = recode_piece(piece, partition, context)
+        facts.losses_before, facts.losses_after = release.sums
+        facts.public_sums = release.public
+        facts.suppressed_columns = find_lost_columns(release.columns, context.policy.hierarchies)
+        if context.layout.retained_columns:
             originals = Originals(piece.microdata, partition, release.columns)
-            facts.hidden = tuple(map(originals.hidden_rows, originals.names))
+            facts.hidden_rows = tuple(map(originals.hidden_rows, originals.names))
         n = piece.microdata.n_records
         arrays: list[Any] = []
-        assert self.names is not None
+        assert self.release_indices is not None
         assert self.schema is not None
-        column_indices = dict(self.names)
+        column_indices = dict(self.release_indices)
         columns = [part for column in release.columns for part in column.parts]
         for schema_field in self.schema:
             if schema_field.name == FACTS:
@@ -358,19 +413,19 @@ class ClusterBlocks:
                 arrays.append(combine_chunks(piece.rows[schema_field.name]))
             else:
                 column = columns[column_indices[schema_field.name]]
-                arrays.append(released_array(column, partition.labels, schema_field.type))
+                arrays.append(build_released_array(column, partition.labels, schema_field.type))
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
 
-def release_piece(piece: TablePiece, partition: Partition, context: TableContext) -> Release:
+def recode_piece(piece: TablePiece, partition: Partition, context: TableContext) -> Release:
     """Recode classes to released values, and compute their losses."""
     return recode(
         piece.microdata,
-        ClusteringResult(partition, measures=context.released),
+        ClusteringResult(partition, measures=context.record_measures),
         context.policy,
-        piece.exact_totals,
+        piece.sum_exactly,
     )
 
 
-def _silent(share: float) -> None:
+def _ignore_progress(share: float) -> None:
     """Ignore progress, which Spark reports itself."""

@@ -111,7 +111,7 @@ class FileDatabase(ABC):
     kind: ClassVar[str]
     is_persistent = True
     # Replaces "in a view" in hints, if columns of views have no declared types.
-    instead_of_view: ClassVar[str | None] = None
+    view_replacement: ClassVar[str | None] = None
 
     @property
     @abstractmethod
@@ -136,7 +136,7 @@ class FileDatabase(ABC):
             interruptible_until_commit() as before_commit,
             ensure_database_file(self._path, self.kind, write=write, create=create),
             self._session(write, before_commit) as session,
-            hints_without_views(self.instead_of_view),
+            hints_without_views(self.view_replacement),
         ):
             yield session
 
@@ -153,7 +153,7 @@ class FileDatabase(ABC):
         with (
             ensure_database_file(self._path, self.kind, write=True, create=False),
             self._session(False) as session,
-            hints_without_views(self.instead_of_view),
+            hints_without_views(self.view_replacement),
         ):
             yield session
 

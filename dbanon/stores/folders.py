@@ -140,7 +140,7 @@ def translate_file_errors(location: FileLocation) -> Iterator[None]:
 def require_room(needed_bytes: int, memory_bytes: int, path: FileLocation) -> None:
     """Check that a file fits into memory; raises MemoryLimit."""
     if needed_bytes > memory_bytes:
-        raise MemoryLimit.over(
+        raise MemoryLimit.exceeded(
             f"The file {path} is read from memory, and needs",
             memory_bytes,
             hint="Raise the limit (`memory_limit`), or write it as Parquet files on this machine.",

@@ -18,7 +18,11 @@ from dbanon.ledger import entries, job_history, person_record
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.attribute_disclosure import DisclosiveColumn, all_different, sample_size
+from dbanon.release.attribute_disclosure import (
+    DisclosiveColumn,
+    proof_sample_size,
+    prove_nearly_unique,
+)
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MOST_MEMBERS
 from dbanon.release.outcome import OperatorFigures
@@ -294,14 +298,14 @@ class SqlTarget:
         """Find retained columns of large releases for which a sample of rows is proof enough."""
         draft, session = staged_release.draft, self.session
         rows = int(draft.release.partition.sizes.sum())
-        n_sampled = sample_size(rows)
+        n_sampled = proof_sample_size(rows)
         if not n_sampled or not names:
             return {}
         values = [session.compared(draft.relation.attribute(name)) for name in names]
         sample = session.sample(staged_release.relation, n_sampled / rows)
         n_rows, *counts = session.rows(statements.different_values(sample, values))[0]
         disclosive_columns = (
-            all_different(name, rows, int(n_rows), int(n_values), int(n_distinct))
+            prove_nearly_unique(name, rows, int(n_rows), int(n_values), int(n_distinct))
             for name, n_values, n_distinct in zip(names, counts[::2], counts[1::2], strict=True)
         )
         return {column.name: column for column in disclosive_columns if column is not None}

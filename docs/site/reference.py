@@ -17,7 +17,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.models import json_schema
 from dbanon.doors.plpython_options import describe_option
 from dbanon.doors.sql_script import functions_script
-from dbanon.errors.explanations import ErrorExplanation, explained
+from dbanon.errors.explanations import ErrorExplanation, load_explanations
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 
@@ -213,7 +213,7 @@ def _method(method: Method) -> str:
 
 def errors() -> dict[str, str]:
     """A page for each code, and the list of them."""
-    found = explained()
+    found = load_explanations()
     rows = [
         f"| [`{code}`]({code}.md) | {entry.exit_code} | {entry.sqlstate} | {cell(entry.summary)} |"
         for code, entry in found.items()

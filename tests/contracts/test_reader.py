@@ -23,8 +23,8 @@ from dbanon.measures.figure import EvaluationTask, Parameters
 from dbanon.methods import METHODS
 from dbanon.recoding import RECODINGS
 from dbanon.release.evaluation import evaluation_of_figures
-from dbanon.release.figures import published_figures
-from dbanon.release.publication import published_loss, rounded, step_of
+from dbanon.release.figures import publish_figures
+from dbanon.release.publication import compute_published_loss, rounded, step_of
 from tests.reference import reader
 
 RICHEST = 9_754_321
@@ -167,9 +167,9 @@ def shown_of(pairs) -> dict[str, float]:
     """The published figures of a world that a reader imagines."""
     exact = evaluate(EvaluationTask(pairs))
     sums = [reader.squares_of(pairs)]
-    loss = published_loss(sums, "sse")
+    loss = compute_published_loss(sums, "sse")
     losses = "sse", {"income": float(loss.columns[0])}, loss.total
-    figures = published_figures(pairs, exact, Parameters(), losses)
+    figures = publish_figures(pairs, exact, Parameters(), losses)
     return reader.flat(evaluation_of_figures(pairs, figures, Parameters()).to_dict())
 
 

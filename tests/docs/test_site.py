@@ -13,7 +13,7 @@ import pytest
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.sql_script import functions_script
-from dbanon.errors.explanations import explained
+from dbanon.errors.explanations import load_explanations
 from dbanon.methods import METHODS
 from docs.site.build import LINK, Site
 from docs.site.contents import all_pages, contents
@@ -53,7 +53,7 @@ def test_links_between_pages_of_the_site_lead_somewhere(site: Path) -> None:
 
 def test_the_row_of_an_error_leads_to_its_page(site: Path) -> None:
     table = (site / "docs" / "errors.md").read_text(encoding="utf-8")
-    for code in set(explained()) - {"unexpected"}:
+    for code in set(load_explanations()) - {"unexpected"}:
         assert f"[`{code}`](../reference/errors/{code}.md)" in table
         assert (site / "reference" / "errors" / f"{code}.md").exists()
 

@@ -66,7 +66,7 @@ def test_shuffled_rows_are_refused_and_not_measured() -> None:
 
 def in_another_order(report: Any) -> Any:
     """Positions of released rows; redraws the one order in 750 that is too close by chance."""
-    rows = report.alignment.rows()
+    rows = report.alignment.row_of_original()
     return rows[np.random.default_rng(1).permutation(len(rows))]
 
 
@@ -76,7 +76,7 @@ def test_rows_of_any_origin_are_tried_against_chance(method: str) -> None:
     trees: Any = AGES | {"income": {"intervals": [1000, 4000]}} if method == "gaa_cp" else None
     release, report = released(table, method=method, hierarchies=trees)
     assert report.alignment is not None
-    ordered = without_mark(release).iloc[report.alignment.rows()]
+    ordered = without_mark(release).iloc[report.alignment.row_of_original()]
     other = without_mark(release).iloc[in_another_order(report)]
     with pytest.raises(RowsNotAligned, match="paired at random"):
         dbanon.evaluate(table[QUASI], other, hierarchies=trees)
@@ -170,7 +170,7 @@ def test_no_serialized_report_links_rows() -> None:
         assert unaligned.alignment is None
         with pytest.raises(RowsNotAligned, match="does not know"):
             dbanon.evaluate(table, release, report=unaligned)
-    places = report.alignment.places
+    places = report.alignment.original_of_row
     assert places.astype("<i8").tobytes() not in pickle.dumps(report)
     assert str(places[:5]).strip("[]") not in repr(vars(report)["alignment"])
     assert set(release.attrs) == {"dbanon"}

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.errors.explanations import explain, explained, sections
+from dbanon.errors.explanations import explain, load_explanations, load_sections
 from dbanon.methods import METHODS
 from tests.docs.test_docs import ERRORS, page
 
-TEXT = "\n".join(sections().values())
+TEXT = "\n".join(load_sections().values())
 
 
 def run(*words: str) -> Result:
@@ -22,13 +22,13 @@ def run(*words: str) -> Result:
 
 
 def test_every_code_has_a_section_and_every_section_a_code() -> None:
-    assert set(sections()) == {*ERRORS, "unexpected"}
-    assert list(sections()) == sorted(sections())
+    assert set(load_sections()) == {*ERRORS, "unexpected"}
+    assert list(load_sections()) == sorted(load_sections())
 
 
 @pytest.mark.parametrize("code", [*ERRORS, "unexpected"])
 def test_a_section_explains_the_error_and_the_remedy(code: str) -> None:
-    meaning, act, more = sections()[code].partition("**What to do.**")
+    meaning, act, more = load_sections()[code].partition("**What to do.**")
     assert act
     assert meaning.strip()
     assert more.strip()
@@ -89,6 +89,6 @@ def test_an_unknown_code_is_an_error_with_near_matches() -> None:
 
 def test_without_a_code_all_are_listed() -> None:
     errors = json.loads(run("--format", "json").stdout)
-    assert [error["code"] for error in errors] == list(explained())
+    assert [error["code"] for error in errors] == list(load_explanations())
     listed = run().stdout
-    assert all(code in listed for code in explained())
+    assert all(code in listed for code in load_explanations())

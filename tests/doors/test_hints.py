@@ -229,7 +229,7 @@ def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
         error = InvalidParameter(
             hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
         )
-        error.way = spell_in_job_file
+        error.fixed_notation = spell_in_job_file
         # Whoever prints it: a job's options have one name each.
         told = {str(error.hint), str(error.hint_by(spell_cli_option)), str(error.to_dict()["hint"])}
         [text] = told

@@ -143,13 +143,17 @@ class _Search:
     tolls: Mapping[int, Mapping[tuple[int, ...], float]]
 
     def least_from(
-        self, chosen: list[int], later: NDArray[np.int64], distance_sums: Floats, least: float
+        self,
+        chosen: list[int],
+        later: NDArray[np.int64],
+        sum_public_distances: Floats,
+        least: float,
     ) -> float:
         """The least value of a class that extends the chosen records by later ones."""
         inside = self.apart[np.ix_(chosen, chosen)].sum() / 2
         base = inside / self.size - self.prices[chosen].sum()
         missing = self.size - len(chosen)
-        gain = distance_sums[later] / self.size - self.prices[later]
+        gain = sum_public_distances[later] / self.size - self.prices[later]
         order = np.argsort(gain, kind="stable")
         later, gain = later[order], gain[order]
         for first in range(len(later) - missing + 1):
@@ -159,7 +163,7 @@ class _Search:
             if missing == 1:
                 least = min(least, base + gain[first] + self._toll(chosen, record))
                 continue
-            new_sums = distance_sums + self.apart[record]
+            new_sums = sum_public_distances + self.apart[record]
             least = self.least_from([*chosen, record], later[first + 1 :], new_sums, least)
         return least
 

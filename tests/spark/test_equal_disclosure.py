@@ -177,7 +177,7 @@ def test_a_strict_release_without_findings_succeeds(spark: SparkSession, tmp_pat
 def test_a_sample_proves_that_values_differ(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbanon.release.attribute_disclosure.ALL_ROWS", 100)
+    monkeypatch.setattr("dbanon.release.attribute_disclosure.MAX_FULLY_COUNTED_ROWS", 100)
     frame = codings().assign(height=lambda rows: rows["id"] * 7.5)
     rows = in_files(spark, frame, tmp_path)
     options = BLOCKS | QUASI | {"keep": ["place", "decade", "sex"]}

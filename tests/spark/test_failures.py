@@ -129,14 +129,14 @@ def test_a_worker_that_is_killed_changes_no_bit(
     expected = execute(people, RELEASED)
     killed: list[int] = []
     killer = threading.Thread(target=kill_when_at_work, args=(on_cluster, cluster, killed))
-    original = table.released
+    original = table.release_frame
 
     def released(*arguments: Any) -> Any:
         # Not earlier: a task that compares versions has no rows to lose.
         killer.start()
         return original(*arguments)
 
-    monkeypatch.setattr(table, "released", released)
+    monkeypatch.setattr(table, "release_frame", released)
     report = anonymize_table(on_cluster, people, people, **ARGUMENTS)
     killer.join()
     assert killed
@@ -271,7 +271,7 @@ def test_a_lost_snapshot_publishes_nothing(
 ) -> None:
     from dbanon.spark import table
 
-    original = table.released
+    original = table.release_frame
 
     def lose_snapshot(*arguments: Any) -> Any:
         execute(
@@ -281,7 +281,7 @@ def test_a_lost_snapshot_publishes_nothing(
         )
         return original(*arguments)
 
-    monkeypatch.setattr(table, "released", lose_snapshot)
+    monkeypatch.setattr(table, "release_frame", lose_snapshot)
     with pytest.raises((SourceChanged, ConnectionLost)):
         anonymize_table(spark, people, people, **ARGUMENTS)
     assert execute(people, "SELECT to_regclass('release.people') IS NULL") == [(True,)]

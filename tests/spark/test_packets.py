@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dbanon.spark import layout
-from dbanon.spark.layout import CLASSES, ROWS, SCHEMA, TASK, Packet, unpack, unpack_column
+from dbanon.spark.layout import CLASSES, PACKET_SCHEMA, ROWS, TASK, Packet, unpack, unpack_column
 
 TABLE = pa.table(
     {
@@ -26,12 +26,12 @@ TABLE = pa.table(
 
 @pytest.mark.parametrize("most", [1 << 22, 4000, 1])
 def test_rows_go_through_packets(most, monkeypatch):
-    monkeypatch.setattr(layout, "MAX_BYTES", most)
+    monkeypatch.setattr(layout, "MAX_PACKET_BYTES", most)
     # A part of a table contains no other rows.
     part = TABLE.slice(3, 150)
     batches = list(Packet(part, 7).batches())
     assert len(batches) == {1 << 22: 1, 1: 150}.get(most, len(batches))
-    assert all(batch.schema == SCHEMA for batch in batches)
+    assert all(batch.schema == PACKET_SCHEMA for batch in batches)
     assert {batch.column(TASK)[0].as_py() for batch in batches} == {7}
     assert all(batch.column(CLASSES).null_count == 1 for batch in batches)
     unpacked_rows = pa.Table.from_batches(unpack_column(batches, ROWS))
@@ -46,6 +46,6 @@ def test_no_rows_are_no_packet():
 
 def test_a_packet_that_lies_anywhere():
     """Arrow needs alignment to eight bytes, which a packet after another value may lack."""
-    [batch] = Packet(TABLE, column=CLASSES).batches()
+    [batch] = Packet(TABLE, packet_column=CLASSES).batches()
     packets = pa.array([b"abc", batch.column(CLASSES)[0].as_py(), None], pa.binary())
     assert pa.Table.from_batches(unpack(packets[1:])).equals(TABLE)

@@ -20,14 +20,14 @@ from dbanon.errors import (
 from dbanon.spark import anonymize
 from dbanon.spark import session as own_settings
 from dbanon.spark.session import (
-    differences,
+    describe_differences,
     fit_shuffle_partitions,
-    not_private,
+    missing_privacy_settings,
     open_session,
-    own_versions,
+    read_own_versions,
+    read_worker_versions,
     require_session,
     restoring_shuffle_partitions,
-    versions_of_workers,
     warn_unless_private,
 )
 from dbanon.stores.scratch import clear_abandoned_directories
@@ -76,15 +76,17 @@ def test_without_localhost_the_error_has_the_line_to_add(monkeypatch: pytest.Mon
 
 
 def test_workers_have_our_versions(spark: SparkSession) -> None:
-    assert versions_of_workers(spark) == [own_versions()]
+    assert read_worker_versions(spark) == [read_own_versions()]
     require_session(spark)
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
 def test_each_difference_is_reported() -> None:
     mine = {"python": "3.11", "numpy": "2.3.1"}
-    assert differences(mine, [dict(mine), dict(mine)]) == []
-    messages = differences(mine, [dict(mine), {"python": "3.12", "numpy": "2.3.1"}, {"numpy": "2"}])
+    assert describe_differences(mine, [dict(mine), dict(mine)]) == []
+    messages = describe_differences(
+        mine, [dict(mine), {"python": "3.12", "numpy": "2.3.1"}, {"numpy": "2"}]
+    )
     assert messages == [
         "no python on a worker, 3.11 here",
         "numpy 2 on a worker, 2.3.1 here",
@@ -107,14 +109,16 @@ def test_our_session_does_not_leak_records(
     """Blocks are encrypted, in a directory of this account only; otherwise the caller gets a
     warning.
     """
-    assert not_private(spark) == []
+    assert missing_privacy_settings(spark) == []
     local_dir = Path(spark.sparkContext.getConf().get("spark.local.dir", ""))
     assert re.fullmatch(r"dbanon-spark-[0-9a-f]{32}", local_dir.name)
     assert local_dir.stat().st_mode & 0o777 == 0o700
     assert list(local_dir.glob("blockmgr-*"))
     assert clear_abandoned_directories(str(local_dir.parent)) == []
     warn_unless_private(spark)
-    monkeypatch.setitem(own_settings.PRIVATE, "spark.io.encryption.enabled", "of the caller")
+    monkeypatch.setitem(
+        own_settings.PRIVACY_SETTINGS, "spark.io.encryption.enabled", "of the caller"
+    )
     frame = spark.range(100).withColumnRenamed("id", "age")
     with pytest.warns(WorkersNotPrivate, match=r"io\.encryption") as caught:
         anonymize(frame, quasi_identifiers=["age"], k=5)
@@ -122,7 +126,7 @@ def test_our_session_does_not_leak_records(
 
 
 def test_a_cluster_that_keeps_records_private(on_cluster: SparkSession, cluster: Cluster) -> None:
-    assert not_private(on_cluster) == []
+    assert missing_privacy_settings(on_cluster) == []
     assert len(cluster.executors()) == 2
     assert cluster.secret not in cluster.logs()
 
@@ -131,7 +135,7 @@ def test_a_cluster_that_does_not_is_warned_of(
     on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warn_unless_private(on_cluster)
-    monkeypatch.setitem(own_settings.PRIVATE, "spark.ssl.enabled", "true")
+    monkeypatch.setitem(own_settings.PRIVACY_SETTINGS, "spark.ssl.enabled", "true")
     with pytest.warns(WorkersNotPrivate, match=r"spark\.ssl\.enabled"):
         warn_unless_private(on_cluster)
 
@@ -173,8 +177,10 @@ def test_one_of_several_masters_has_to_answer(cluster: Cluster) -> None:
 def test_another_version_on_the_workers(
     on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver_versions = own_versions()
-    monkeypatch.setattr(own_settings, "own_versions", lambda: driver_versions | {"numpy": "1.0"})
+    driver_versions = read_own_versions()
+    monkeypatch.setattr(
+        own_settings, "read_own_versions", lambda: driver_versions | {"numpy": "1.0"}
+    )
     with pytest.raises(WorkersDiffer) as caught:
         require_session(on_cluster)
     assert f"numpy {driver_versions['numpy']} on a worker, 1.0 here" in str(caught.value)

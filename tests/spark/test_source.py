@@ -27,7 +27,7 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.spark import source
-from dbanon.spark.tasks import translated
+from dbanon.spark.tasks import translate_spark_errors
 from tests.spark.statements import execute
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def job(**more: Any) -> Job:
 
 
 def everything(frame: Any, rows_of: Rows) -> list[tuple[Any, ...]]:
-    with translated("rows were asked for"):
+    with translate_spark_errors("reading rows"):
         return rows_of(frame)
 
 
@@ -223,14 +223,14 @@ def test_a_value_unsupported_by_spark_is_reported_without_it(
 
 def test_a_workers_error_contains_no_value(spark: SparkSession) -> None:
     def fails(batches: Any) -> Any:
-        from dbanon.spark.tasks import errors_without_values
+        from dbanon.spark.tasks import hide_values_in_errors
 
         for _ in batches:
-            with errors_without_values("Block 3"):
+            with hide_values_in_errors("Block 3"):
                 raise ValueError(f"bad value {SECRET}")
             yield pa.RecordBatch.from_pylist([{"id": 1}])
 
-    with pytest.raises(DbanonError) as caught, translated("a test ran"):
+    with pytest.raises(DbanonError) as caught, translate_spark_errors("running a test"):
         spark.range(2).mapInArrow(fails, "id long").collect()
     assert caught.value.message == "Block 3 failed on a worker; nothing was published."
     assert caught.value.detail == "ValueError"

@@ -66,7 +66,7 @@ REFUSED = (
 
 
 @pytest.fixture
-def published_figures(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
+def publish_figures(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
     """URL of the role that published ``release.p``, and digits of its exact figures."""
     run_sql(PEOPLE)
     publisher = sql_role("publisher")
@@ -99,10 +99,10 @@ def test_no_reader_reads_exact_figures(
     run_sql: Run,
     sql_server: Server,
     sql_url: str,
-    published_figures: tuple[str, set[str]],
+    publish_figures: tuple[str, set[str]],
     kind: str,
 ) -> None:
-    _, numbers = published_figures
+    _, numbers = publish_figures
     options = "" if kind == "reader" else f"IN ROLE {kind}"
     reader = sql_server.create_role("spy", url=sql_url, options=options)
     run_sql("GRANT USAGE, CREATE ON SCHEMA release TO spy")
@@ -121,7 +121,7 @@ def test_no_reader_reads_exact_figures(
 
 
 def test_functions_of_a_reader_do_not_see_rows_of_the_view(
-    run_sql: Run, sql_server: Server, sql_url: str, published_figures: tuple[str, set[str]]
+    run_sql: Run, sql_server: Server, sql_url: str, publish_figures: tuple[str, set[str]]
 ) -> None:
     """The planner runs a cheap function first, unless the view is a security barrier."""
     reader = sql_server.create_role("spy", url=sql_url, options="IN ROLE dbanon_runner")
@@ -136,9 +136,9 @@ def test_functions_of_a_reader_do_not_see_rows_of_the_view(
 
 
 def test_members_of_the_publishing_role_and_superusers_read_them(
-    run_sql: Run, sql_server: Server, sql_url: str, published_figures: tuple[str, set[str]]
+    run_sql: Run, sql_server: Server, sql_url: str, publish_figures: tuple[str, set[str]]
 ) -> None:
-    publisher, numbers = published_figures
+    publisher, numbers = publish_figures
     member = sql_server.create_role("member", url=sql_url, options="IN ROLE publisher")
     for url in (publisher, member, sql_url):
         text = json.dumps(run_sql("SELECT dbanon.internal_figures('release.p')", url=url))
@@ -155,7 +155,7 @@ def test_members_of_the_publishing_role_and_superusers_read_them(
 
 
 def test_a_runner_forges_no_publisher(
-    run_sql: Run, sql_role: Role, published_figures: tuple[str, set[str]]
+    run_sql: Run, sql_role: Role, publish_figures: tuple[str, set[str]]
 ) -> None:
     """Only the catalog determines the publisher, and figures belong to their own entry."""
     spy = sql_role("spy")
@@ -175,9 +175,9 @@ def test_installing_again_takes_rights_back_and_keeps_figures(
     sql_url: str,
     backend_path: Path,
     sql_server: Server,
-    published_figures: tuple[str, set[str]],
+    publish_figures: tuple[str, set[str]],
 ) -> None:
-    publisher, _ = published_figures
+    publisher, _ = publish_figures
     before = run_sql("SELECT dbanon.internal_figures('release.p')", url=publisher)
     reader = sql_server.create_role("spy", url=sql_url)
     run_sql("GRANT USAGE ON SCHEMA dbanon TO spy")
@@ -201,9 +201,9 @@ def test_a_view_of_another_role_is_not_read(run_sql: Run, sql_url: str) -> None:
 
 
 def test_only_superusers_can_use_a_restored_ledger_until_it_is_attached(
-    run_sql: Run, published_figures: tuple[str, set[str]]
+    run_sql: Run, publish_figures: tuple[str, set[str]]
 ) -> None:
-    publisher, _ = published_figures
+    publisher, _ = publish_figures
     run_sql("UPDATE dbanon.release SET ledger_oid = 1")
     with pytest.raises(psycopg.Error, match="for the role that published it"):
         run_sql("SELECT dbanon.internal_figures('release.p')", url=publisher)

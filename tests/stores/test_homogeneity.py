@@ -93,7 +93,7 @@ def test_a_column_with_a_model_is_counted_and_not_warned_of(database: Database) 
     [homogeneity] = report.homogeneity
     assert (homogeneity.classes, homogeneity.rows, homogeneity.of_rows) == (0, 0, report.rows_out)
     assert report.homogeneous == ()
-    assert ("homogeneous classes", f'"ill": {homogeneity.figures()}') in report.pairs()
+    assert ("homogeneous classes", f'"ill": {homogeneity.describe_counts()}') in report.pairs()
 
 
 @pytest.mark.in_turn

@@ -258,7 +258,7 @@ def test_quasi_identifiers_of_every_kind(name: str, database: Database) -> None:
 
 def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -> None:
     """A column of different values is not counted; every other one is, whatever the sample says."""
-    monkeypatch.setattr("dbanon.release.attribute_disclosure.ALL_ROWS", 1000)
+    monkeypatch.setattr("dbanon.release.attribute_disclosure.MAX_FULLY_COUNTED_ROWS", 1000)
     n = 8000
     columns = ("age", "zip", "own", "couples", "double", "part")
     rows = [

@@ -16,7 +16,7 @@ from dbanon.data.grid import ends_around, grid_for
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import KeptColumnTells
-from dbanon.release.evaluation import intervals
+from dbanon.release.evaluation import parse_intervals
 from tests.stores.databases import ALL_NAMES, Database
 
 DATABASES = ALL_NAMES
@@ -95,7 +95,7 @@ def test_labels_are_those_of_the_cells_that_rows_begin_and_end_in(database: Data
                 attribute, grid, inside.min(keepdims=True), inside.max(keepdims=True)
             )
             first, after = (float(part[0]) for part in ends)
-            read = intervals([labels[at]], attribute, scale)
+            read = parse_intervals([labels[at]], attribute, scale)
             assert (read[0][0], round(read[1][0], 6)) == (first, round(after - unit(name), 6))
             assert after - first >= 2 * unit(name), name
 

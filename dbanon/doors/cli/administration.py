@@ -20,7 +20,7 @@ from dbanon.doors.cli.support import (
     sql_printer,
     with_common_options,
 )
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.methods import METHODS
 
 
@@ -100,12 +100,12 @@ def gc(
             n_deleted_runs = None if days is None else garbage_collection.clear_runs(store, days)
             dropped_tables = garbage_collection.collect_garbage(store, keep_last)
         mark_committed()
-        title = f"{counted(len(dropped_tables), 'table')} dropped"
+        title = f"{pluralize(len(dropped_tables), 'table')} dropped"
         document = {"dropped": dropped_tables}
         if n_deleted_runs is not None:
-            title += f", {counted(n_deleted_runs, 'failed run')} forgotten"
+            title += f", {pluralize(n_deleted_runs, 'failed run')} forgotten"
         if directories:
-            folders = counted(len(cleared_directories), "directory", "directories")
+            folders = pluralize(len(cleared_directories), "directory", "directories")
             title += f", {folders} of killed runs taken away"
             document["cleared"] = cleared_directories
         rows = [[name] for names in document.values() for name in names]
@@ -233,7 +233,7 @@ def repair(
         rows = [[entry.output, entry.action, entry.reason] for entry in repairs]
         n_repaired = sum(entry.action != "left" for entry in repairs)
         title, header = (
-            f"{counted(n_repaired, 'release')} repaired",
+            f"{pluralize(n_repaired, 'release')} repaired",
             ["release", "action", "reason"],
         )
         document = {"repairs": [asdict(entry) for entry in repairs]}

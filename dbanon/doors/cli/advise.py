@@ -22,7 +22,7 @@ from dbanon.doors.cli.support import (
     sql_printer,
     with_common_options,
 )
-from dbanon.errors import InvalidParameter, counted
+from dbanon.errors import InvalidParameter, pluralize
 from dbanon.job.reading import Reading
 from dbanon.ledger.rules import NOT_TRUSTED
 from dbanon.stores.folders import is_row_file_url
@@ -201,7 +201,7 @@ def _declare(
         with commit_guard() as mark_committed:
             api.declare(url, table, new_rules, on_sql=on_sql)
             mark_committed()
-        click.echo(f"Declared: {counted(len(new_rules), 'rule')}.", err=True)
+        click.echo(f"Declared: {pluralize(len(new_rules), 'rule')}.", err=True)
 
 
 def _render_advice(advice: Advice) -> Group:
@@ -258,7 +258,7 @@ def _render_advice(advice: Advice) -> Group:
     title = f"Columns that make rows unique, of the {len(advice.quasi_identifiers)} {origin}"
     return Group(
         rows_table(
-            f"{advice.source}, {counted(advice.rows, 'row')}: proposals, for you to decide",
+            f"{advice.source}, {pluralize(advice.rows, 'row')}: proposals, for you to decide",
             ["column", "type", "NULL", "values", "may be"],
             columns,
         ),

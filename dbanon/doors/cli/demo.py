@@ -57,7 +57,7 @@ def run_demo(n_persons: int, k: int, directory: Path, seed: int) -> None:
     NotADatabase : the file is not a DuckDB database.
     """
     if n_persons * _BYTES_PER_PERSON > half_of_memory():
-        raise MemoryLimit.over(
+        raise MemoryLimit.exceeded(
             "The demonstration needs",
             half_of_memory(),
             detail=f"{n_persons} persons were requested.",

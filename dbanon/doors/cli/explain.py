@@ -27,7 +27,7 @@ def explain(code: str | None, output_format: str) -> None:
         from dbanon.errors import explanations
 
         if code is None:
-            entries = list(explanations.explained().values())
+            entries = list(explanations.load_explanations().values())
             show(
                 output_format,
                 [_to_json(entry) for entry in entries],

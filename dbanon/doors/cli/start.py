@@ -91,10 +91,12 @@ def _exit_on_signal(signal_number: int, frame: object) -> NoReturn:
 
 def _report_import_failure(error: ImportError | MemoryError) -> int | None:
     """Report a missing extra or a lack of memory. Return the exit code; None for other errors."""
-    from dbanon.errors import MemoryLimit, lacks_memory, missing_extra
+    from dbanon.errors import MemoryLimit, error_for_missing_extra, is_out_of_memory
 
     # Hints name Python's options: the module with the command line's may have failed to import.
-    reported_error = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
+    reported_error = (
+        MemoryLimit.of_process() if is_out_of_memory(error) else error_for_missing_extra(error)
+    )
     if reported_error is None:
         return None
     if _log is not None:

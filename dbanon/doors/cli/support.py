@@ -37,8 +37,8 @@ from dbanon.errors import (
     RulesOfAnotherTable,
     SchemaCreated,
     TablesLeft,
-    lacks_memory,
-    missing_extra,
+    error_for_missing_extra,
+    is_out_of_memory,
 )
 from dbanon.sessions.thread_connections import thread_connections
 
@@ -363,7 +363,7 @@ def _print_failures(output_format: str) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        dbanon_error = _translate_system_error(error) or missing_extra(error)
+        dbanon_error = _translate_system_error(error) or error_for_missing_extra(error)
         if dbanon_error is not None:
             _print_error(output_format, dbanon_error)
             raise _ReportedError(dbanon_error.exit_code, dbanon_error.code) from None
@@ -381,7 +381,7 @@ def _print_failures(output_format: str) -> Iterator[None]:
 
 def _translate_system_error(error: Exception) -> DbanonError | None:
     """Translate out-of-memory and disk-full exceptions into dbanon's errors; None for others."""
-    if lacks_memory(error):
+    if is_out_of_memory(error):
         return MemoryLimit.of_process()
     if isinstance(error, OSError) and DiskFull.caused_by(error):
         path = error.filename if isinstance(error.filename, str) else ""

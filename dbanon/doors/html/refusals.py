@@ -15,7 +15,7 @@ from markupsafe import Markup
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.html.page import load_template, report_policy, report_style
 from dbanon.errors import DbanonError, OutcomeUnknown
-from dbanon.errors.base import Notation, in_python
+from dbanon.errors.base import Notation, write_python_option
 from dbanon.release.words import now
 from dbanon.version import version
 
@@ -39,7 +39,7 @@ def describe_refusal(
     source: str,
     run_id: str,
     job: str | None = None,
-    notation: Notation = in_python,
+    notation: Notation = write_python_option,
 ) -> dict[str, Any]:
     """Describe why a run ended without a release, for JSON and the page.
 

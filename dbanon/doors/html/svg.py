@@ -11,7 +11,7 @@ from html import escape
 from itertools import pairwise
 
 from dbanon.data.words import escape_control_characters
-from dbanon.release.distribution import Distribution, require_shown
+from dbanon.release.distribution import Distribution, require_displayable
 
 # Size and margins of a histogram, in pixels of a small screen.
 _WIDTH, _HEIGHT = 320, 150
@@ -64,7 +64,7 @@ def draw_histogram(distribution: Distribution, picture_id: int | str) -> str:
     ------
     AssertionError : it would show fewer rows than allowed.
     """
-    require_shown(distribution)
+    require_displayable(distribution)
     steps = len(distribution.edges) - 1
     heights = [bar.rows / bar.width for bar in distribution.bars]
     bars = [

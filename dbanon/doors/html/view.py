@@ -11,7 +11,7 @@ from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, format_figure
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import guarantee_from_ledger
-from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
+from dbanon.release.distribution import MOST_BINS, Distribution, require_displayable
 from dbanon.release.report import Report
 from dbanon.release.words import describe_column_sets, describe_method_counts, now
 from dbanon.run.inspect_release import ReleaseInspection
@@ -44,14 +44,16 @@ def describe_report(
         "disclosive_columns": [finding.describe(report.k_requested) for finding in report.findings],
         "lost_columns": report.describe_lost_columns(),
         "homogeneous": report.homogeneous,
-        "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
+        "homogeneity": [(column.name, column.describe_counts()) for column in report.homogeneity],
         "caveats": guarantee.caveats(report.earlier_releases, bool(report.models)),
         "count_queries": inspection.counting if inspection else (),
         "counts_text": _describe_counts(report, len(inspection.counting) if inspection else 1),
         "sets": describe_column_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "class_sizes": _describe_class_sizes(report, picture_numbers),
-        "method_counts": "; ".join(text for _, text in describe_method_counts(report.by_method)),
+        "method_counts": "; ".join(
+            text for _, text in describe_method_counts(report.method_counts)
+        ),
         "loss": _describe_loss(report),
         "losses": figures.describe_losses(evaluation) if evaluation else None,
         "columns": figures.describe_columns(evaluation)
@@ -296,7 +298,7 @@ def describe_map(sweep: Mapping[str, Any], picture_numbers: PictureNumbers) -> R
 
 def describe_distribution(column: Distribution, picture_numbers: PictureNumbers) -> Row:
     """Describe a distribution by a picture and a table."""
-    require_shown(column)
+    require_displayable(column)
     has_bins, has_labels = column.unit in ("number", "date"), column.unit == "label"
     largest_rows = max((bar.rows for bar in column.bars), default=0) or 1
     return {

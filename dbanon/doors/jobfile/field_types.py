@@ -263,7 +263,7 @@ def with_job_file_hints() -> Iterator[None]:
     try:
         yield
     except DbanonError as error:
-        error.way = spell_in_job_file
+        error.fixed_notation = spell_in_job_file
         raise
 
 

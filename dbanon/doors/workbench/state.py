@@ -15,7 +15,7 @@ from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
-from dbanon.release.distribution import bound_of
+from dbanon.release.distribution import least_displayed_rows
 from dbanon.run.open import open_store, supports_view_releases
 from dbanon.stores.folders import is_row_file_url
 
@@ -163,7 +163,7 @@ class ColumnTree:
 
     def is_outgrown(self, k: int) -> bool:
         """Whether it was counted for a smaller k, so that labels of too few rows would be shown."""
-        return self.counts.bound < bound_of(k)
+        return self.counts.bound < least_displayed_rows(k)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dbanon.errors import (
     DbanonError,
     MemoryLimit,
     PrivacyWarning,
-    lacks_memory,
+    is_out_of_memory,
 )
 
 # Seconds that a page waits for a quick task before it shows progress.
@@ -195,7 +195,7 @@ def _without_frames(error: DbanonError) -> DbanonError:
 
 def convert_unexpected(error: Exception) -> DbanonError:
     """Convert an unexpected error to one that reports its location, never its message."""
-    if lacks_memory(error):
+    if is_out_of_memory(error):
         return MemoryLimit.of_process()
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return DbanonError(

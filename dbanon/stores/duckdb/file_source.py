@@ -51,7 +51,7 @@ class FileStore(DuckdbStore):
     """
 
     is_persistent = False
-    instead_of_view = "in a copy of the file"
+    view_replacement = "in a copy of the file"
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class FileStore(DuckdbStore):
             self._types = file_rows.load(source_files, kind)
             self._untyped_columns = file_rows.untyped_columns
         except OutOfMemory:
-            raise MemoryLimit.over(
+            raise MemoryLimit.exceeded(
                 f"The rows of {self._location} need",
                 max(memory_bytes, MIN_DATABASE_BYTES),
                 hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dbanon.data.conversion import is_numeric_text
-from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType, broken_text
+from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType, invalid_text_error
 from dbanon.release.alignment import SHUFFLED, Alignment
 from dbanon.release.report import Report
 
@@ -57,7 +57,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
             broken_column = None
         # Raised outside the handlers: the chained exception of Python or pandas may quote a value.
         if broken_column is not None:
-            raise broken_text(str(broken_column))
+            raise invalid_text_error(str(broken_column))
         raise InvalidParameter(
             "The columns do not form a table.",
             hint="Every column is a list, and all are equally long.",
@@ -269,8 +269,8 @@ def rows_by_report(
         )
     names = list(names)
     for title, table, recorded_digests, n_rows in (
-        ("original", original, alignment.before, alignment.n),
-        ("release", released, alignment.after, len(alignment.places)),
+        ("original", original, alignment.original_digests, alignment.n_originals),
+        ("release", released, alignment.released_digests, len(alignment.original_of_row)),
     ):
         digests = _digests(table, names)
         if len(table) != n_rows or any(
@@ -281,7 +281,7 @@ def rows_by_report(
                 " values of its quasi-identifiers differ.",
                 hint="Give both frames as they were then, or name a `key` of both tables.",
             )
-    return alignment.rows()
+    return alignment.row_of_original()
 
 
 def _digests(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, bytes]:

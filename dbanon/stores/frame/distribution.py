@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from dbanon.job.guarantee_names import guarantee_from_ledger
-from dbanon.release.distribution import Distribution, distribution_of
+from dbanon.release.distribution import Distribution, build_distribution
 from dbanon.release.report import Report
 from dbanon.stores.frame.conversion import frame_of
 from dbanon.stores.frame.microdata import attribute_of
@@ -51,6 +51,6 @@ def _distribution(
         return frequent_labels, len(rare), int(rare.sum())
 
     kind = attribute_of(name, series).kind
-    return distribution_of(
+    return build_distribution(
         name, role, k, kind, persons=counts_persons, values=count_values, labels=count_labels
     )

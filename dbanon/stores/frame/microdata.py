@@ -21,7 +21,7 @@ from dbanon.errors import (
     InvalidParameter,
     NonFiniteValue,
     UnsupportedType,
-    broken_text,
+    invalid_text_error,
     nearest_names,
 )
 from dbanon.stores.frame.conversion import is_broken
@@ -224,7 +224,7 @@ def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
     """
     for name in names:
         if frame[name].dtype == object and is_broken(frame[name].to_numpy()):
-            raise broken_text(str(name))
+            raise invalid_text_error(str(name))
 
 
 def releasable_rows(

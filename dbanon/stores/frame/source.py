@@ -32,7 +32,7 @@ from dbanon.hierarchy.leaves import column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.release.attribute_disclosure import ValueGroups, groups_of
+from dbanon.release.attribute_disclosure import ValueGroups, group_by_value
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.display import display_codes
@@ -289,7 +289,7 @@ class FrameSource:
         original_codes = [originals.codes(column)[records] for column in originals.names]
         persons = None if microdata.entities is None else microdata.entities[records]
         codes = _encode_values(self.frame[name].iloc[microdata.keys[records, 0]])
-        return groups_of(codes, original_codes, int(draft.job.policy.k), persons)
+        return group_by_value(codes, original_codes, int(draft.job.policy.k), persons)
 
     def group_by_original(
         self, draft: PreparedRelease, name: str, columns: Sequence[str]
@@ -302,7 +302,7 @@ class FrameSource:
         if is_valid is not None:
             codes = np.where(is_valid[records], codes, -1)
         kept_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
-        return groups_of(codes, kept_codes, 0)
+        return group_by_value(codes, kept_codes, 0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """Return the rows that may be released."""

@@ -91,7 +91,7 @@ class Passthrough:
         """
         overhead = self.rows * (_OVERHEAD_BYTES + bytes_per_record(n_attributes, n_coded))
         if limit is not None and len(self.values) + overhead > limit:
-            raise MemoryLimit.over(
+            raise MemoryLimit.exceeded(
                 "With kept columns in the client's memory the job needs",
                 limit,
                 detail=f"{self.rows} records were read so far, with {len(self.values)} bytes of"

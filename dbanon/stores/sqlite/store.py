@@ -27,7 +27,7 @@ class SqliteStore(FileDatabase):
 
     kind = SQLITE
     # A column of a view has a type only if it is a column of a table, not an expression.
-    instead_of_view = "in a copy of the table"
+    view_replacement = "in a copy of the table"
 
     def __init__(
         self, database: Engine | URL | sqlite3.Connection, on_sql: OnSql | None = None

@@ -16,7 +16,7 @@ from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import evaluation_of
-from dbanon.release.report import Evaluated, Report
+from dbanon.release.report import EvaluationOutcome, Report
 from dbanon.run.inspect_release import ReleaseInspection, inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation, quote
@@ -87,8 +87,8 @@ def make_release(
     if not evaluated:
         return Release(report, looked)
     numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
-    figures = Evaluated(figures_of(numbers, 5, names[:3]))
-    return Release(replace(report, evaluated=figures), looked, sweep(numbers, names[:3]))
+    figures = EvaluationOutcome(figures_of(numbers, 5, names[:3]))
+    return Release(replace(report, evaluation_outcome=figures), looked, sweep(numbers, names[:3]))
 
 
 def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

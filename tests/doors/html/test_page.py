@@ -21,7 +21,7 @@ from dbanon.doors.html.page import render_page
 from dbanon.errors import RowsNotAnonymous
 from dbanon.release.distribution import Bar
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.release.report import Evaluated, Report
+from dbanon.release.report import EvaluationOutcome, Report
 from tests.doors.html.pages import HOSTILE, PLANTED, Release, make_release
 
 VOID = {"meta", "link", "img", "br", "input", "hr"}
@@ -225,14 +225,17 @@ def test_hostile_names() -> None:
 
 def test_a_release_without_evaluation(full_release: Release) -> None:
     text = render_page(
-        replace(full_release.report, evaluated=Evaluated()), inspection=full_release.look
+        replace(full_release.report, evaluation_outcome=EvaluationOutcome()),
+        inspection=full_release.look,
     )
     headings = Outline(text).texts_of("h2")
     assert "Loss against risk" not in headings
     assert "No further evaluation" in text
     assert "All measures of" not in text
-    why = Evaluated(failed="there was too little memory for it")
-    failed = render_page(replace(full_release.report, evaluated=why), inspection=full_release.look)
+    why = EvaluationOutcome(failed="there was too little memory for it")
+    failed = render_page(
+        replace(full_release.report, evaluation_outcome=why), inspection=full_release.look
+    )
     assert "No further evaluation: there was too little memory for it." in failed
 
 
@@ -317,8 +320,8 @@ def test_small_counts_are_shown_as_a_range() -> None:
 
 
 def correlations(evaluation: Any, rows: int) -> str:
-    few = Evaluated({**evaluation, "rows": rows})
-    return render_page(replace(make_release(evaluated=False).report, evaluated=few))
+    few = EvaluationOutcome({**evaluation, "rows": rows})
+    return render_page(replace(make_release(evaluated=False).report, evaluation_outcome=few))
 
 
 @pytest.mark.slow
@@ -358,7 +361,9 @@ def test_measures_fixed_by_labels_are_omitted(labels: Release) -> None:
     assert measured["risks"]["nearest_linkage_risk"] == measured["risks"]["disclosure_risk"] == 1
     old = {**measured, "notes": {}}  # The format of earlier ledger entries.
     for evaluation in (measured, json.loads(json.dumps(measured)), old):
-        rows = rows_of(render_page(replace(labels.report, evaluated=Evaluated(evaluation))))
+        rows = rows_of(
+            render_page(replace(labels.report, evaluation_outcome=EvaluationOutcome(evaluation)))
+        )
         for name, fixed in (
             ("direct_loss", 0),
             ("nearest_linkage_risk", 1),

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dbanon import errors
-from dbanon.errors import DbanonError, lacks_memory, nearest_names
+from dbanon.errors import DbanonError, is_out_of_memory, nearest_names
 
 CLASSES = [
     value
@@ -69,4 +69,4 @@ def test_nearest_names() -> None:
 )
 def test_what_lacks_memory(error: Exception, lacks: bool) -> None:
     """A library that finds no room when it is loaded says so as an ImportError."""
-    assert lacks_memory(error) is lacks
+    assert is_out_of_memory(error) is lacks

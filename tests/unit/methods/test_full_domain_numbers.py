@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import dbanon
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.scales import Scale
-from dbanon.release.evaluation import intervals
+from dbanon.release.evaluation import parse_intervals
 from tests.number_columns import ATTRIBUTES, RANKS, column
 
 
 def ends_of(labels, kind, numbers):
-    low, high = intervals(labels, ATTRIBUTES[kind], Scale.of(numbers))
+    low, high = parse_intervals(labels, ATTRIBUTES[kind], Scale.of(numbers))
     return dict(zip(labels, zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
 

@@ -16,7 +16,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures.attributes import Intervals, Nodes, Numbers
 from dbanon.measures.figure import Parameters
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
-from dbanon.release.evaluation import evaluation_of, intervals, nodes, pairs_of
+from dbanon.release.evaluation import evaluation_of, find_nodes, pairs_of, parse_intervals
 from dbanon.release.recode import recode
 from dbanon.stores.frame.microdata import microdata_from_frame
 
@@ -313,7 +313,7 @@ def test_no_value_of_a_record_is_in_it():
     ],
 )
 def test_intervals_are_read_back(attribute, label, ends):
-    low, high = intervals([label, label], attribute, Scale(2, -7.0, 99.0, is_integral=False))
+    low, high = parse_intervals([label, label], attribute, Scale(2, -7.0, 99.0, is_integral=False))
     assert low.tolist() == [ends[0]] * 2
     assert high.tolist() == [ends[1]] * 2
 
@@ -321,18 +321,18 @@ def test_intervals_are_read_back(attribute, label, ends):
 @pytest.mark.parametrize("label", ["secret", "[1, secret)", "[1 2)", "(1, 2)", "[1, 2", "nan", ""])
 def test_what_is_no_interval_is_counted_not_told(label):
     with pytest.raises(InvalidParameter, match="holds 1 labels") as error:
-        intervals([label, "3"], Attribute("a", Kind.INTEGER), Scale(2, 0.0, 1.0))
+        parse_intervals([label, "3"], Attribute("a", Kind.INTEGER), Scale(2, 0.0, 1.0))
     assert "secret" not in str(error.value)
 
 
 def test_nodes_are_read_back():
-    assert nodes(["Kiel", "north", "*"], CITIES, "city").tolist() == [
+    assert find_nodes(["Kiel", "north", "*"], CITIES, "city").tolist() == [
         CITIES.node("Kiel"),
         CITIES.node("north"),
         0,
     ]
     named = Hierarchy.from_nested({"anywhere": ["a", "b"]})
-    assert nodes(["*", "b"], named, "city").tolist() == [0, named.node("b")]
+    assert find_nodes(["*", "b"], named, "city").tolist() == [0, named.node("b")]
     with pytest.raises(InvalidParameter, match="holds 2 labels") as error:
-        nodes(["secret", "hidden", "Kiel"], CITIES, "city")
+        find_nodes(["secret", "hidden", "Kiel"], CITIES, "city")
     assert "secret" not in str(error.value)

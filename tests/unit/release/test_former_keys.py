@@ -12,7 +12,7 @@ import pytest
 import dbanon
 from dbanon.advice.nulls import NullChoice
 from dbanon.data.words import FORMER_KEYS, read_renamed, with_former_key
-from dbanon.release.words import attack_pairs, describe_counts, nearness
+from dbanon.release.words import describe_attacks, describe_counts, nearness
 
 POINTS = np.random.default_rng(3).normal(size=(60, 2))
 
@@ -41,7 +41,7 @@ def test_counts_by_the_method_have_both_keys() -> None:
     frame = pd.DataFrame(POINTS, columns=["a", "b"])
     _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["a", "b"], k=4, method="dcm")
     counts = report.arguments["method_counts"]
-    assert counts == report.arguments["told"] == report.by_method != {}
+    assert counts == report.arguments["told"] == report.method_counts != {}
     classes = dbanon.partition(POINTS, 4, method="dcm")
     assert dict(classes.told) == dict(classes.method_counts) == dict(counts)
 
@@ -92,7 +92,7 @@ def test_entries_of_earlier_versions_are_read(names: list[str]) -> None:
     assert "(pairs)" in nearness({"above": 0.1, **entry("method", "pairs")})
     attack = {"risk": None, "note": "too few"}
     figures = {"attacks": {**entry("results", {"singling_out": attack}), "linked": [["a"], ["b"]]}}
-    assert any("none: too few" in text for _, text in attack_pairs(figures))
+    assert any("none: too few" in text for _, text in describe_attacks(figures))
 
 
 def test_each_former_key_is_another_word() -> None:

@@ -13,14 +13,14 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.release.attribute_disclosure import (
-    SHARE,
+    LEAST_REPORTED_SHARE,
     Originals,
     ValueGroups,
-    all_different,
-    disclosures_of_column,
+    find_disclosures,
     floor_share,
-    groups_of,
-    sample_size,
+    group_by_value,
+    proof_sample_size,
+    prove_nearly_unique,
 )
 from dbanon.release.report import DisclosiveColumn
 
@@ -45,14 +45,14 @@ def tells(
     partition = Partition(np.arange(len(age)) // k if labels is None else labels)
     originals = Originals(data, partition, ())
     codes = originals.codes("age")
-    return disclosures_of_column("kept", groups_of(column_values, [codes], k), originals, k)
+    return find_disclosures("kept", group_by_value(column_values, [codes], k), originals, k)
 
 
 def test_groups_are_those_counted_by_hand() -> None:
     values = RNG.integers(-1, 40, 500)
     age = values // 2 + (RNG.random(500) < 0.1)
     persons = RNG.integers(0, 60, 500).astype(np.int32)
-    groups = groups_of(values, [age.astype(np.int64)], 9, persons)
+    groups = group_by_value(values, [age.astype(np.int64)], 9, persons)
     expected: Counter[tuple[int, str]] = Counter()
     for value in set(values[values >= 0].tolist()):
         rows = np.flatnonzero(values == value)
@@ -111,7 +111,7 @@ def test_shares_tell_no_count_below_k(n: int) -> None:
     k = 5
     for count in range((n + 1) // 2, n + 1):
         share = floor_share(count, n, k)
-        assert SHARE <= share <= max(count / n, SHARE)
+        assert LEAST_REPORTED_SHARE <= share <= max(count / n, LEAST_REPORTED_SHARE)
         if 0 < n - count < k <= n // 2:
             assert share == floor_share(n - k, n, k)
 
@@ -119,25 +119,27 @@ def test_shares_tell_no_count_below_k(n: int) -> None:
 @pytest.mark.slow
 def test_a_sample_is_believed_within_its_bound() -> None:
     """Columns just above the tolerance of a sample are never treated as all different."""
-    assert sample_size(50_000) == 0
+    assert proof_sample_size(50_000) == 0
     for n in (60_000, 1_000_000):
-        size = sample_size(n)
-        assert all_different("kept", n, size, size, size) == DisclosiveColumn("kept", None, 0.9)
-        assert all_different("kept", n, size, size, size - 1) is None
-        assert all_different("kept", n, size, size - 1, size - 1) is None
-        assert all_different("kept", n, size // 2, size // 2, size // 2) is None
+        size = proof_sample_size(n)
+        assert prove_nearly_unique("kept", n, size, size, size) == DisclosiveColumn(
+            "kept", None, 0.9
+        )
+        assert prove_nearly_unique("kept", n, size, size, size - 1) is None
+        assert prove_nearly_unique("kept", n, size, size - 1, size - 1) is None
+        assert prove_nearly_unique("kept", n, size // 2, size // 2, size // 2) is None
         # A tenth of the rows in pairs: a sample without a pair is one in exp(20).
         column_values = np.arange(n)
         column_values[: n // 10] //= 2
         for _ in range(50):
             sampled = column_values[RNG.random(n) < size / n]
             different = len(np.unique(sampled))
-            assert all_different("kept", n, len(sampled), len(sampled), different) is None
+            assert prove_nearly_unique("kept", n, len(sampled), len(sampled), different) is None
 
 
 def test_empty_groups() -> None:
     nothing = np.zeros(0, np.int64)
     groups = ValueGroups(nothing, nothing, nothing, np.zeros((0, 1), np.int64))
     assert groups.n_rows == 0
-    empty = groups_of(np.full(3, -1), [np.arange(3)], 2)
+    empty = group_by_value(np.full(3, -1), [np.arange(3)], 2)
     assert (empty.sizes.shape, empty.identical.shape) == ((0,), (0, 1))
