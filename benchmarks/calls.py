@@ -131,10 +131,10 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
         for name, call in calls(Path(directory)).items():
             trace = traced(call)
             rows.append([name, len(trace.files), len(trace.functions), trace.depth])
-    own = [c for c in PsycopgSession.__mro__ if c.__module__.startswith("dbanon")]
+    package_classes = [c for c in PsycopgSession.__mro__ if c.__module__.startswith("dbanon")]
     public = [name for name in dir(PsycopgSession) if not name.startswith("_")]
     source = [
-        ["classes of the package in the MRO of `PsycopgSession`", len(own)],
+        ["classes of the package in the MRO of `PsycopgSession`", len(package_classes)],
         ["its public names", len(public)],
         ["lines of Python", lines_with("")],
         ["lines with `Any`", lines_with(r"\bAny\b")],

@@ -194,7 +194,7 @@ class FileSession(Session):
         return self.digest(relation.relation, [relation.attribute(name) for name in names], salt)
 
     def has_ledger(self) -> bool:
-        # Cache a positive result: nobody can drop the ledger within this transaction.
+        # Cache a positive result: no one can drop the ledger in this transaction.
         if not self._has_seen_ledger:
             self._has_seen_ledger = super().has_ledger()
         return self._has_seen_ledger

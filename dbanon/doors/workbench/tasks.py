@@ -65,7 +65,8 @@ class BackgroundTask:
     work : the function to run.
     request : the form that began it.
     field_name : the field of that form whose value is being processed; empty for none.
-    phase, fraction : the progress: what is being done, and how much of it is done, 0 to 1.
+    phase : the name of the current phase.
+    fraction : the completed share of it, 0 to 1.
     state : ``waiting``, ``running``, ``done``, ``failed`` or ``cancelled``.
     error : why it failed.
     end_event : is set when the task has ended.
