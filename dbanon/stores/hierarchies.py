@@ -209,7 +209,7 @@ def load(session: Session, name: str) -> Hierarchy:
     try:
         return Hierarchy(labels, parents)
     except ValueError:
-        # The tables were edited by hand; building the tree from edges reports what is wrong.
+        # The tables were edited by hand; building it from edges names the mistake.
         edges = [
             (label, None if parent == -1 or parent >= len(labels) else labels[parent], 0)
             for label, parent in zip(labels, parents, strict=True)
