@@ -293,7 +293,7 @@ def without_answer(act: Callable[[str, Site], object]) -> Step:
     """An act whose connection is lost at COMMIT, and with it the server."""
 
     def step(site: Site) -> object:
-        site.patch.setattr("dbanon.stores.postgresql.store.SECONDS", 0.2)
+        site.patch.setattr("dbanon.stores.postgresql.store.OUTCOME_SECONDS", 0.2)
         server = site.server
         cut = Cut("after", since=SESSION, down=True)
         with TcpProxy(server.host, server.port, cut) as proxy:

@@ -247,15 +247,15 @@ def test_all_ways_of_installation_give_the_same_catalog() -> None:
 
 
 def test_each_package_of_an_extra_has_its_line() -> None:
-    from dbanon.errors.extras import _BROUGHT
+    from dbanon.errors.extras import _EXTRA_OF_PACKAGE
 
     packages = {
         package
         for package in without.OPTIONAL_PACKAGES
         if package not in ("psycopg_binary", "_duckdb")
     }
-    assert packages == set(_BROUGHT)
-    for package, (extra, _) in _BROUGHT.items():
+    assert packages == set(_EXTRA_OF_PACKAGE)
+    for package, (extra, _) in _EXTRA_OF_PACKAGE.items():
         assert package in without.packages(extra)
 
 

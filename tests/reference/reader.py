@@ -20,7 +20,7 @@ from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import evaluation_of
-from dbanon.release.publication import PublicSums, sums_of
+from dbanon.release.publication import PublicSums, compute_public_sums
 
 Floats = NDArray[np.float64]
 
@@ -148,7 +148,7 @@ def squares_of(pairs: Pairs) -> PublicSums:
     """The parts of the published loss of a world's column."""
     [column] = pairs.columns
     assert isinstance(column, Numbers)
-    return sums_of(
+    return compute_public_sums(
         column.original,
         column.released,
         pairs.partition,

@@ -24,7 +24,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.names import RelationName
 from dbanon.spark import anonymize_table, into_postgresql
-from dbanon.spark.into_files import REPORT, ParquetTarget
+from dbanon.spark.into_files import REPORT_FILE, ParquetTarget
 from tests.spark.statements import execute
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_from_files_to_files(spark: SparkSession, files: str, tmp_path: Path, pe
     assert sorted(tuple(row[name] for name in names) for row in rows) == expected
     assert report.output == str(target)
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
-    written = json.loads((target / REPORT).read_text())
+    written = json.loads((target / REPORT_FILE).read_text())
     assert written["release_id"] == report.release_id
     assert sorted(path.name for path in tmp_path.iterdir()) == ["released", "source"]
     # An existing release is not overwritten.
@@ -245,7 +245,7 @@ def test_values_that_a_model_looks_at_are_counted_again(
 def test_files_with_a_failed_recount_are_removed(
     spark: SparkSession, files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same = ParquetTarget._require_same
+    same = ParquetTarget._require_same_counts
 
     def damage(self: ParquetTarget, staged: str, *arguments: Any) -> None:
         # Until now only this account could read it.
@@ -256,7 +256,7 @@ def test_files_with_a_failed_recount_are_removed(
         part.with_name(f".{part.name}.crc").unlink()
         same(self, staged, *arguments)
 
-    monkeypatch.setattr(ParquetTarget, "_require_same", damage)
+    monkeypatch.setattr(ParquetTarget, "_require_same_counts", damage)
     with pytest.raises(RecountFailed):
         anonymize_table(spark, files, str(tmp_path / "released"), **ARGUMENTS, key=["id"])
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
