@@ -171,7 +171,7 @@ def _report(
     rho = (
         None
         if budget.delta is None
-        else float(budgets.charged(job.private_options.cost, budget.delta))
+        else float(budgets.compute_charge(job.private_options.cost, budget.delta))
     )
     return PrivateReport(
         release_id=planned.release_id,
@@ -238,7 +238,7 @@ def _publish_rows(
     run = run_of(planned.job, elapsed, read=planned.relation.schema.attributes)
     recorded_at = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
-        budgets.published(session, planned.release_id)
+        budgets.record_publication(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)
 
 
