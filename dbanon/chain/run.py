@@ -36,7 +36,7 @@ from dbanon.errors import (
 )
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
-from dbanon.ledger.entries import trusted
+from dbanon.ledger.entries import has_trusted_ledger
 from dbanon.release.outcome import losses_of
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
@@ -354,7 +354,7 @@ def _unpublished(session: Session, chain: ChainRecord, published_in: Session) ->
         (chain.chain_id,),
     )
     release, published = published_in.ledger_name("release"), set()
-    if open_releases and trusted(published_in):
+    if open_releases and has_trusted_ledger(published_in):
         published = {
             str(release_id)
             for (release_id,) in published_in.rows(

@@ -97,7 +97,10 @@ class RecordedPersons:
 
 def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
     """Return the releases whose persons are recorded, by id, oldest first."""
-    if not entries.trusted(session) or entries.optional_column(session, "person_salt") == "NULL":
+    if (
+        not entries.has_trusted_ledger(session)
+        or entries.optional_column(session, "person_salt") == "NULL"
+    ):
         return {}
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, person_salt, source,"

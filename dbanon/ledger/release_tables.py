@@ -9,8 +9,8 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries, postgresql_releases
-from dbanon.ledger.entry_of import published_by_role
 from dbanon.ledger.recorded_report import ledger_time, rows_of_release
+from dbanon.ledger.relation_entries import own_entries_condition
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, parse_relation
@@ -68,7 +68,11 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
     ------
     ReleaseNotFound, TableNotFound : as ``find_release_relation``.
     """
-    rows = rows_of_release(session, "release", release_id) if entries.trusted(session) else []
+    rows = (
+        rows_of_release(session, "release", release_id)
+        if entries.has_trusted_ledger(session)
+        else []
+    )
     if not rows:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {release_id}.",
@@ -78,7 +82,7 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
     output = RelationName(row["output_schema"], row["output_name"])
     if postgresql_releases.has_oids(session):
         _, output = postgresql_releases.states_of(session).get(release_id, (None, output))
-    if entries.entry_of(session, output, session.find_existing(output)) == release_id:
+    if entries.release_id_of(session, output, session.find_existing(output)) == release_id:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
     table = table_of(session, output, row)
     if table is not None:
@@ -91,7 +95,7 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
         raise ReleaseNotFound(
             f"{recorded_table} has the name of a release's table, but is not the table that the"
             " ledger recorded.",
-            hint=entries.TO_REPAIR,
+            hint=entries.REPAIR_HINT,
         )
     raise _table_dropped_error(row, recorded_table)
 
@@ -103,7 +107,7 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
     ------
     TableNotFound : the table was dropped.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return None
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
@@ -186,13 +190,13 @@ def tables_of_releases(
     session: Session, output: RelationName
 ) -> dict[str, tuple[RelationName, str]]:
     """Return table and mark of each release of an output by this role, by release id."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return {}
     resolved = session.resolve_output(output)
-    is_ours, parameters = published_by_role(session)
+    is_own_entry, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36))"
-        f" FROM {session.ledger_name('release').quoted} WHERE {is_ours}",
+        f" FROM {session.ledger_name('release').quoted} WHERE {is_own_entry}",
         parameters,
     )
     return {
@@ -216,7 +220,7 @@ def superseded_tables(
     With ``of``, only tables of that output. Tables that this role did not publish or may not drop
     are skipped.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return []
     resolved = None if of is None else session.resolve_output(of)
     if postgresql_releases.has_oids(session):

@@ -21,10 +21,10 @@ from dbanon.errors import (
     ReleaseNotFound,
 )
 from dbanon.ledger import entries, postgresql_releases
-from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
-from dbanon.ledger.entry_of import published_by_role
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS, reading_entry
 from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded_report import rows_of_release
+from dbanon.ledger.relation_entries import own_entries_condition
 from dbanon.ledger.release_tables import RELEASE_ID, table_of
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output
@@ -96,7 +96,7 @@ class Listed:
 
 def list_releases(session: Session) -> list[Listed]:
     """List the releases of a ledger, newest first."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return []
     details = (
         "method",
@@ -142,7 +142,7 @@ def _counters_differ(session: Session, request: str, source: str) -> bool | None
     try:
         before = json.loads(request)["source"]
         return is_stale(before, session.state_of(parse_relation(source)))
-    except (*MISSHAPEN, InvalidName):
+    except (*MALFORMED_ERRORS, InvalidName):
         # Otherwise a malformed entry would break the list for all roles.
         return None
 
@@ -175,7 +175,7 @@ def _state(
         kind,
     )
     # The owner may have been renamed.
-    if is_candidate and entries.entry_of(session, name, existing) == release_id:
+    if is_candidate and entries.release_id_of(session, name, existing) == release_id:
         return CURRENT
     is_candidate = is_candidate and existing is not None and existing.owner in (None, publisher)
     if superseded:
@@ -257,7 +257,7 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     output = session.find_existing(name)
     assert output is not None  # find_release checked it.
     [row] = rows_of_release(session, "release", entry.release_id)
-    summary = entries.summary_of(session, name, output)
+    summary = entries.find_summary(session, name, output)
     dropped = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
@@ -289,7 +289,7 @@ def _require_droppable(session: Session, name: RelationName, existing: ExistingR
 
 def clear_runs(session: Session, before: str) -> int:
     """Delete entries of runs that began before a time and made no release; return how many."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return 0
     relation = session.ledger_name("run")
     if session.find_existing(relation) is None:
@@ -306,13 +306,14 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
 
     Newest first. Entries of other roles are ignored: they could name any file.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return []
     resolved = session.resolve_output(parse_relation(output))
-    is_ours, parameters = published_by_role(session)
+    is_own_entry, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
-        f" FROM {session.ledger_name('release').quoted} WHERE {is_ours} ORDER BY created_at DESC",
+        f" FROM {session.ledger_name('release').quoted} WHERE {is_own_entry}"
+        " ORDER BY created_at DESC",
         parameters,
     )
     with reading_entry(resolved):
@@ -366,7 +367,7 @@ def plan_output(
             f"The output {name} already exists.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
-    if entries.entry_of(session, name, existing) is None:
+    if entries.release_id_of(session, name, existing) is None:
         raise OutputNotOurs(
             f"The output {name} exists and was not made by dbanon, so it is not replaced.",
             detail="The ledger has no release that is this relation, by "

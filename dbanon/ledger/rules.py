@@ -76,7 +76,7 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
 
 def _stored_rule(row: tuple[Any, ...]) -> StoredRule:
     """Build a rule from a row of ``rules_with_state``."""
-    source, name, rule, at, by, oid, owner, table, state, trusted, is_same_table, rank = row
+    source, name, rule, at, by, oid, owner, table, state, is_trusted, is_same_table, rank = row
     return StoredRule(
         source,
         name,
@@ -87,8 +87,8 @@ def _stored_rule(row: tuple[Any, ...]) -> StoredRule:
         int(owner),
         table,
         state,
-        bool(trusted),
-        bool(trusted or is_same_table),
+        bool(is_trusted),
+        bool(is_trusted or is_same_table),
         int(rank),
     )
 
@@ -185,6 +185,6 @@ def _delete(session: Session, source: RelationName, columns: Sequence[str] | Non
 
 def _has_rules(session: Session) -> bool:
     """Return True if there is a ledger with a table of rules."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return False
     return session.find_existing(session.ledger_name("rule")) is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
-from dbanon.ledger.entry_checks import MISSHAPEN
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS
 from dbanon.ledger.postgresql_persons import EARLIER_RELEASES
 from dbanon.ledger.tables import LONG_TEXT
 from dbanon.sessions.names import RelationName, parse_relation
@@ -82,7 +82,7 @@ def earlier_releases(
     source : its name, as in reports.
     state : from ``Source.state``; empty for a source in another database, which only has a name.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return ()
     oid, is_counted = state.get("oid"), "true"
     condition, values = "source = ?", [source]
@@ -124,13 +124,13 @@ def earlier_releases(
 
 def argument(arguments: Any, name: str) -> str | None:
     """Return a string argument of an entry; None if it is missing or the entry is malformed."""
-    with suppress(*MISSHAPEN):
+    with suppress(*MALFORMED_ERRORS):
         value = entries.parse_json(arguments).get(name)
         return value if isinstance(value, str) else None
     return None
 
 
 def _oid(request: Any) -> Any:
-    with suppress(*MISSHAPEN):
+    with suppress(*MALFORMED_ERRORS):
         return json.loads(request)["source"]["oid"]
     return None

@@ -16,7 +16,7 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.ledger.entry_checks import MISSHAPEN
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS
 from dbanon.ledger.recorded_report import recorded_request
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import LARGEST_SALT, Relation, random_salt
@@ -106,7 +106,7 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
     is_publisher = publisher == session.current_user()
     try:
         job, read = _read_before(request)
-    except MISSHAPEN:
+    except MALFORMED_ERRORS:
         # Runners write entries, so a broken one must not break the listing of releases.
         return None
     if job.where is not None and not is_publisher:

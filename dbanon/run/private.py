@@ -270,7 +270,7 @@ def run_private(
                 return _run(job, store, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
             failed = run_of(job, time.perf_counter() - started, error_code(error))
-            entries.note_failure(store, failed)
+            entries.record_failure(store, failed)
             raise
 
 

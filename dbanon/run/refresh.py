@@ -129,10 +129,10 @@ def _job(
 
 def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
     """The recorded request, the version of dbanon that made it, and the arguments."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
     existing = session.find_existing(name)
-    release_id = entries.entry_of(session, name, existing)
+    release_id = entries.release_id_of(session, name, existing)
     if release_id is None or existing is None:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {name}.",
@@ -177,7 +177,7 @@ def _is_publisher(session: Session, request: str | None, name: str | None) -> bo
 
     A renamed role keeps its OID, and another role may take its former name.
     """
-    number = None if request is None else json.loads(request).get(entries.PUBLISHER)
+    number = None if request is None else json.loads(request).get(entries.PUBLISHER_OID_KEY)
     if number is None:
         return name == session.current_user()
     return bool(number == session.role_number())

@@ -17,7 +17,7 @@ from dbanon.errors import (
 )
 from dbanon.job.export import PARQUET
 from dbanon.job.guarantee_names import recorded
-from dbanon.ledger.entry_checks import MISSHAPEN, are_texts, require_arguments
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS, is_list_of_strings, require_arguments
 from dbanon.run.comparison import recount_models
 from dbanon.run.verify import Verification, recount_sets, require_smallest
 from dbanon.sessions.names import RelationName
@@ -108,8 +108,10 @@ def _release_of(
         k = int(metadata["k_requested"])
         # Anyone can write into a file.
         arguments = dict(require_arguments(json.loads(metadata.get("arguments", "{}"))))
-        fits = are_texts(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
-    except (*MISSHAPEN, InvalidParameter):
+        fits = (
+            is_list_of_strings(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
+        )
+    except (*MALFORMED_ERRORS, InvalidParameter):
         fits = False
     if not fits:
         raise InvalidParameter(f"The release information in the file {path} is broken.", hint=hint)

@@ -79,7 +79,7 @@ class PostgresqlTarget:
         """Record the failed run in the ledger, if there is one."""
         if not isinstance(error, UNRECORDED_ERRORS):
             run = run_of(self.job, elapsed, error_code(error))
-            entries.note_failure(PostgresqlStore(self.url), run)
+            entries.record_failure(PostgresqlStore(self.url), run)
 
     def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
         """Fill pieces, gather them, recount, record and publish; raises as ``ReleaseTarget``."""

@@ -87,7 +87,7 @@ class SqlTarget:
         """The counts of the job's last release of this source and output; None without one."""
         if job.name is None:
             return None
-        last = job_history.last_counts(self.session, job.name, str(source), output)
+        last = job_history.last_release_counts(self.session, job.name, str(source), output)
         return None if last is None else LastCounts(last[0], SourceCounts(last[1]))
 
     def require_ranges(self, attribute: Attribute) -> None:

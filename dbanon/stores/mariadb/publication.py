@@ -118,7 +118,7 @@ def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
         return
     if output.replaces is None:
         raise OutputExists(f"Another session made {output.name} meanwhile; nothing was published.")
-    if entries.entry_of(session, output.name, before) is None:
+    if entries.release_id_of(session, output.name, before) is None:
         raise OutputNotOurs(
             f"Another session replaced {output.name} meanwhile; nothing was published."
         )

@@ -385,7 +385,7 @@ class PsycopgSession(PassthroughSession):
         # The usual case: return before taking the lock.
         if ledger_is_current(self):
             return
-        from dbanon.ledger.migrate import make_or_migrate
+        from dbanon.ledger.migrate import create_or_migrate
 
         # If two first releases race, the second one waits here and finds the new ledger.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
@@ -393,7 +393,7 @@ class PsycopgSession(PassthroughSession):
             # A waiting migration would block all later readers.
             lock_schema(self, "dbanon", self.lock_seconds)
             with translate_errors():
-                make_or_migrate(self, self._connection, self._revokes())
+                create_or_migrate(self, self._connection, self._revokes())
         except OutputExists:
             raise SourceChanged(
                 "Another session created the ledger meanwhile; nothing was published.",
