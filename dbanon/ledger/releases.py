@@ -25,7 +25,7 @@ from dbanon.ledger.entry_checks import MALFORMED_ERRORS, reading_entry
 from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.ledger.relation_entries import own_entries_condition
-from dbanon.ledger.release_tables import RELEASE_ID, table_of
+from dbanon.ledger.release_tables import RELEASE_ID, find_release_table
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
@@ -261,7 +261,7 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     dropped = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
-        released = table_of(session, name, row)
+        released = find_release_table(session, name, row)
         session.drop_view(name)
         table = None if released is None else session.find_existing(released)
         if released is not None and table is not None:

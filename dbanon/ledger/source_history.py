@@ -111,10 +111,10 @@ def earlier_releases(
         EarlierRelease(
             str(release_id),
             str(RelationName(schema, name)),
-            argument(arguments, "entity"),
+            string_argument(arguments, "entity"),
             epsilon is not None,
             chain is not None,
-            argument(arguments, "entity_normalize"),
+            string_argument(arguments, "entity_normalize"),
             salt,
         )
         for release_id, schema, name, of_source, arguments, request, epsilon, chain, salt in rows
@@ -122,7 +122,7 @@ def earlier_releases(
     )
 
 
-def argument(arguments: Any, name: str) -> str | None:
+def string_argument(arguments: Any, name: str) -> str | None:
     """Return a string argument of an entry; None if it is missing or the entry is malformed."""
     with suppress(*MALFORMED_ERRORS):
         value = entries.parse_json(arguments).get(name)

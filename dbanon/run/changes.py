@@ -130,7 +130,7 @@ def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str
         return ()
     # The one that it shows now is then the newest of those that were replaced.
     before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
-    current = [] if keep_last else release_tables.shown_table(session, output.name)
+    current = [] if keep_last else release_tables.tables_shown_by(session, output.name)
     return tuple(str(name) for name in (*current, *before))
 
 

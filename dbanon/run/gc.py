@@ -44,7 +44,7 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
     ids : of releases, in lower case.
     """
     with store.session(write=False) as session:
-        tables = release_tables.tables_of_releases(session, output)
+        tables = release_tables.own_tables_by_release(session, output)
         files = releases.exports_of(session, str(output))
         without_data = {
             release_id

@@ -154,7 +154,7 @@ class SqlTarget:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
         history = SourceHistory(earlier).of_entity(str(job.entity))
-        return person_record.new_salt(
+        return person_record.choose_salt(
             [release for release in history if release.normalize == job.entity_normalize]
         )
 
@@ -304,8 +304,8 @@ class SqlTarget:
         if not recorded:
             return JointHistories(0, k, 0, 0, 0, missing)
         in_progress = (draft.output.release_id, written.relation, draft.relation.name)
-        ids = [release.release_id for release in recorded[-person_record.MOST_RELEASES :]]
-        counts = person_record.measure(self.session, ids, k, in_progress)
+        ids = [release.release_id for release in recorded[-person_record.MAX_COUNTED_RELEASES :]]
+        counts = person_record.count_joint_histories(self.session, ids, k, in_progress)
         return replace(counts, missing=missing, older=len(recorded) - len(ids))
 
     def digest(self, written: StagedSqlRelease) -> str | None:
@@ -361,7 +361,7 @@ class SqlTarget:
         )
         published = publish_table(self.session, draft.job, draft.output, *entry_parts)
         if written.salt is not None:
-            person_record.write(self.session, report.release_id)
+            person_record.record_persons(self.session, report.release_id)
         return published
 
 

@@ -7,7 +7,7 @@ AS $function$
 DECLARE
     wrong record;
 BEGIN
-    FOR wrong IN SELECT u.what, u.owner FROM (@UNTRUSTED@) AS u LOOP
+    FOR wrong IN SELECT u.object, u.owner FROM (@UNTRUSTED@) AS u LOOP
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = format('The ledger of this database is not trusted: %s, of role %I.',
                              wrong.what, wrong.owner),

@@ -22,7 +22,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.ledger.postgresql import CLOSE_INTERNAL, CLOSE_PERSONS
+from dbanon.ledger.postgresql import REVOKE_INTERNAL, REVOKE_PERSONS
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -375,8 +375,8 @@ class PsycopgSession(PassthroughSession):
         return [
             f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
             f"REVOKE ALL ON {tables} FROM PUBLIC",
-            CLOSE_INTERNAL,
-            CLOSE_PERSONS,
+            REVOKE_INTERNAL,
+            REVOKE_PERSONS,
         ]
 
     def ensure_ledger(self) -> None:

@@ -112,7 +112,7 @@ class PostgresqlRules(RuledSession):
 
     def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         owners = self.rows(_OWNER, (source.schema, source.name))
-        if not owners or not self.rows(ledger.RULES_WRITER):
+        if not owners or not self.rows(ledger.FIND_RULES_WRITER):
             return False
         arguments = json_text({"source": owners[0][0], **change})
         self.call("dbanon._declare", [arguments])
