@@ -14,7 +14,7 @@ from dbanon.data.words import read_renamed
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.entry_checks import reading_entry
-from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
+from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXT_CASTS, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.attribute_disclosure import (
@@ -32,7 +32,7 @@ from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-_CASTS = TEXTS | {"amount": "DOUBLE PRECISION"}
+_CASTS = TEXT_CASTS | {"amount": "DOUBLE PRECISION"}
 
 
 def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
 
 
 def recorded_request(session: Session, release_id: str) -> tuple[Any, ...]:
-    """Return request and arguments (JSON text), dbanon version, publisher and epsilon of a release."""
+    """Return a release's request and arguments (JSON text), dbanon version, publisher and epsilon."""
     # Cast to text: a backend returns rows as JSON, which would lose the order of keys.
     [row] = session.rows(
         f"SELECT CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT}),"
@@ -318,7 +318,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
 
 
 def ledger_time(value: Any) -> str | None:
-    """Write a time of the ledger in UTC, as reports do; returns text that is not a time unchanged."""
+    """Write a time of the ledger in UTC, as reports do; other text is returned unchanged."""
     if value is None:
         return None
     text = str(value)

@@ -224,8 +224,8 @@ def superseded_tables(
 ) -> list[RelationName]:
     """List released tables that no view shows any more, except the newest ``keep_last``.
 
-    With ``output``, lists only tables of that output. Skips tables that this role did not publish or
-    may not drop.
+    With ``output``, lists only tables of that output. Skips tables that this role did not publish
+    or may not drop.
     """
     if not entries.has_trusted_ledger(session):
         return []

@@ -39,7 +39,7 @@ def require_first(
     if job.chain is not None or job.releases == INDEPENDENT:
         return
     for entity in job.guarantee.persons:
-        earlier = history.of_entity(entity)
+        earlier = history.releases_of_entity(entity)
         if earlier:
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
@@ -50,7 +50,7 @@ def require_first(
 
 def caution_of(job: Job, source: str, history: SourceHistory) -> Caution | None:
     """The caution about earlier releases for readers of this one; None if there is none."""
-    earlier = history.with_classes()
+    earlier = history.releases_with_classes()
     if not earlier or job.chain is not None or job.releases == INDEPENDENT:
         return None
     return releases_intersect(f"{source} was released before: {_describe_outputs(earlier)}")
@@ -66,7 +66,7 @@ def joint_histories(
     for entity in () if job.chain is not None else job.guarantee.persons:
         if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
-        earlier = history.of_entity(entity)
+        earlier = history.releases_of_entity(entity)
         if earlier:
             counts = target.joint_histories(written, earlier, int(job.policy.k))
             of_chains = [release.output for release in earlier if release.is_chained]
@@ -77,7 +77,7 @@ def joint_histories(
 def unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
     """The same for a release whose persons are in no ledger."""
     for entity in job.guarantee.persons:
-        earlier = history.of_entity(entity)
+        earlier = history.releases_of_entity(entity)
         if earlier:
             return {JOINT: describe_joint_histories(len(earlier), None, ())}
     return {}
@@ -98,7 +98,7 @@ def _describe_outputs(earlier: Sequence[EarlierRelease]) -> str:
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """Suggest a chain where the source's database supports one, or else the option."""
     independent_hint = f"To release it all the same, with no protection against this: {consent}"
-    if not history.takes_chains:
+    if not history.supports_chains:
         which = "Its source is no database" if history.file_url is None else "No database here"
         return f"{which} that keeps chains. {independent_hint}"
     where = "" if history.file_url is None else " in the database that takes the releases"

@@ -176,7 +176,7 @@ def with_rules(session: Session, job: Job) -> Job:
     _require_trusted(relation.name, [rule for rule in declared if rule.name in columns])
     declared = [rule for rule in declared if rule.is_trusted]
     if not declared:
-        followed = kept.followed_table(session, relation.name)
+        followed = kept.renamed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
             hint=f"The rules went with the table that had this name, {followed} now. Declare rules"

@@ -64,11 +64,11 @@ class SqlTarget:
         releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
         reads = source.session if isinstance(source, SqlSource) else self.session
         chain_session = reads if reads.file_url is None else self.session
-        takes_chains, is_persistent = (
+        supports_chains, is_persistent = (
             "chains" not in chain_session.unsupported_features,
             self.session.is_persistent,
         )
-        return SourceHistory(releases, takes_chains, reads.file_url, is_persistent)
+        return SourceHistory(releases, supports_chains, reads.file_url, is_persistent)
 
     def last_types(self, job: SourceRequest, source: RelationName) -> Mapping[str, str]:
         """The source's column types at the job's last release; empty without one."""
@@ -153,7 +153,7 @@ class SqlTarget:
         if not draft.roles.persons or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
-        history = SourceHistory(earlier).of_entity(str(job.entity))
+        history = SourceHistory(earlier).releases_of_entity(str(job.entity))
         return person_record.choose_salt(
             [release for release in history if release.normalize == job.entity_normalize]
         )
