@@ -66,7 +66,7 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
 
 
 def recorded_request(session: Session, release_id: str) -> tuple[Any, ...]:
-    """Return a release's request and arguments (JSON text), dbanon version, publisher and epsilon."""
+    """Return a release's request, arguments (JSON text), dbanon version, publisher, epsilon."""
     # Cast to text: a backend returns rows as JSON, which would lose the order of keys.
     [row] = session.rows(
         f"SELECT CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT}),"
