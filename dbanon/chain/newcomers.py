@@ -23,7 +23,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 from dbanon.partitioning.partition_for import partition_of, protect_classes
-from dbanon.partitioning.strata import groups
+from dbanon.partitioning.strata import group_positions
 from dbanon.run.plan import Plan
 from dbanon.run.run import Clock, cluster_records
 from dbanon.stores.sql_source import SqlSource
@@ -243,7 +243,9 @@ def _recode_as_first(
 def _split_by_stratum(microdata: Microdata) -> list[NDArray[np.int64]]:
     """The records of each stratum and pattern of NULLs."""
     parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
-    return groups(np.column_stack(parts) if parts else np.zeros(microdata.n_records, np.int64))
+    return group_positions(
+        np.column_stack(parts) if parts else np.zeros(microdata.n_records, np.int64)
+    )
 
 
 def _merge_records(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

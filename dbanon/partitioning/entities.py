@@ -105,7 +105,7 @@ def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribu
     return replace(attribute, kind=Kind.CATEGORY, role=Role.IDENTIFIER, normalize=spelled)
 
 
-def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units:
+def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Units:
     """The units of microdata that has entities.
 
     Parameters

@@ -18,7 +18,7 @@ from dbanon.partitioning.blocks import Blocks
 # Of refinements, as ``Method.refine`` and ``Policy.refine`` name them; those of ``thorough`` by how
 # many more steps and rounds it has than ``fast``. Mixed ones are between the extremes of what was
 # measured, and ``fast`` of generalization is what 100,000 records took, too, on an earlier day.
-REFINEMENTS: Mapping[str, Mapping[str, MethodForecast]] = {
+REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
             PowerLaw(0.3, 1.1, 0.89), PowerLaw(0.36, 1.17, 2.17, trees=1.82, categories=3.6)
@@ -121,7 +121,7 @@ def _refinement_seconds(
         return 0.0
     if policy.refine_iterations is not None:
         return None
-    forecasts = REFINEMENTS[kind][effort]
+    forecasts = REFINEMENT_FORECASTS[kind][effort]
     power = forecasts.mixed if shape.is_mixed else forecasts.numbers
     if power is None:
         return None

@@ -12,7 +12,7 @@ from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model
 
 
-def infeasible(
+def infeasible_error(
     models: Sequence[Model],
     counts: Mapping[str, NDArray[np.int64]],
     table_shares: Mapping[str, NDArray[np.float64]],

@@ -79,10 +79,10 @@ def merge(
     """
     if not partition.n_classes:
         return partition
-    if not keeps(guard.take(partition.members)):
+    if not satisfies_models(guard.take(partition.members)):
         raise ModelInfeasible()
     merged = merge_block(space, partition, guard, tick, budget)
-    if merged.n_classes == 1 and not keeps(guard.take(merged.members)):
+    if merged.n_classes == 1 and not satisfies_models(guard.take(merged.members)):
         # The withheld records are needed to satisfy the models.
         merged = merge_block(space, partition, guard, tick)
     return merged
@@ -107,7 +107,7 @@ def split(space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: T
     return drive(Split(space.table(), partition.labels, k, guard.values, guard.models), tick)
 
 
-def keeps(guard: Guard) -> bool:
+def satisfies_models(guard: Guard) -> bool:
     """Whether all records as one class satisfy the models."""
     counts = [
         np.bincount(column[column >= 0], minlength=width)

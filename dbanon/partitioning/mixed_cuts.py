@@ -59,7 +59,7 @@ class MixedCuts:
     Parameters
     ----------
     axes : the axis of each of the p columns of the points.
-    levels : the result of ``levels_of`` by column, for columns with a hierarchy.
+    levels : the result of ``ancestors_by_height`` by column, for columns with a hierarchy.
     size : the mean number of records per block.
     principal : returns the first principal direction, float64 (q,), of points, float64 (n, q).
     """
@@ -78,10 +78,10 @@ class MixedCuts:
     ) -> MixedCuts | None:
         """Build the cuts for these axes; None if no axis of positive width has a hierarchy."""
         trees = {at: axis.tree for at, axis in enumerate(axes) if axis.width > 0}
-        levels = {at: levels_of(tree) for at, tree in trees.items() if tree is not None}
+        levels = {at: ancestors_by_height(tree) for at, tree in trees.items() if tree is not None}
         return cls(axes, levels, size, principal) if levels else None
 
-    def near(
+    def find_near_pairs(
         self,
         points: NDArray[np.float64],
         records: NDArray[np.int64],
@@ -131,7 +131,7 @@ class MixedCuts:
         leaves: NDArray[np.int64] = np.rint(places / self.axes[at].width * steps).astype(np.int64)
         return leaves
 
-    def best(
+    def find_best_border(
         self,
         points: NDArray[np.float64],
         records: NDArray[np.int64],
@@ -175,7 +175,9 @@ class MixedCuts:
         n_blocks: int,
     ) -> Border | None:
         """The best border across a direction, among those that leave blocks of allowed sizes."""
-        values, counts = np.unique(along(points, records, direction), return_counts=True)
+        values, counts = np.unique(
+            coordinates_along(points, records, direction), return_counts=True
+        )
         n_below = np.cumsum(counts)[:-1]
         n_above = len(records) - n_below
         below = np.clip(np.rint(n_blocks * n_below / len(records)), 1, n_blocks - 1)
@@ -184,7 +186,9 @@ class MixedCuts:
         good = (sizes.max(axis=0) <= MOST_OF_MEAN) & (sizes.min(axis=0) >= least)
         if not good.any():
             return None
-        ends = np.sort(np.searchsorted(values, along(points, pairs, direction)), axis=1).T
+        ends = np.sort(
+            np.searchsorted(values, coordinates_along(points, pairs, direction)), axis=1
+        ).T
         passed = np.bincount(ends[0], minlength=len(values)).cumsum()
         passed -= np.bincount(ends[1], minlength=len(values)).cumsum()
         shares = np.array([n_below, n_above]) / len(records)
@@ -195,7 +199,7 @@ class MixedCuts:
         return Border(direction, float(values[at + 1]), int(below[at]), float(parted[at]))
 
 
-def along(
+def coordinates_along(
     points: NDArray[np.float64], records: NDArray[np.int64], direction: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The coordinates of some points along a direction, float64, in the shape of ``records``.
@@ -210,7 +214,7 @@ def along(
     return places
 
 
-def levels_of(tree: Hierarchy) -> NDArray[np.int64]:
+def ancestors_by_height(tree: Hierarchy) -> NDArray[np.int64]:
     """The highest ancestor of each leaf up to each height below the root's, int64 (H, L)."""
     nodes = tree.leaves.astype(np.int64)
     levels: list[NDArray[np.int64]] = []

@@ -16,7 +16,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
-from dbanon.partitioning.strata import count_of, groups, pattern_codes
+from dbanon.partitioning.strata import count_for_k, group_positions, pattern_codes
 
 Bools = NDArray[np.bool_]
 
@@ -146,9 +146,9 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     valid, d = microdata.valid.copy(), len(microdata.attributes)
     n = microdata.n_records
     patterns = pattern_codes(microdata.valid)
-    strata = [np.arange(n)] if microdata.strata is None else groups(microdata.strata)
+    strata = [np.arange(n)] if microdata.strata is None else group_positions(microdata.strata)
     for records in strata:
-        parts = [records[pattern_records] for pattern_records in groups(patterns[records])]
+        parts = [records[pattern_records] for pattern_records in group_positions(patterns[records])]
         absent = np.array(
             [~microdata.valid[pattern_records[0]] for pattern_records in parts]
         ).reshape(-1, d)
@@ -156,7 +156,7 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
         def count(patterns: Sequence[int], parts: list[NDArray[np.int64]] = parts) -> int:
             if microdata.entities is None:
                 return sum(len(parts[i]) for i in patterns)
-            return count_of(microdata, np.concatenate([parts[i] for i in patterns]))
+            return count_for_k(microdata, np.concatenate([parts[i] for i in patterns]))
 
         released, _ = merge_patterns(absent, count, int(policy.k))
         for pattern_records, row in zip(parts, released, strict=True):

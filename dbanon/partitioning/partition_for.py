@@ -22,7 +22,7 @@ from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes, require_budget
 from dbanon.partitioning.protect import protect
 from dbanon.partitioning.sets import feasible_records, require_feasible_sets
-from dbanon.partitioning.strata import rare_records, released_places
+from dbanon.partitioning.strata import code_released_values, rare_records
 
 
 def partition_for(
@@ -38,7 +38,7 @@ def partition_for(
     """Put the records into classes that satisfy the policy.
 
     First withholds records of strata below k, if the policy allows that, and then records whose
-    sets of columns (``also_k``) cannot be k-anonymous. ``with_sets`` later finds the classes that
+    sets of columns (``also_k``) cannot be k-anonymous. ``coarsen_for_sets`` later finds the classes that
     release these sets.
 
     Parameters
@@ -185,7 +185,7 @@ def protect_classes(
     assert measures is not None
     compared = compared or {}
     own_models = [model for model in policy.models if model.attribute not in compared]
-    positions, table = released_places(
+    positions, table = code_released_values(
         microdata, partition, own_models, sensitive, measures, memory_limit
     )
     positions |= {name: codes for name, (codes, _) in compared.items()}
@@ -194,7 +194,7 @@ def protect_classes(
     return replace(clustering, classes=merged)
 
 
-def joined_for(
+def join_equal_classes(
     microdata: Microdata,
     clustering: ClusteringResult,
     group_of_class: NDArray[np.int32],
@@ -229,7 +229,7 @@ def joined_for(
     measures = clustering.measures or Measures.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )
-    places, table = released_places(
+    places, table = code_released_values(
         microdata, joined, policy.models, sensitive, measures, memory_limit
     )
     merged = protect(microdata, joined, policy, places, tick, measures, table, search=False)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.partitioning.strata import groups, stratum_numbers
+from dbanon.partitioning.strata import group_positions, stratum_numbers
 
 # Each layer is a separate run of the method.
 MOST_LAYERS = 1000
@@ -35,7 +35,7 @@ def with_layers(microdata: Microdata, k: int) -> Microdata:
     persons = microdata.entities.astype(np.int64)
     order = _order_within(microdata, persons)
     layers = np.empty(microdata.n_records, np.int32)
-    for records in groups(stratum_numbers(replace(microdata, layers=None))):
+    for records in group_positions(stratum_numbers(replace(microdata, layers=None))):
         by_person = records[np.lexsort((order[records], persons[records]))]
         layers[by_person] = _layers_of(persons[by_person], k)
     return replace(microdata, layers=layers)

@@ -22,10 +22,10 @@ from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.entities import Persons
-from dbanon.partitioning.infeasible import infeasible
-from dbanon.partitioning.merge import Guard, keeps, merge, merge_block, split
+from dbanon.partitioning.infeasible import infeasible_error
+from dbanon.partitioning.merge import Guard, merge, merge_block, satisfies_models, split
 from dbanon.partitioning.refine import refine_classes
-from dbanon.partitioning.strata import groups, stratum_numbers
+from dbanon.partitioning.strata import group_positions, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 # Larger than the number of distinct values of any column.
@@ -97,7 +97,7 @@ def _protect(
     search: bool,
 ) -> Partition:
     n = microdata.n_records
-    space = space_of_costs(microdata, measures, policy)
+    space = make_cost_space_builder(microdata, measures, policy)
     persons, keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
         before = partition
@@ -107,7 +107,7 @@ def _protect(
         guard = _guard(policy.models, counted, table_shares, persons)
         strata = _strata(microdata, before)
         budget = _budget(policy, microdata, before)
-        failing = [records for records in strata if not keeps(guard.take(records))]
+        failing = [records for records in strata if not satisfies_models(guard.take(records))]
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
                 raise _infeasible_error(
@@ -117,7 +117,7 @@ def _protect(
         parts = []
         for records in strata:
             stratum_space, guarded = space(records), guard.take(records)
-            if not keeps(guarded):
+            if not satisfies_models(guarded):
                 continue
             _, labels = np.unique(before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
@@ -148,7 +148,7 @@ def _protect(
     return combine(better, n)
 
 
-def space_of_costs(
+def make_cost_space_builder(
     microdata: Microdata, measures: Measures, policy: Policy
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
     """A function from records to the space in which merging costs are measured."""
@@ -162,7 +162,7 @@ def space_of_costs(
     )
 
 
-def guard_of(
+def build_guard(
     microdata: Microdata,
     policy: Policy,
     codes: Mapping[str, NDArray[np.int32]],
@@ -229,7 +229,7 @@ def _infeasible_error(
         *['use `nulls="suppress"`'] * (microdata.valid is not None),
         *["leave out `by`"] * by_columns,
     ]
-    return infeasible(
+    return infeasible_error(
         models,
         best,
         table_shares,
@@ -366,7 +366,7 @@ def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64
         return []
     if all(part is None for part in (microdata.strata, microdata.layers, microdata.valid)):
         return [released]
-    return [released[group] for group in groups(stratum_numbers(microdata)[released])]
+    return [released[group] for group in group_positions(stratum_numbers(microdata)[released])]
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:

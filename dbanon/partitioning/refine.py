@@ -43,7 +43,7 @@ from dbanon.spaces.numeric import Space
 
 # Maximum number of rounds per class, if all classes had k records. With models, which make classes
 # larger, per actual class.
-ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
+ROUNDS_PER_CLASS = {"pass": 4, "fast": 42, "thorough": 1200}
 # Rounds end earlier if n / k of them reduce the loss by less than the loss divided by this.
 _STOP_DIVISOR = {"pass": 3000, "fast": 3000, "thorough": 0}
 # Up to this number of records, swaps before the rounds are skipped, except in blocks. Rounds take
@@ -90,7 +90,7 @@ def refine_generalized(
         # Before a later step, classes of equal records were joined, so many have more than k.
         has_larger_classes = guard is not None or share < 1
         n_classes = partition.n_classes if has_larger_classes else space.n_records // k
-        iterations = int(ROUNDS[effort] * n_classes * share)
+        iterations = int(ROUNDS_PER_CLASS[effort] * n_classes * share)
     models = Models(np.empty(0, np.int32)) if guard is None else guard.models
     table = space.table(None if guard is None else guard.values)
     costs = space.label_costs.arrays()
@@ -143,7 +143,7 @@ class _Effort:
 
 
 # Budgets by effort. ``pass`` has none: it is only the local search, which runs to its end.
-_EFFORTS = {
+_EFFORT_BUDGETS = {
     "fast": _Effort(150_000_000, 250_000, 8_000, most_heat=0.0, pool_classes=6),
     "thorough": _Effort(17_000_000_000, 20_000_000, 2_000_000, most_heat=0.09, pool_classes=7),
 }
@@ -180,7 +180,7 @@ def refine_points(
     """
     if effort == "pass" or iterations == 0:
         return drive(space.kernel(Pass, MixedPass)(k, partition.labels), tick)
-    budget = _EFFORTS[effort]
+    budget = _EFFORT_BUDGETS[effort]
     kernel = space.kernel(Refine, MixedRefine)(
         k,
         partition.labels,

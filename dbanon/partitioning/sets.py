@@ -35,8 +35,8 @@ from dbanon.job.sets import ColumnSet
 from dbanon.kernels import Models
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.merge import Guard, merge_block
-from dbanon.partitioning.protect import merge_by_blocks, space_of_costs
-from dbanon.partitioning.strata import groups, require_memory, stratum_numbers
+from dbanon.partitioning.protect import make_cost_space_builder, merge_by_blocks
+from dbanon.partitioning.strata import group_positions, require_memory, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace
 
 
@@ -164,7 +164,7 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
     )
 
 
-def with_sets(
+def coarsen_for_sets(
     microdata: Microdata,
     clustering: ClusteringResult,
     policy: Policy,
@@ -245,7 +245,7 @@ def _merge_for_set(
     }
     trees = {name: tree for name, tree in policy.hierarchies.items() if name in column_set.columns}
     own_policy = replace(policy, weights=weights, hierarchies=trees)
-    space = space_of_costs(seen, measures, own_policy)
+    space = make_cost_space_builder(seen, measures, own_policy)
     released = np.flatnonzero(partition.labels >= 0)
     codes = np.column_stack(
         [np.zeros(microdata.n_records, np.int32), *_copied_codes(microdata, column_set)]
@@ -253,7 +253,9 @@ def _merge_for_set(
     units, keys = microdata.units, microdata.ordered_keys
     labels = np.full(microdata.n_records, -1, np.int32)
     done = 0
-    for records in (released[group] for group in groups(stratum_numbers(microdata)[released])):
+    for records in (
+        released[group] for group in group_positions(stratum_numbers(microdata)[released])
+    ):
         _, combination = np.unique(codes[records], axis=0, return_inverse=True)
         _, class_labels = np.unique(partition.labels[records], return_inverse=True)
         part = Partition(class_labels.reshape(-1))

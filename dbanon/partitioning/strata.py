@@ -19,7 +19,7 @@ from dbanon.measures import Model
 from dbanon.measures.recount import positions_of_codes, width_of
 
 
-def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
+def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     """Sets of records that classes must not cross.
 
     Raises
@@ -32,7 +32,7 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     if all(part is None for part in parts) and n:
         return [np.arange(n)]
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:
-        return groups(stratum_numbers(microdata))
+        return group_positions(stratum_numbers(microdata))
     holes = (~microdata.valid).sum(axis=0).tolist()
     raise null_error({a.name: n for a, n in zip(microdata.attributes, holes, strict=True)})
 
@@ -44,12 +44,12 @@ def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | No
 
     Raises
     ------
-    NullInQuasiIdentifier : as ``strata_of``.
+    NullInQuasiIdentifier : as ``find_strata``.
     """
     if policy.max_suppression == 0 or not microdata.n_records:
         return None
-    strata = strata_of(microdata, policy)
-    rare = [records for records in strata if count_of(microdata, records) < policy.k]
+    strata = find_strata(microdata, policy)
+    rare = [records for records in strata if count_for_k(microdata, records) < policy.k]
     return np.sort(np.concatenate(rare)) if 0 < len(rare) < len(strata) else None
 
 
@@ -95,7 +95,7 @@ def null_error(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
     )
 
 
-def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
+def group_positions(values: NDArray[Any]) -> list[NDArray[np.int64]]:
     """Positions of equal values or rows, each set ascending; at least one set."""
     _, group = np.unique(values, axis=0, return_inverse=True)
     group = group.reshape(-1)
@@ -103,14 +103,14 @@ def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
     return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
 
 
-def count_of(microdata: Microdata, records: NDArray[np.int64]) -> int:
+def count_for_k(microdata: Microdata, records: NDArray[np.int64]) -> int:
     """The count that k applies to: the number of these records, or of their persons."""
     if microdata.entities is None:
         return len(records)
     return len(np.unique(microdata.entities[records]))
 
 
-def too_few(
+def too_few_error(
     microdata: Microdata,
     policy: Policy,
     records: NDArray[np.int64],
@@ -122,9 +122,9 @@ def too_few(
         present = microdata.valid[records[0]]
         pairs = zip(microdata.attributes, present, strict=True)
         absent = [attribute.name for attribute, is_present in pairs if not is_present]
-    return too_few_counted(
+    return too_few_error_for_count(
         policy.k,
-        count_of(microdata, records),
+        count_for_k(microdata, records),
         "records" if microdata.entities is None else "persons",
         n_strata,
         withheld=microdata.withheld,
@@ -134,7 +134,7 @@ def too_few(
     )
 
 
-def too_few_counted(
+def too_few_error_for_count(
     k: int | str,
     count: int,
     unit: str,
@@ -185,7 +185,7 @@ def too_few_counted(
 _COPIES_OF_COUNTS = 3
 
 
-def released_places(
+def code_released_values(
     microdata: Microdata,
     partition: Partition,
     models: Sequence[Model],

@@ -15,8 +15,8 @@ from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
-from dbanon.partitioning.sets import with_sets
-from dbanon.partitioning.strata import count_of, groups, stratum_numbers
+from dbanon.partitioning.sets import coarsen_for_sets
+from dbanon.partitioning.strata import count_for_k, group_positions, stratum_numbers
 from dbanon.release.attacks import Attacks, attack_data_of, attacks_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
@@ -43,7 +43,7 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
             memory_limit=planned.job.memory_limit,
             tick=lambda share: tick(share / 2),
         )
-        clustering = with_sets(mine, clustering, policy, planned.job.memory_limit)
+        clustering = coarsen_for_sets(mine, clustering, policy, planned.job.memory_limit)
     except DbanonError as error:
         # The error's own text may contain a count, and more people read the ledger than the run.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
@@ -80,9 +80,9 @@ def _halves(microdata: Microdata, policy: Policy) -> tuple[NDArray[np.int64], ND
     inside = np.zeros(len(named), np.bool_)
     inside[np.random.default_rng([policy.seed, half]).permutation(len(named))[:half]] = True
     parts: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-    for records in groups(stratum_numbers(microdata)):
+    for records in group_positions(stratum_numbers(microdata)):
         chosen = inside[places[records]]
-        if count_of(microdata, records[chosen]) >= policy.k:
+        if count_for_k(microdata, records[chosen]) >= policy.k:
             parts[0].append(records[chosen])
             parts[1].append(records[~chosen])
     none = np.zeros(0, np.int64)

@@ -17,10 +17,10 @@ from dbanon.data.microdata import CodedColumn, Microdata, is_wide
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import Policy
-from dbanon.partitioning.entities import Units, units_of
+from dbanon.partitioning.entities import Units, build_units
 from dbanon.partitioning.merge import Guard
-from dbanon.partitioning.protect import guard_of
-from dbanon.partitioning.strata import released_places
+from dbanon.partitioning.protect import build_guard
+from dbanon.partitioning.strata import code_released_values
 from dbanon.spark.arrow import codes_of, combine_chunks, integers_of, is_valid, numbers_of
 from dbanon.spark.layout import KEY, Layout
 
@@ -151,7 +151,7 @@ def clustered_of(
     """
     if microdata.entities is None:
         return microdata, None
-    units = units_of(microdata, with_trees)
+    units = build_units(microdata, with_trees)
     return units.microdata, units
 
 
@@ -203,10 +203,10 @@ def _sensitive(
 def guard_on(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
     """Build the guard that checks the models on records that all have classes."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
-    places, frequencies = released_places(
+    places, frequencies = code_released_values(
         microdata, partition, context.policy.models, attributes, context.released, None
     )
-    return guard_of(microdata, context.policy, places, frequencies)
+    return build_guard(microdata, context.policy, places, frequencies)
 
 
 def guard_of_table(context: TableContext) -> Guard:

@@ -25,7 +25,7 @@ from dbanon.job.requirements import CLIENT
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
-from dbanon.partitioning.strata import null_error, too_few
+from dbanon.partitioning.strata import null_error, too_few_error
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.plan import Plan
 from dbanon.spark.facts import Facts
@@ -150,7 +150,7 @@ def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:
         if size < policy.k:
             counts_persons = bool(planned.job.guarantee.persons)
             stratum_records = _records(size, planned, pattern, withheld, counts_persons)
-            raise too_few(stratum_records, policy, np.arange(size), len(strata))
+            raise too_few_error(stratum_records, policy, np.arange(size), len(strata))
 
 
 def _records(

@@ -19,8 +19,8 @@ from dbanon.data.pieces import AT_ONCE
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.partitioning.blocks import Blocks as Sizes
-from dbanon.partitioning.blocks import failing
-from dbanon.partitioning.classes import space_of
+from dbanon.partitioning.blocks import make_failure_check
+from dbanon.partitioning.classes import make_space_builder
 from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
 from dbanon.partitioning.refine import RefinementStep, refinement_steps
 from dbanon.spark.class_repartition import (
@@ -120,9 +120,9 @@ class ClusterStages:
             samples += collect_from(
                 rows, SampleRecords(self.context, bare, limits), self._at_once, ROWS
             )
-        axes = space_of(empty_microdata(self.context), self.context.clustered, self.policy)(
-            np.empty(0, np.int64)
-        ).axes
+        axes = make_space_builder(
+            empty_microdata(self.context), self.context.clustered, self.policy
+        )(np.empty(0, np.int64)).axes
         for number, n_blocks in n_parts.items():
             stratum_samples = [sample for sample in samples if sample[0] == number]
             keys = np.concatenate([sample[1] for sample in stratum_samples])
@@ -169,7 +169,7 @@ class ClusterStages:
                 )
                 block_of_leaf = tree.cuts.join_small(
                     leaf_counts,
-                    sizes.least,
+                    sizes.min_records,
                     self._violates_models(number, len(leaf_counts), leaf_values),
                 )
                 trees.append(Tree(first, tree.cuts, block_of_leaf))
@@ -190,7 +190,7 @@ class ClusterStages:
         width = sum(guard.models.widths)
         no_counts = np.zeros(width, np.int64)
         values = np.array([leaf_values.get((stratum, leaf), no_counts) for leaf in range(n_blocks)])
-        return failing(guard.allows, values)
+        return make_failure_check(guard.allows, values)
 
     def _tasks(self, n_blocks: int, forest: Forest) -> int:
         if self.tasks is not None:
@@ -242,7 +242,7 @@ class ClusterStages:
             members[block.stratum] += block.rows if turn == GUARDS else block.size
         sizes = _sizes(self.policy)
         n_parts = {
-            number: sizes.parts_of_classes(classes[number], members[number])
+            number: sizes.block_count_for_classes(classes[number], members[number])
             for number in range(len(forest.strata))
             if sizes.block_count_for(members[number]) is not None
         }

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import Microdata
 from dbanon.data.pieces import AT_ONCE
 from dbanon.job.policy import Policy
-from dbanon.partitioning.classes import space_of
+from dbanon.partitioning.classes import make_space_builder
 from dbanon.partitioning.cuts import Cuts, hash_keys
-from dbanon.partitioning.strata import strata_of
+from dbanon.partitioning.strata import find_strata
 from dbanon.spark.pieces import TableContext
 
 Pattern = tuple[bool, ...]
@@ -112,7 +112,7 @@ def groups_of(
     groups = []
     numbers = forest.numbers
     all_present = (True,) * len(microdata.attributes)
-    for records in strata_of(microdata, policy):
+    for records in find_strata(microdata, policy):
         first = int(records[0])
         by = 0 if microdata.strata is None else int(microdata.strata[first])
         pattern = all_present
@@ -133,7 +133,7 @@ def leaves_of(
         cuts = forest.trees[number].cuts
         leaves = np.zeros(len(records), np.int64)
         if cuts is not None:
-            space = space or space_of(microdata, context.clustered, context.policy)
+            space = space or make_space_builder(microdata, context.clustered, context.policy)
             for start in range(0, len(records), AT_ONCE):
                 chunk = records[start : start + AT_ONCE]
                 leaves[start : start + AT_ONCE] = cuts.assign(space(chunk).coordinates, keys[chunk])

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.methods import find_method
-from dbanon.partitioning.blocks import first_keys, means_of_classes
-from dbanon.partitioning.classes import cluster_block, space_of
-from dbanon.partitioning.protect import protect_block, space_of_costs
+from dbanon.partitioning.blocks import compute_class_means, first_keys_of_classes
+from dbanon.partitioning.classes import cluster_block, make_space_builder
+from dbanon.partitioning.protect import make_cost_space_builder, protect_block
 from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_block
 from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
@@ -90,7 +90,7 @@ class SampleRecords:
             return
         microdata = piece_of(rows, context.layout, context).microdata
         clustered, _ = clustered_of(microdata, context.policy.hierarchies)
-        space = space_of(clustered, context.clustered, context.policy)
+        space = make_space_builder(clustered, context.clustered, context.policy)
         keys = clustered.keys[:, 0]
         for number, records in groups_of(clustered, context.policy, self.forest):
             if number in self.hash_limits:
@@ -242,10 +242,10 @@ class ClusterBlocks:
             return self._merge_for_models(piece, number, stratum)
         [(number_of_stratum, records)] = groups_of(clustered, policy, self.forest)
         assert number_of_stratum == stratum
-        space = space_of(clustered, context.clustered, policy)(records)
+        space = make_space_builder(clustered, context.clustered, policy)(records)
         keys = clustered.keys[:, 0]
         if self.turn is None:
-            classes = cluster_block(space, keys, policy, index_in_stratum, _silent)
+            classes = cluster_block(space, keys, policy, index_in_stratum, _ignore_progress)
         else:
             classes = self._refine(piece, space, units, stratum, index_in_stratum)
         record_classes = classes if units is None else classes.of(units.of_record)
@@ -261,7 +261,7 @@ class ClusterBlocks:
             return self._release(piece, record_classes, facts), facts
         if self.precedes_merge:
             # Models apply to records, and merging costs what the records' labels lose.
-            space = space_of_costs(piece.microdata, context.released, policy)
+            space = make_cost_space_builder(piece.microdata, context.released, policy)
             positions = space(np.arange(piece.microdata.n_records))
             return self._pack(piece, record_classes, record_classes, positions, piece.keys), facts
         return self._pack(piece, record_classes, classes, space, keys), facts
@@ -273,10 +273,10 @@ class ClusterBlocks:
         context, microdata = self.context, piece.microdata
         labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         classes = Partition(np.unique(labels, return_inverse=True)[1].reshape(-1))
-        space = space_of_costs(microdata, context.released, context.policy)
+        space = make_cost_space_builder(microdata, context.released, context.policy)
         positions = space(np.arange(microdata.n_records))
         guard = guard_on(microdata, classes, context)
-        merged = protect_block(positions, classes, guard, context.policy, _silent)
+        merged = protect_block(positions, classes, guard, context.policy, _ignore_progress)
         n = microdata.n_records
         facts = BlockFacts(number, stratum, merged.n_classes, n, {}, n)
         return self._release(piece, merged, facts), facts
@@ -298,7 +298,7 @@ class ClusterBlocks:
         refine = str(find_method(policy.method).refine)
         size = self.forest.strata[stratum].size
         refined = refine_block(
-            refine, space, classes, policy, turn, index_in_stratum, size, _silent
+            refine, space, classes, policy, turn, index_in_stratum, size, _ignore_progress
         )
         return refined.require(int(policy.k), max_refined_size(refine, int(policy.k)))
 
@@ -311,12 +311,12 @@ class ClusterBlocks:
         keys: NDArray[np.int64],
     ) -> list[Packet]:
         """Pack the rows with their classes, and each class with its coordinates and size."""
-        coordinates = means_of_classes(space, classes)
+        coordinates = compute_class_means(space, classes)
         count, width = coordinates.shape
         columns = {
             BLOCK: pa.array(np.full(count, combine_chunks(piece.rows[BLOCK])[0].as_py(), np.int64)),
             LABEL: pa.array(np.arange(count)),
-            KEY: pa.array(first_keys(classes, keys)),
+            KEY: pa.array(first_keys_of_classes(classes, keys)),
             SIZE: pa.array(classes.sizes.astype(np.int64)),
             POINT: pa.FixedSizeListArray.from_arrays(pa.array(coordinates.reshape(-1)), width),
         }
@@ -372,5 +372,5 @@ def release_piece(piece: TablePiece, partition: Partition, context: TableContext
     )
 
 
-def _silent(share: float) -> None:
+def _ignore_progress(share: float) -> None:
     """Ignore progress, which Spark reports itself."""

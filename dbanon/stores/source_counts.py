@@ -31,7 +31,7 @@ from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.nulls import merge_patterns
-from dbanon.partitioning.strata import null_error, too_few_counted
+from dbanon.partitioning.strata import null_error, too_few_error_for_count
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -331,7 +331,7 @@ def _require_strata(
     # An empty table has no groups.
     few = rare[0] if rare else _Stratum(0, 0, (), ())
     absent = [a.name for a, is_absent in zip(holed, few.absent, strict=False) if is_absent]
-    raise too_few_counted(
+    raise too_few_error_for_count(
         k,
         few.size,
         unit,

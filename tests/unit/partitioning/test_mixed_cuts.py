@@ -14,7 +14,12 @@ import dbanon
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.cuts import Cuts
-from dbanon.partitioning.mixed_cuts import LEAST_OF_MEAN, MOST_OF_MEAN, MixedCuts, levels_of
+from dbanon.partitioning.mixed_cuts import (
+    LEAST_OF_MEAN,
+    MOST_OF_MEAN,
+    MixedCuts,
+    ancestors_by_height,
+)
 from dbanon.spaces.mixed import Axis
 from tests.reference import cuts as reference
 
@@ -64,8 +69,8 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
     mixed = MixedCuts.of(axes, len(points) / n_parts, lambda some: np.eye(some.shape[1])[0])
     if mixed is None or n_parts == 1:
         return
-    pairs = mixed.near(points, records, None)
-    cut = mixed.best(points, records, pairs, n_parts)
+    pairs = mixed.find_near_pairs(points, records, None)
+    cut = mixed.find_best_border(points, records, pairs, n_parts)
     best = None
     numbers = [at for at, axis in enumerate(axes) if axis.tree is None][:1]
     for at in numbers + [at for at, axis in enumerate(axes) if axis.tree and axis.width > 0]:
@@ -89,7 +94,7 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
 
 
 def test_levels_are_where_leaves_meet() -> None:
-    levels = levels_of(UNEVEN)
+    levels = ancestors_by_height(UNEVEN)
     for i, j in itertools.combinations(range(UNEVEN.n_leaves), 2):
         meet = UNEVEN.heights[UNEVEN.common(np.array([i]), np.array([j]))[0]]
         assert [bool(row[i] == row[j]) for row in levels] == [
@@ -104,7 +109,7 @@ def test_pairs_are_the_nearest_by_the_squares_of_heights() -> None:
     points = np.column_stack([codes[:, 0] / (UNEVEN.n_leaves - 1), rng.random(60), codes[:, 1] / 2])
     mixed = MixedCuts.of(axes, 30, lambda some: np.ones(some.shape[1]))
     assert mixed is not None
-    pairs = mixed.near(points, np.arange(60), None)
+    pairs = mixed.find_near_pairs(points, np.arange(60), None)
     common = UNEVEN.heights[UNEVEN.common(*(codes[pairs, 0].T))] / UNEVEN.height
     same = codes[pairs[:, 0], 0] == codes[pairs[:, 1], 0]
     assert ((common == 0) == same).all()
