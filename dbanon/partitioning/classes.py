@@ -76,7 +76,7 @@ def find_classes(
     partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
     if units is not None:
-        partition = partition.of(units.of_record)
+        partition = partition.of(units.unit_of_record)
     require_budget(policy, partition.n_suppressed + microdata.withheld, microdata.n_read)
     if partition.n_suppressed:
         return _find_levels_again(microdata, partition, policy, tick, trees)

@@ -124,8 +124,9 @@ class Cuts:
         keys: NDArray[np.int64] | None = None,
         axes: tuple[Axis, ...] = (),
     ) -> Cuts:
-        """Fit cuts that split points into blocks of nearly equal size, or roughly so with
-        hierarchies.
+        """Fit cuts that split points into blocks of about equal size.
+
+        Sizes differ by at most one point, or by more if axes have hierarchies.
 
         Parameters
         ----------
@@ -163,7 +164,7 @@ class Cuts:
         min_records: int,
         violates_models: Callable[[list[int]], bool] | None = None,
     ) -> NDArray[np.int64]:
-        """Return the final block of each block, int64 (n_blocks,), after small ones have joined others.
+        """Join small blocks with others, and return the final block of each, int64 (n_blocks,).
 
         A block with too few records joins the smallest block on the other side of its last cut, as
         does one that violates the privacy models. The final blocks are renumbered in order.
@@ -181,12 +182,12 @@ class Cuts:
                 violates_models is not None and violates_models(block)
             )
 
-        below: dict[int, list[list[int]]] = {}
+        blocks_below: dict[int, list[list[int]]] = {}
         # Cuts are numbered from the root, so descendants have larger numbers.
         for cut in reversed(range(len(self.borders))):
             sides = [
-                [[-1 - following]] if following < 0 else below.pop(following)
-                for following in self.targets[cut].tolist()
+                [[-1 - target]] if target < 0 else blocks_below.pop(target)
+                for target in self.targets[cut].tolist()
             ]
             for side, other in (sides, sides[::-1]):
                 # Several blocks on a side are all large enough: cuts below have joined small ones.
@@ -195,13 +196,12 @@ class Cuts:
                     smallest += side.pop()
                     smallest.sort()
                     if len(other) > 1 and violates_models is not None and violates_models(smallest):
-                        # The joined block violates the models although the other did not: try the
-                        # next.
+                        # Only the joined block violates the models: try the next one.
                         other.remove(smallest)
                         side.append(smallest)
-            below[cut] = sides[0] + sides[1]
+            blocks_below[cut] = sides[0] + sides[1]
         block_numbers = np.zeros(self.n_blocks, np.int64)
-        for index, block in enumerate(sorted(below.get(0, [[0]]))):
+        for index, block in enumerate(sorted(blocks_below.get(0, [[0]]))):
             block_numbers[block] = index
         return block_numbers
 
@@ -280,9 +280,11 @@ class _Fitting:
         on_all_cores(self._cut_completely, pending)
 
     def _is_large(self, uncut: _UncutRecords) -> bool:
+        """Return True if the next cut should be made in parallel with others."""
         return uncut.n_blocks > 1 and len(uncut.records) > _MIN_PARALLEL_POINTS
 
     def _cut_completely(self, uncut: _UncutRecords) -> None:
+        """Make all cuts of these records."""
         pending = [uncut]
         while pending:
             pending += self._cut(pending.pop())
@@ -303,7 +305,7 @@ class _Fitting:
         ties = np.flatnonzero(coordinates[order] == border)
         order[ties] = order[ties][np.argsort(keys[records[order[ties]]])]
         cuts.borders[first_cut], cuts.keys[first_cut] = border, keys[records[order[split]]]
-        return self._sides(uncut, records[order[:split]], records[order[split:]], n_blocks // 2)
+        return self._split(uncut, records[order[:split]], records[order[split:]], n_blocks // 2)
 
     def _cut_between(
         self, uncut: _UncutRecords, mixed_cuts: MixedCuts
@@ -322,9 +324,11 @@ class _Fitting:
         below = coordinates_along(points, records, border.direction) < border.border
         ends = coordinates_along(points, pairs, border.direction) < border.border
         near_pairs = pairs[ends.all(axis=1)], pairs[~ends.any(axis=1)]
-        return self._sides(uncut, records[below], records[~below], border.below, near_pairs)
+        return self._split(
+            uncut, records[below], records[~below], border.n_blocks_below, near_pairs
+        )
 
-    def _sides(
+    def _split(
         self,
         uncut: _UncutRecords,
         below: NDArray[np.int64],
@@ -332,7 +336,14 @@ class _Fitting:
         n_blocks_below: int,
         near_pairs: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None] = (None, None),
     ) -> tuple[_UncutRecords, ...]:
-        """Both sides of a piece's cut; the lower side gets ``n_blocks_below`` blocks."""
+        """Return the two sides of a cut, and store where the cut leads.
+
+        Parameters
+        ----------
+        below, not_below : the records of either side, int64.
+        n_blocks_below : the number of blocks to cut the records below into.
+        near_pairs : the known near pairs of either side.
+        """
         sides = (
             _UncutRecords(
                 below, n_blocks_below, uncut.first_block, uncut.first_cut + 1, near_pairs[0]
@@ -350,6 +361,7 @@ class _Fitting:
 
 
 def _first_principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the first principal direction of points, float64 (p,)."""
     return _principal(points, np.arange(len(points)), 0)
 
 

@@ -23,7 +23,13 @@ from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible_error
-from dbanon.partitioning.merge import Guard, merge, merge_block, satisfies_models, split
+from dbanon.partitioning.merge import (
+    Guard,
+    merge_block,
+    merge_classes,
+    satisfies_models,
+    split_classes,
+)
 from dbanon.partitioning.refine import refine_classes
 from dbanon.partitioning.strata import group_positions, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace, mixed_space
@@ -69,7 +75,7 @@ def protect(
     measures = measures or Measures.of(microdata)
     if table is None:
         released = partition.labels >= 0
-        units = Persons.of(microdata, codes).of_records(released)
+        units = Persons.of(microdata, codes).units_of_records(released)
         table = {
             name: ValueFrequencies.of(column[released], units=units)
             for name, column in codes.items()
@@ -123,7 +129,7 @@ def _protect(
             part = Partition(labels.reshape(-1))
             if not budget:
                 part = merge_by_blocks(stratum_space, part, keys[records], guarded, policy, tick)
-            merged = merge(stratum_space, part, guarded, tick, budget)
+            merged = merge_classes(stratum_space, part, guarded, tick, budget)
             budget -= merged.n_suppressed
             parts.append((records, merged))
         partition = combine(parts, n)
@@ -131,19 +137,19 @@ def _protect(
         if partition.n_suppressed == before.n_suppressed:
             break
         withheld = (before.labels >= 0) & (partition.labels < 0)
-        units = persons.of_records(withheld)
+        units = persons.units_of_records(withheld)
         table = {name: table[name].without(codes[name][withheld], units) for name in counted}
     if not search or not _can_refine(microdata, policy):
         return partition
     k, better = int(policy.k), []
     for records, part in parts:
         stratum_space, guarded = space(records), guard.take(records)
-        part = split(stratum_space, part, k, guarded, tick)
+        part = split_classes(stratum_space, part, k, guarded, tick)
         if policy.refine is not None:
             part = refine_classes(
                 "generalized", stratum_space, part, keys[records], policy, tick, guarded
             ).require(k)
-            part = split(stratum_space, part, k, guarded, tick)
+            part = split_classes(stratum_space, part, k, guarded, tick)
         better.append((records, part))
     return combine(better, n)
 
@@ -187,10 +193,10 @@ def protect_block(
 
     Splits classes again if both parts satisfy the models, as ``protect`` does without refinement.
     """
-    merged = merge(space, partition, guard, tick)
+    merged = merge_classes(space, partition, guard, tick)
     if guard.models.persons or find_method(policy.method).refine != "generalized":
         return merged
-    return split(space, merged, int(policy.k), guard, tick)
+    return split_classes(space, merged, int(policy.k), guard, tick)
 
 
 def _count_values(
@@ -204,7 +210,7 @@ def _count_values(
     counted, table_shares = {}, {}
     for name in dict.fromkeys(model.attribute for model in models):
         places, table_shares[name] = _as_recounted(models, name, codes[name], released, table[name])
-        counted[name] = persons.first_occurrences(name, np.maximum(places, 0))
+        counted[name] = persons.codes_of_first_records(name, np.maximum(places, 0))
     return counted, table_shares
 
 
@@ -248,7 +254,7 @@ def _guard(
     persons: Persons,
 ) -> Guard:
     """The models with their sensitive values, plus a column for counting persons."""
-    columns = [*counted.values(), *persons.column]
+    columns = [*counted.values(), *persons.counting_columns]
     values = np.column_stack(columns).astype(np.int32)
     return Guard(
         values, compile_models(models, list(counted), table_shares, persons.units is not None)

@@ -133,7 +133,7 @@ class AssignBlocks:
         for number, records, leaves in leaves_of(clustered, context, self.forest):
             blocks[records] = self.forest.trees[number].blocks(leaves)
         if units is not None:
-            blocks = blocks[units.of_record]
+            blocks = blocks[units.unit_of_record]
         yield from by_task(piece.rows, blocks, self.forest)
 
 
@@ -248,7 +248,7 @@ class ClusterBlocks:
             classes = cluster_block(space, keys, policy, index_in_stratum, _ignore_progress)
         else:
             classes = self._refine(piece, space, units, stratum, index_in_stratum)
-        record_classes = classes if units is None else classes.of(units.of_record)
+        record_classes = classes if units is None else classes.of(units.unit_of_record)
         facts = BlockFacts(
             number,
             stratum,
@@ -287,7 +287,7 @@ class ClusterBlocks:
         """Refine the classes that moved here; unchanged if their stratum is not cut."""
         class_labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         if units is not None:
-            first = np.unique(units.of_record, return_index=True)[1]
+            first = np.unique(units.unit_of_record, return_index=True)[1]
             class_labels = class_labels[first]
         _, labels = np.unique(class_labels, return_inverse=True)
         classes = Partition(labels.reshape(-1))

@@ -17,7 +17,7 @@ class Cuts(NamedTuple):
     directions: np.ndarray
     borders: np.ndarray
     keys: np.ndarray
-    next: np.ndarray
+    targets: np.ndarray
 
 
 def assign(cuts, points, keys):

@@ -72,12 +72,12 @@ def test_worked_example():
     microdata = microdata_from_frame(frame, ["age", "sex"])
     object.__setattr__(microdata, "entities", np.array([2, 1, 1, 3, 3, 3], np.int32))
     units = build_units(microdata)
-    assert units.of_record.tolist() == [0, 1, 1, 2, 2, 2]
+    assert units.unit_of_record.tolist() == [0, 1, 1, 2, 2, 2]
     assert units.microdata.numbers[:, 0].tolist() == [30, 21, 41]
     # f and m are equally frequent for person 1: the first in order.
     assert units.microdata.codes[:, 0].tolist() == [1, 0, 0]
     assert units.microdata.keys[:, 0].tolist() == [0, 1, 3]
-    assert Partition([0, 1, 1]).of(units.of_record).labels.tolist() == [0, 1, 1, 1, 1, 1]
+    assert Partition([0, 1, 1]).of(units.unit_of_record).labels.tolist() == [0, 1, 1, 1, 1, 1]
 
 
 def test_the_mean_of_equal_values_is_exact():

@@ -15,8 +15,8 @@ from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.cuts import Cuts
 from dbanon.partitioning.mixed_cuts import (
-    LEAST_OF_MEAN,
-    MOST_OF_MEAN,
+    MAX_SIZE_RATIO,
+    MIN_SIZE_RATIO,
     MixedCuts,
     ancestors_by_height,
 )
@@ -57,8 +57,8 @@ def test_records_go_where_a_plain_loop_sends_them_and_blocks_have_a_good_size(ta
     assert counts.min() >= 1
     between = (cuts.keys == np.iinfo(np.int64).min).all()
     if between and parts > 1:
-        assert counts.max() <= MOST_OF_MEAN * len(points) / parts
-        assert counts.min() >= LEAST_OF_MEAN * len(points) / parts
+        assert counts.max() <= MAX_SIZE_RATIO * len(points) / parts
+        assert counts.min() >= MIN_SIZE_RATIO * len(points) / parts
 
 
 @given(tables())
@@ -79,18 +79,18 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
             low, high = below.sum(), (~below).sum()
             blocks = min(max(round(n_parts * low / len(points)), 1), n_parts - 1)
             sizes = [low / blocks, high / (n_parts - blocks)]
-            if max(sizes) > MOST_OF_MEAN * mixed.size or min(sizes) < max(
-                LEAST_OF_MEAN * mixed.size, 1
+            if max(sizes) > MAX_SIZE_RATIO * mixed.mean_size or min(sizes) < max(
+                MIN_SIZE_RATIO * mixed.mean_size, 1
             ):
                 continue
             share = low / len(points)
             bits = -share * np.log2(share) - (1 - share) * np.log2(1 - share)
-            parted = sum(below[i] != below[j] for i, j in pairs)
-            value_of = (parted + 1) / (len(pairs) + 1) / bits
+            cost = sum(below[i] != below[j] for i, j in pairs)
+            value_of = (cost + 1) / (len(pairs) + 1) / bits
             best = value_of if best is None else min(best, value_of)
     assert (cut is None) == (best is None)
     if cut is not None:
-        assert cut.parted == pytest.approx(best)
+        assert cut.cost == pytest.approx(best)
 
 
 def test_levels_are_where_leaves_meet() -> None:
