@@ -201,7 +201,7 @@ def _enforce_models(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            compared=place_values(references, batch.microdata.sensitive),
+            compared_columns=place_values(references, batch.microdata.sensitive),
         )
     classes = partition_of(clustering)
     if not classes.n_suppressed:

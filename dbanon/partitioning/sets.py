@@ -67,7 +67,7 @@ class CoarserColumns(Partition):
         object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))
 
     def _distinct_groupings(self) -> list[NDArray[np.int32]]:
-        """The distinct groupings of classes into coarser ones; the first leaves all classes separate."""
+        """The distinct groupings into coarser classes; the first one keeps all classes separate."""
         groupings = [np.arange(self.n_classes, dtype=np.int32)]
         for grouping in self.coarser.values():
             if not any(np.array_equal(grouping, earlier) for earlier in groupings):

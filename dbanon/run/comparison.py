@@ -17,7 +17,7 @@ from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.recount import levels_reached, trees_of_models
-from dbanon.partitioning.protect import with_null_leaves
+from dbanon.partitioning.protect import add_null_leaves
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
@@ -192,7 +192,7 @@ def recount_models(
         )
     if not models:
         return tuple(model_counts)
-    counted_models = with_null_leaves(list(models.values()))
+    counted_models = add_null_leaves(list(models.values()))
     relation_read = session.find_source(relation)
     of_models = tuple(dict.fromkeys(model.attribute for model in counted_models))
     model_attributes = session.inspect(

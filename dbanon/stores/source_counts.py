@@ -337,9 +337,9 @@ def _require_strata(
         unit,
         max(len(strata), 1),
         withheld=withheld,
-        absent=absent if holed else None,
-        by_values=bool(roles.by),
-        merged=policy.nulls == MERGE,
+        null_columns=absent if holed else None,
+        has_columns=bool(roles.by),
+        is_merged=policy.nulls == MERGE,
     )
 
 

@@ -38,7 +38,7 @@ def guard_of(codes, models, who, labels):
     columns = [np.where(first_of_each(who, codes[name]), codes[name], -1) for name in names]
     columns.append(np.where(first_of_each(who), 0, -1))
     values = np.column_stack(columns).astype(np.int32)
-    return Guard(values, compile_models(models, names, tables, persons=True)), tables
+    return Guard(values, compile_models(models, names, tables, counts_persons=True)), tables
 
 
 @given(cases(), st.integers(0, 20), st.integers(1, 6), st.integers(1, 3))
