@@ -213,7 +213,7 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
 def _build_request(
     row: Mapping[str, Any], columns: Sequence[RecordedColumn], entry: LedgerEntry
 ) -> Request:
-    """Rebuild what was requested for a release from its ledger row, by column name."""
+    """Rebuild the request of a release from its ledger row, by column name."""
     arguments = row["arguments"]
 
     def names_with_role(role: str) -> tuple[str, ...]:

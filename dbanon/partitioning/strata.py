@@ -250,7 +250,7 @@ def require_memory(
     count_bytes : bytes per count.
     n_values : the number of counts per class.
     columns : the counted columns, quoted.
-    counted_noun : what is counted, as a plural noun, such as ``values``.
+    counted_noun : the counted items, as a plural noun, such as ``values``.
 
     Raises
     ------
