@@ -9,7 +9,7 @@ from dbanon import kernels
 from dbanon.data.microdata import first_of_each
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
-from dbanon.partitioning.merge import Guard, keeps
+from dbanon.partitioning.merge import Guard, satisfies_models
 from dbanon.partitioning.protect import compile_models
 from dbanon.spaces.mixed import UNIT, MixedSpace
 from tests.reference import enforce as reference_enforce
@@ -98,7 +98,7 @@ def test_one_record_each_is_as_without_persons(case, size):
     np.testing.assert_array_equal(
         actual, reference_enforce.enforce(space, labels, named, models, exact=exact)
     )
-    assert keeps(guard) == guard.models.keeps(
+    assert satisfies_models(guard) == guard.models.keeps(
         np.concatenate(
             [
                 np.bincount(c[c >= 0], minlength=w)
