@@ -41,7 +41,7 @@ REVOKE ALL ON SCHEMA dbanon FROM PUBLIC;
 REVOKE CREATE ON SCHEMA dbanon FROM dbanon_admin, dbanon_runner, dbanon_reader;
 REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC;
 
-@CLOSE_INTERNAL@;
+@REVOKE_INTERNAL@;
 -- Administrators may clear rows away by their release, and read no figure.
 GRANT SELECT (release_id), DELETE ON dbanon.release_internal TO dbanon_admin;
 

@@ -32,10 +32,10 @@ BEGIN
                    ' the same for its tables.';
     END IF;
     FOR wrong IN
-        SELECT u.what, u.owner FROM (@UNTRUSTED@) AS u WHERE u.kind = 'code'
+        SELECT u.object, u.owner FROM (@UNTRUSTED@) AS u WHERE u.kind = 'code'
     LOOP
         RAISE EXCEPTION USING ERRCODE = '42501',
-            MESSAGE = pg_catalog.format('The ledger has a %s, of role %I.', wrong.what, wrong.owner),
+            MESSAGE = pg_catalog.format('The ledger has a %s, of role %I.', wrong.object, wrong.owner),
             HINT = 'Find out who made it, and drop it: nothing hangs on a ledger''s tables.';
     END LOOP;
 END

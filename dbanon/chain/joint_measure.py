@@ -203,7 +203,9 @@ def _measure_by_record(
             hint="Name only releases of one source with one entity.",
         )
     k = min(record.k for record in measured) if k is None else k
-    counts = person_record.measure_each(session, [record.release_id for record in measured], k)
+    counts = person_record.count_cumulative_joint_histories(
+        session, [record.release_id for record in measured], k
+    )
     return MeasuredReleases(
         tuple(record.output for record in measured),
         measured[0].entity,

@@ -23,7 +23,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 from dbanon.partitioning.partition_for import partition_of, protect_classes
-from dbanon.partitioning.strata import groups
+from dbanon.partitioning.strata import group_positions
 from dbanon.run.plan import Plan
 from dbanon.run.run import Clock, cluster_records
 from dbanon.stores.sql_source import SqlSource
@@ -223,7 +223,7 @@ def _enforce_models(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            compared=encode_by_reference(references, batch.microdata.sensitive),
+            compared_columns=encode_by_reference(references, batch.microdata.sensitive),
         )
     classes = partition_of(clustering)
     if not classes.n_suppressed:
@@ -269,7 +269,9 @@ def _recode_as_first_release(
 def _split_by_stratum(microdata: Microdata) -> list[NDArray[np.int64]]:
     """The indices of the records of each stratum and pattern of NULLs."""
     columns = [array for array in (microdata.strata, microdata.valid) if array is not None]
-    return groups(np.column_stack(columns) if columns else np.zeros(microdata.n_records, np.int64))
+    return group_positions(
+        np.column_stack(columns) if columns else np.zeros(microdata.n_records, np.int64)
+    )
 
 
 def _merge_records(groups_of_records: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

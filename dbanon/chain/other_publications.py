@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dbanon.chain import state as chain_state
 from dbanon.errors import DbanonError, pluralize
-from dbanon.ledger.entries import trusted
+from dbanon.ledger.entries import has_trusted_ledger
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -29,7 +29,7 @@ def find_releases_outside(sessions: Sequence[Session], source: str) -> dict[str,
     releases: dict[str, str] = {}
     for session in sessions:
         release_table = session.ledger_name("release")
-        if not trusted(session):
+        if not has_trusted_ledger(session):
             continue
         if "chain_id" not in {name for name, _ in session.columns_of(release_table)}:
             continue

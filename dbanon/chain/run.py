@@ -37,7 +37,7 @@ from dbanon.errors import (
 )
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
-from dbanon.ledger.entries import trusted
+from dbanon.ledger.entries import has_trusted_ledger
 from dbanon.release.outcome import build_losses
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
@@ -360,7 +360,7 @@ def _confirm_published(session: Session, chain: ChainRecord, published_in: Sessi
         (chain.chain_id,),
     )
     release_table, published = published_in.ledger_name("release"), set()
-    if unconfirmed and trusted(published_in):
+    if unconfirmed and has_trusted_ledger(published_in):
         published = {
             str(release_id)
             for (release_id,) in published_in.rows(

@@ -34,7 +34,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.job.chain import MEASURE, Chain, ChainRules
-from dbanon.ledger.entries import parse_json, trusted
+from dbanon.ledger.entries import has_trusted_ledger, parse_json
 from dbanon.release.words import now
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
@@ -343,7 +343,7 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
     LedgerNotTrusted : querying the ledger could run another user's code.
     """
     release_table = session.ledger_name("release")
-    if not trusted(session):
+    if not has_trusted_ledger(session):
         return
     if "chain_sequence" not in {name for name, _ in session.columns_of(release_table)}:
         return

@@ -71,7 +71,7 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
     LedgerNotTrusted : the ledger belongs to another role.
     """
     with open_store(database, on_sql).session(write=False) as session:
-        return job_history.attempts(session, job)
+        return job_history.list_attempts(session, job)
 
 
 def show(

@@ -18,17 +18,17 @@ from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, des
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
-from dbanon.ledger.postgresql import CLOSE_INTERNAL, OWNER, UNTRUSTED
-from dbanon.ledger.postgresql_persons import joint_histories_variable
+from dbanon.ledger.postgresql import OWNER, REVOKE_INTERNAL, UNTRUSTED
+from dbanon.ledger.postgresql_persons import joint_histories_plpgsql
 from dbanon.ledger.postgresql_releases import (
     ATTACH,
     CANDIDATES,
-    NUMBER_ENTRIES,
+    RECORD_OIDS,
     SUMMARY_COLUMNS,
-    release_of,
-    release_of_table,
-    released_tables,
-    states,
+    entry_of_output,
+    entry_of_table,
+    entry_states,
+    existing_tables,
 )
 from dbanon.ledger.postgresql_rules import may_act_as, rules_with_state, tie_rules
 from dbanon.ledger.tables import HEAD, TABLES
@@ -64,8 +64,8 @@ RULE_QUERIES: dict[str, Callable[..., str]] = {
 
 # Builders of SQL about releases, by mark.
 RELEASE_QUERIES: dict[str, Callable[..., str]] = {
-    "RELEASE_OF": release_of,
-    "RELEASE_OF_TABLE": release_of_table,
+    "RELEASE_OF": entry_of_output,
+    "RELEASE_OF_TABLE": entry_of_table,
 }
 
 # Templates of the function or procedure of each method.
@@ -271,7 +271,7 @@ def ledger_script(*, extension: bool = False) -> str:
 
 def tie_script() -> str:
     """Build the SQL that ties rules, and entries of older versions, to OIDs of their relations."""
-    return f"{NUMBER_ENTRIES};\n{tie_rules()};\n"
+    return f"{RECORD_OIDS};\n{tie_rules()};\n"
 
 
 def _fill_marks(text: str) -> str:
@@ -280,9 +280,9 @@ def _fill_marks(text: str) -> str:
     for mark, statement in _digest_marks().items():
         text = text.replace(mark, statement)
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", table_names)
-    text = text.replace("@CLOSE_INTERNAL@", CLOSE_INTERNAL)
-    text = text.replace("@STATES@", states()).replace("@RELEASED_TABLES@", released_tables())
-    text = text.replace("@JOINT_HISTORIES@", joint_histories_variable())
+    text = text.replace("@REVOKE_INTERNAL@", REVOKE_INTERNAL)
+    text = text.replace("@STATES@", entry_states()).replace("@RELEASED_TABLES@", existing_tables())
+    text = text.replace("@JOINT_HISTORIES@", joint_histories_plpgsql())
     text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach_statement())
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
     for mark, build_sql in (RULE_QUERIES | RELEASE_QUERIES).items():

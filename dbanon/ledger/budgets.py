@@ -1,7 +1,7 @@
-"""Create, spend and list the privacy budgets in the ledger of their source's database.
+"""Create, spend and list privacy budgets, in the ledger of their source's database.
 
-Spending is the only change a budget allows, and it only adds. An amount counts as spent once its
-transaction is committed, before any noise is drawn, even if no release follows.
+Budgets are never refunded. An amount counts as spent once its transaction is committed, before any
+noise is drawn, even if no release follows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from dbanon.release.words import now
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
-# Amounts of epsilon are multiples of this.
-_SMALLEST_PART = Decimal("1e-9")
-_AMOUNT = "CAST(? AS DECIMAL(18,9))"
+# All amounts are multiples of this.
+_AMOUNT_STEP = Decimal("1e-9")
+# SQL of an amount that is passed as a parameter.
+_AMOUNT_PARAMETER = "CAST(? AS DECIMAL(18,9))"
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Spending:
 
     Parameters
     ----------
-    state : ``spent`` (no release yet, or none at all) or ``published``.
-    release_id : the release it paid for; None if there is none.
+    state : ``spent`` (no release yet, or none at all) or ``record_publication``.
+    release_id : the release that it was spent on; None if there is none.
     spent_by : the role, if the database has roles.
     """
 
@@ -58,12 +59,13 @@ class RecordedBudget:
 
     Parameters
     ----------
-    source : the relation whose releases draw on it.
+    source : the relation whose releases spend from it.
     unit, entity : the protected unit, ``row`` or ``person``, and the column that identifies the
         person a row belongs to.
     raises : the budget that this one replaces; the amount spent from it carries over.
     closed : whether another budget replaces this one.
-    delta : the delta of the guarantee; amounts are of rho then. None if they are of epsilon.
+    delta : the delta of the guarantee, if amounts are values of rho; None if they are values of
+        epsilon.
     """
 
     name: str
@@ -80,7 +82,7 @@ class RecordedBudget:
 
     @property
     def parameter(self) -> str:
-        """The privacy parameter that amounts are of: ``epsilon`` or ``rho``."""
+        """The privacy parameter in which amounts are measured: ``epsilon`` or ``rho``."""
         return "epsilon" if self.delta is None else "rho"
 
     @property
@@ -91,29 +93,30 @@ class RecordedBudget:
     @property
     def description(self) -> str:
         """A sentence about the total and the amount spent."""
+        total = format_amount(self.total)
         if self.delta is not None:
             spent = describe_rho(float(self.spent), self.delta)
-            return f"Budget {self.name} has rho = {plain(self.total)}, of which {spent} is spent"
-        return f"{plain(self.spent)} of {plain(self.total)} of budget {self.name} are spent"
+            return f"Budget {self.name} has rho = {total}, of which {spent} is spent"
+        return f"{format_amount(self.spent)} of {total} of budget {self.name} are spent"
 
 
-def charged(cost: Cost, delta: float | None) -> Decimal:
-    """The amount that a release costs a budget of this delta, rounded up to nine decimals.
+def compute_charge(cost: Cost, delta: float | None) -> Decimal:
+    """Return the amount that a budget with this delta is charged, rounded up to nine decimals.
 
     Raises
     ------
-    InvalidParameter : the budget counts epsilon only, and the release has a delta.
+    InvalidParameter : the budget has no delta, but the release has one.
     """
-    return Decimal(repr(float(cost.charge(delta)))).quantize(_SMALLEST_PART, ROUND_CEILING)
+    return Decimal(repr(float(cost.charge(delta)))).quantize(_AMOUNT_STEP, ROUND_CEILING)
 
 
-def plain(amount: Decimal) -> str:
+def format_amount(amount: Decimal) -> str:
     """Write an amount without trailing zeros or an exponent."""
     return f"{amount.normalize():f}"
 
 
 def create(session: Session, new_budget: NewBudget, source: RelationName) -> RecordedBudget:
-    """Create a budget for a source, a resolved name.
+    """Create a budget for a source, whose name is resolved.
 
     Raises
     ------
@@ -129,9 +132,9 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
     session.require_trusted_ledger()
     budgets = list_budgets(session)
     spent = Decimal(0)
-    total = Decimal(repr(new_budget.amount)).quantize(_SMALLEST_PART, ROUND_FLOOR)
-    open_now = [b for b in budgets if not b.closed and b.source == str(source)]
-    open_now += _former_budgets(session, budgets, source)
+    total = Decimal(repr(new_budget.amount)).quantize(_AMOUNT_STEP, ROUND_FLOOR)
+    open_budgets = [b for b in budgets if not b.closed and b.source == str(source)]
+    open_budgets += _former_budgets(session, budgets, source)
     if new_budget.name in [b.name for b in budgets]:
         raise BudgetExists(
             f"There is a budget {new_budget.name} already.",
@@ -139,31 +142,32 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
             f" {new_budget.name} (dbanon budget create).",
         )
     if new_budget.raises is not None:
-        old = next((b for b in open_now if b.name == new_budget.raises), None)
+        replaced = next((b for b in open_budgets if b.name == new_budget.raises), None)
         terms = (new_budget.unit, new_budget.entity, new_budget.delta)
-        if old is None or (old.unit, old.entity, old.delta) != terms:
+        if replaced is None or (replaced.unit, replaced.entity, replaced.delta) != terms:
             raise BudgetNotFound(
                 f"There is no open budget {new_budget.raises} of {source},"
                 f" unit {new_budget.unit} and this delta.",
                 hint=nearest_names(new_budget.raises, [b.name for b in budgets]),
             )
-        spent = old.spent
-        if total < old.total or (total == old.total and old.source == str(source)):
-            limit = "above" if old.source == str(source) else "of at least"
+        spent = replaced.spent
+        if total < replaced.total or (total == replaced.total and replaced.source == str(source)):
+            minimum = "above" if replaced.source == str(source) else "of at least"
             raise BudgetExhausted(
-                f"Budget {old.name} has a total of {plain(old.total)} already.",
-                hint=f"Choose a total {limit} {plain(old.total)}.",
+                f"Budget {replaced.name} has a total of {format_amount(replaced.total)} already.",
+                hint=f"Choose a total {minimum} {format_amount(replaced.total)}.",
             )
-        _close(session, old.name, len([b for b in budgets if b.source == old.source]))
-    elif open_now:
-        old = open_now[0]
-        if old.source != str(source):
-            raise _renamed_table_error(old, source)
+        n_budgets = len([b for b in budgets if b.source == replaced.source])
+        _close(session, replaced.name, n_budgets)
+    elif open_budgets:
+        open_budget = open_budgets[0]
+        if open_budget.source != str(source):
+            raise _renamed_table_error(open_budget, source)
         raise BudgetExists(
-            f"{source} has the open budget {old.name} of {old.unit}s already: all releases of a"
-            " source draw on one budget.",
-            hint=f"Spend from {old.name}, or create a larger one that raises {old.name} (dbanon"
-            " budget create).",
+            f"{source} has the open budget {open_budget.name} of {open_budget.unit}s already: all"
+            " releases of a source draw on one budget.",
+            hint=f"Spend from {open_budget.name}, or create a larger one that raises"
+            f" {open_budget.name} (dbanon budget create).",
         )
     row = {
         "name": new_budget.name,
@@ -185,12 +189,12 @@ def create(session: Session, new_budget: NewBudget, source: RelationName) -> Rec
 def _former_budgets(
     session: Session, budgets: Sequence[RecordedBudget], source: RelationName
 ) -> list[RecordedBudget]:
-    """Open, partly spent budgets of dropped tables that may be this source under a former name.
+    """Return open, partly spent budgets of dropped tables that may be this source, renamed.
 
-    The source qualifies if it has every released column and the person identifier.
+    It may be if it has all columns of their releases, and the person identifier.
     """
-    columns = {name for name, _ in session.columns_of(source)}
-    former = []
+    source_columns = {name for name, _ in session.columns_of(source)}
+    former_budgets = []
     for budget in budgets:
         if budget.closed or not budget.spent or budget.source == str(source):
             continue
@@ -202,36 +206,42 @@ def _former_budgets(
             " WHERE s.budget = ?",
             (budget.name,),
         )
-        names = {name for (name,) in released} | ({budget.entity} if budget.entity else set())
-        if names <= columns:
-            former.append(budget)
-    return former
+        required_columns = {name for (name,) in released} | (
+            {budget.entity} if budget.entity else set()
+        )
+        if required_columns <= source_columns:
+            former_budgets.append(budget)
+    return former_budgets
 
 
-def _renamed_table_error(old: RecordedBudget, source: RelationName) -> BudgetExists:
+def _renamed_table_error(former: RecordedBudget, source: RelationName) -> BudgetExists:
     return BudgetExists(
-        f"Budget {old.name} is of {old.source}, which no longer exists. {source} has all"
-        " columns of its releases, and may be that table under another name.",
-        hint=f"Create one that raises {old.name}, with a total of {plain(old.total)} or more"
-        f" (dbanon budget create). It continues with what was spent from {old.name}.",
+        f"Budget {former.name} belongs to {former.source}, which no longer exists. {source} has all"
+        " columns of its releases, so it may be that table under another name.",
+        hint=f"Create one that raises {former.name}, with a total of {format_amount(former.total)}"
+        f" or more (dbanon budget create). It carries over the amount spent from {former.name}.",
     )
 
 
-def _close(session: Session, name: str, number: int) -> None:
+def _close(session: Session, name: str, n_budgets: int) -> None:
+    """Close a budget by storing how many budgets its source has had so far."""
     table = session.ledger_name("budget").quoted
     try:
-        session.run(f"UPDATE {table} SET closed = ? WHERE name = ? AND closed = 0", (number, name))
+        session.run(
+            f"UPDATE {table} SET closed = ? WHERE name = ? AND closed = 0", (n_budgets, name)
+        )
     except InsufficientRights:
         raise _not_owner_error() from None
 
 
 def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
-    """Insert a row; amounts are cast to decimals, whatever number type the client uses."""
+    """Insert a row; amounts are cast to decimals, since clients pass them as text."""
     amounts = [name for name, kind, _ in TABLES[table][0] if kind == "amount"]
-    marks = ", ".join(_AMOUNT if name in amounts else "?" for name in row)
+    placeholders = ", ".join(_AMOUNT_PARAMETER if name in amounts else "?" for name in row)
+    relation = session.ledger_name(table).quoted
     try:
         session.run(
-            f"INSERT INTO {session.ledger_name(table).quoted} ({', '.join(row)}) VALUES ({marks})",
+            f"INSERT INTO {relation} ({', '.join(row)}) VALUES ({placeholders})",
             tuple(row.values()),
         )
     except InsufficientRights:
@@ -251,16 +261,40 @@ def list_budgets(session: Session) -> list[RecordedBudget]:
         return []
     session.require_trusted_ledger()
     table = session.ledger_name("budget").quoted
-    names = [name for name, _, _ in TABLES["budget"][0] if name != "delta"]
+    columns = [name for name, _, _ in TABLES["budget"][0] if name != "delta"]
     rows = session.rows(
-        f"SELECT {as_text('budget', names)}, {optional_column(session, 'delta', 'budget')}"
+        f"SELECT {as_text('budget', columns)}, {optional_column(session, 'delta', 'budget')}"
         f" FROM {table} ORDER BY created_at, name"
     )
     budgets = []
-    for *named, total, spent, created_at, created_by, raises, closed, delta in rows:
-        amounts = Decimal(total), Decimal(spent)
-        row = (*named, *amounts, created_at, created_by, raises, closed != 0, delta)
-        budgets.append(RecordedBudget(*row))
+    for (
+        name,
+        source,
+        unit,
+        entity,
+        total,
+        spent,
+        created_at,
+        created_by,
+        raises,
+        closed,
+        delta,
+    ) in rows:
+        budgets.append(
+            RecordedBudget(
+                name=name,
+                source=source,
+                unit=unit,
+                entity=entity,
+                total=Decimal(total),
+                spent=Decimal(spent),
+                created_at=created_at,
+                created_by=created_by,
+                raises=raises,
+                closed=closed != 0,
+                delta=delta,
+            )
+        )
     return budgets
 
 
@@ -283,7 +317,7 @@ def find(session: Session, name: str) -> RecordedBudget:
     )
 
 
-def spendings(session: Session, name: str) -> list[Spending]:
+def list_spendings(session: Session, name: str) -> list[Spending]:
     """List the amounts spent from a budget, newest first."""
     rows = session.rows(
         f"SELECT {as_text('spending', (field.name for field in fields(Spending)))}"
@@ -294,15 +328,15 @@ def spendings(session: Session, name: str) -> list[Spending]:
     return [Spending(id_, Decimal(epsilon), *details) for id_, epsilon, *details in rows]
 
 
-def require_left(budget: RecordedBudget, cost: Cost) -> None:
+def require_sufficient(budget: RecordedBudget, cost: Cost) -> None:
     """Check that the budget covers a cost.
 
     Raises
     ------
     BudgetExhausted : it does not.
-    InvalidParameter : the budget counts epsilon only, and the release has a delta.
+    InvalidParameter : the budget has no delta, but the release has one.
     """
-    amount = charged(cost, budget.delta)
+    amount = compute_charge(cost, budget.delta)
     if amount > budget.remaining:
         raise _exhausted_error(budget, amount)
 
@@ -316,7 +350,7 @@ def spend(session: Session, name: str, cost: Cost, spending_id: str) -> Recorded
     SourceChanged : another session spent at the same time; retry in a new transaction.
     """
     # The delta of a budget never changes.
-    amount = charged(cost, find(session, name).delta)
+    amount = compute_charge(cost, find(session, name).delta)
     is_spent = session.spend_budget_as_owner(name, str(amount), spending_id)
     if is_spent is None:
         is_spent = _spend(session, name, amount, spending_id)
@@ -327,12 +361,12 @@ def spend(session: Session, name: str, cost: Cost, spending_id: str) -> Recorded
 
 
 def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bool:
-    """Spend with this session's rights; one statement checks the rest and takes the amount."""
+    """Spend with this session's rights; a single statement checks the total and spends."""
     table = session.ledger_name("budget").quoted
-    after = f"round(spent + {_AMOUNT}, 9)"
+    new_spent = f"round(spent + {_AMOUNT_PARAMETER}, 9)"
     updated = session.rows(
-        f"UPDATE {table} SET spent = {after}"
-        f" WHERE name = ? AND closed = 0 AND {after} <= epsilon_total RETURNING name",
+        f"UPDATE {table} SET spent = {new_spent}"
+        f" WHERE name = ? AND closed = 0 AND {new_spent} <= epsilon_total RETURNING name",
         (str(amount), name, str(amount)),
     )
     if not updated:
@@ -350,7 +384,7 @@ def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bo
 
 
 def require_spent(session: Session, spending_id: str) -> None:
-    """Check that a spending is recorded, in a transaction that began after it was committed.
+    """Check that a spending is recorded; call it in a transaction begun after its commit.
 
     Raises
     ------
@@ -368,8 +402,8 @@ def require_spent(session: Session, spending_id: str) -> None:
         )
 
 
-def published(session: Session, release_id: str) -> None:
-    """Record the release that a spending paid for, with this session's rights."""
+def record_publication(session: Session, release_id: str) -> None:
+    """Record that a release was published with its spending, with this session's rights."""
     table = session.ledger_name("spending").quoted
     session.run(
         f"UPDATE {table} SET state = 'published', release_id = spending_id"
@@ -385,8 +419,9 @@ def _exhausted_error(budget: RecordedBudget, amount: Decimal) -> BudgetExhausted
             hint="dbanon budget list shows the open ones.",
         )
     return BudgetExhausted(
-        f"Budget {budget.name} has {plain(budget.remaining)} of {plain(budget.total)} left, less"
-        f" than {budget.parameter} {plain(amount)}.",
+        f"Budget {budget.name} has {format_amount(budget.remaining)} of"
+        f" {format_amount(budget.total)} left, less than"
+        f" {budget.parameter} {format_amount(amount)}.",
         hint="What was released stays released: a larger total is a decision, not a setting.",
     )
 

@@ -16,13 +16,13 @@ from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.ledger.entry_checks import parse_json as parse_json
 from dbanon.ledger.entry_checks import read_entry, reading_entry
-from dbanon.ledger.entry_of import entry_of as entry_of
-from dbanon.ledger.entry_of import is_summary_of as is_summary_of
-from dbanon.ledger.entry_of import names_entry
-from dbanon.ledger.entry_of import optional_column as optional_column
-from dbanon.ledger.entry_of import summary_name as summary_name
-from dbanon.ledger.entry_of import summary_of as summary_of
-from dbanon.ledger.entry_of import trusted as trusted
+from dbanon.ledger.relation_entries import find_summary as find_summary
+from dbanon.ledger.relation_entries import has_trusted_ledger as has_trusted_ledger
+from dbanon.ledger.relation_entries import is_summary_of as is_summary_of
+from dbanon.ledger.relation_entries import mark_names_entry
+from dbanon.ledger.relation_entries import optional_column as optional_column
+from dbanon.ledger.relation_entries import release_id_of as release_id_of
+from dbanon.ledger.relation_entries import summary_name as summary_name
 from dbanon.ledger.tables import (
     INTERNAL_COLUMNS,
     INTERNAL_TABLE,
@@ -39,19 +39,18 @@ from dbanon.sessions.store import Store
 from dbanon.sessions.thread_connections import thread_connections
 
 NOT_COPIED = "not_copied"
-# The key of a request that holds the oid of the publishing role, if roles have oids.
-PUBLISHER = "publisher"
-# Seconds that recording a failed run may take.
-_FAILURE_SECONDS = 15.0
-TO_REPAIR = (
+# Key in recorded requests for the oid of the publishing role, if roles have oids.
+PUBLISHER_OID_KEY = "publisher"
+_FAILURE_TIMEOUT_SECONDS = 15.0
+REPAIR_HINT = (
     "Another relation took its place, or its mark was copied. After a dump was restored, or its"
     " owner changed, an administrator attaches releases to their relations again: dbanon repair."
     " After a dump dbanon upgrade does it, too."
 )
-_TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
+_RECOUNT_HINT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
-# Fields that only runs of jobs have.
-_OF_JOB = ("job", "source_types", "fingerprint", "source_counts")
+# Fields of ``Run`` that only runs of jobs have.
+_JOB_FIELDS = ("job", "source_types", "fingerprint", "source_counts")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Run:
     Parameters
     ----------
     door : ``python``, ``cli``, ``job`` or ``sql``.
-    elapsed : seconds since it began.
+    elapsed : its duration in seconds.
     run_id : its UUID.
     release_id : the release it published; None if it failed.
     error_code : the code of the error that ended it; None if it succeeded.
@@ -85,29 +84,29 @@ class Run:
     source_counts: Mapping[str, int] | None = None
 
     @property
-    def of_job(self) -> dict[str, Any]:
+    def job_fields(self) -> dict[str, Any]:
         """The fields that only runs of jobs have, without those that are None."""
-        fields = {name: getattr(self, name) for name in _OF_JOB}
+        fields = {name: getattr(self, name) for name in _JOB_FIELDS}
         return {name: value for name, value in fields.items() if value is not None}
 
 
 def release_row(
     report: Report, output: RelationName, relation: RelationName, histogram: Mapping[int, int]
 ) -> dict[str, Any]:
-    """Build the ledger row of a report by column name; JSON is text."""
-    plain = report.to_dict()
-    row: dict[str, Any] = {name: plain.get(name) for name, _, _ in RELEASE_COLUMNS}
+    """Build the ledger row of a report: values by column name, with JSON as text."""
+    report_values = report.to_dict()
+    row: dict[str, Any] = {name: report_values.get(name) for name, _, _ in RELEASE_COLUMNS}
     row |= {
         "output_schema": output.schema,
         "output_name": output.name,
         "relation_name": relation.name,
-        "arguments": json_text(plain["arguments"], sort_keys=True),
+        "arguments": json_text(report_values["arguments"], sort_keys=True),
         "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
         "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
         # None unless the release belongs to a chain.
         "chain_id": report.arguments.get("chain", {}).get("chain_id"),
         "chain_sequence": report.arguments.get("chain", {}).get("sequence"),
-        "evaluation": None if report.evaluation is None else json_text(plain["evaluation"]),
+        "evaluation": None if report.evaluation is None else json_text(report_values["evaluation"]),
     }
     return row
 
@@ -120,20 +119,24 @@ def column_rows(
     Parameters
     ----------
     sql_types : type by column; the released columns come first, in order.
-    released_columns : pairs of a released quasi-identifier and its source column.
+    released_columns : pairs: name of a released quasi-identifier, name of its source column.
     """
-    stands_for = dict(released_columns)
-    named = (
+    source_columns = dict(released_columns)
+    roles = (
         *((name, Role.QUASI_IDENTIFIER.value) for name, _ in released_columns),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
         *((name, Role.INSENSITIVE.value) for name in report.kept),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
-    order = {name: index for index, name in enumerate(sql_types)}
-    ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, order[column[0]]))
+    positions = {name: index for index, name in enumerate(sql_types)}
+
+    def sort_key(name_and_role: tuple[str, str]) -> tuple[bool, int]:
+        name, role = name_and_role
+        return role == NOT_COPIED, positions[name]
+
     rows = []
-    for position, (name, role) in enumerate(ordered):
-        loss = report.column_losses.get(stands_for.get(name, name))
+    for position, (name, role) in enumerate(sorted(roles, key=sort_key)):
+        loss = report.column_losses.get(source_columns.get(name, name))
         rows.append(
             {
                 "release_id": report.release_id,
@@ -186,47 +189,60 @@ def record_row(
     output: Output,
     run: Run,
 ) -> str:
-    """Do the same for ledger rows that are built already, as by ``release_row``."""
+    """Write a release and its run into the ledger, and return the recorded time.
+
+    Parameters
+    ----------
+    row, columns : as built by ``release_row`` and ``column_rows``.
+    """
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
         existing = session.find_existing(name)
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
-    recorded = session.record_release_as_owner(
-        row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
+    recorded_at = session.record_release_as_owner(
+        row,
+        columns,
+        {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.job_fields},
     )
-    return insert_release(session, row, columns, run) if recorded is None else recorded
+    return insert_release(session, row, columns, run) if recorded_at is None else recorded_at
 
 
 def insert_release(
     session: Session, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: Run
 ) -> str:
     """Write a release with this session's rights, and return the recorded time."""
-    release, column = session.ledger_name("release"), session.ledger_name("release_column")
+    release_table, column_table = (
+        session.ledger_name("release"),
+        session.ledger_name("release_column"),
+    )
     created_at = row["created_at"]
-    where, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
-    number, ledger = session.role_id(), session.find_existing(release)
-    if number is not None and ledger is not None:
-        row |= {"publisher_oid": number, "ledger_oid": ledger.oid}
-        # The view may have been renamed since.
-        where = f"({where} OR output_oid = ? AND ledger_oid = ?)"
-        values = (*values, row["output_oid"], ledger.oid)
+    condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
+    role_oid, ledger_relation = session.role_id(), session.find_existing(release_table)
+    if role_oid is not None and ledger_relation is not None:
+        row |= {"publisher_oid": role_oid, "ledger_oid": ledger_relation.oid}
+        # The view may have been renamed since its last release.
+        condition = f"({condition} OR output_oid = ? AND ledger_oid = ?)"
+        values = (*values, row["output_oid"], ledger_relation.oid)
     session.run(
-        f"UPDATE {release.quoted} SET superseded_at = ? WHERE superseded_at IS NULL AND {where}",
+        f"UPDATE {release_table.quoted} SET superseded_at = ?"
+        f" WHERE superseded_at IS NULL AND {condition}",
         (session.timestamp(created_at), *values),
     )
     row |= {
         "published_by": session.current_user(),
         "created_at": session.timestamp(created_at),
     }
-    if row.get("request") is not None and number is not None:
-        request = {**json.loads(row["request"]), PUBLISHER: number}
+    if row.get("request") is not None and role_oid is not None:
+        request = {**json.loads(row["request"]), PUBLISHER_OID_KEY: role_oid}
         row["request"] = json_text(request)
     internal = row.pop("internal", None)
-    session.insert_rows(release, list(row), [tuple(row.values())])
+    session.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:
         figures = [(row["release_id"], internal)]
         session.insert_rows(session.ledger_name(INTERNAL_TABLE), INTERNAL_COLUMNS, figures)
-    session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
+    session.insert_rows(
+        column_table, list(columns[0]), [tuple(column.values()) for column in columns]
+    )
     insert_run(session, replace(run, release_id=row["release_id"]))
     return str(created_at)
 
@@ -247,7 +263,7 @@ def insert_run(session: Session, run: Run) -> None:
         "state": "failed" if run.error_code else "done",
         "error_code": run.error_code,
         "run_by": session.current_user(),
-    } | run.of_job
+    } | run.job_fields
     for name in ("source_types", "source_counts"):
         if row.get(name) is not None:
             row[name] = json_text(row[name])
@@ -258,37 +274,38 @@ def insert_run(session: Session, run: Run) -> None:
     session.insert_rows(relation, list(row), [tuple(row.values())])
 
 
-def note_failure(store: Store, run: Run) -> None:
+def record_failure(store: Store, run: Run) -> None:
     """Record a failed run in a separate transaction, if there is a ledger.
 
-    Best effort: errors are suppressed, so that they never hide why the run failed.
+    Errors are suppressed, since they would hide why the run failed.
     """
     if thread_connections().is_server_silent:
         return
     with (
         suppress(Exception),
-        thread_connections().cut_new_connections_after(_FAILURE_SECONDS),
+        thread_connections().cut_new_connections_after(_FAILURE_TIMEOUT_SECONDS),
         store.session(write=True) as session,
     ):
-        if trusted(session) and not session.record_run_as_owner(_run_fields(run)):
+        if has_trusted_ledger(session) and not session.record_run_as_owner(_run_fields(run)):
             insert_run(session, run)
 
 
 def _run_fields(run: Run) -> dict[str, Any]:
-    """The fields of a failed run as plain values."""
-    plain = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
-    left_out = {"output", "release_id", *_OF_JOB}
-    return {key: plain[key] for key in plain if key not in left_out} | run.of_job
+    """Return the fields of a failed run, for the function that records it in the database."""
+    fields = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
+    excluded = {"output", "release_id", *_JOB_FIELDS}
+    return {name: fields[name] for name in fields if name not in excluded} | run.job_fields
 
 
 def _output_condition(name: RelationName) -> tuple[str, tuple[Any, ...]]:
+    """Return an SQL condition for entries with this output name, and its parameters."""
     if name.schema is None:
         return "output_schema IS NULL AND output_name = ?", (name.name,)
     return "output_schema = ? AND output_name = ?", (name.schema, name.name)
 
 
-def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) -> LedgerEntry:
-    """Return the entry of the release that has this name now, with its quasi-identifiers.
+def find_release(session: Session, name: RelationName, hint: str = _RECOUNT_HINT) -> LedgerEntry:
+    """Return the entry of the release that has this name now.
 
     Raises
     ------
@@ -298,12 +315,12 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
     LedgerEntryBroken : the entry is malformed.
     """
     name = session.resolve_output(name)
-    missing = f"The ledger of this database has no release {name}."
-    if not trusted(session):
-        raise ReleaseNotFound(missing, hint=hint)
+    message = f"The ledger of this database has no release {name}."
+    if not has_trusted_ledger(session):
+        raise ReleaseNotFound(message, hint=hint)
     existing = session.find_existing(name)
     try:
-        release_id = entry_of(session, name, existing)
+        release_id = release_id_of(session, name, existing)
     except InsufficientRights as error:
         raise InsufficientRights(
             "This role may not read the ledger, schema dbanon.",
@@ -311,32 +328,32 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
             hint="An administrator runs: GRANT dbanon_runner TO …; Or name quasi-identifiers and"
             " k.",
         ) from None
-    if release_id is None and existing is None and _names_output(session, name):
+    if release_id is None and existing is None and _has_current_entry(session, name):
         raise TableNotFound(
             f"The ledger has release {name}, but there is no table or view of this name now.",
             hint="It was dropped or renamed. dbanon releases shows the present names of all"
             " releases.",
         )
-    if release_id is None and existing is not None and names_entry(session, existing):
+    if release_id is None and existing is not None and mark_names_entry(session, existing):
         raise ReleaseNotFound(
             f"{name} has the mark of a release, but is not the table or view that the ledger"
             " recorded.",
-            hint=TO_REPAIR,
+            hint=REPAIR_HINT,
         )
     has_oid = existing is not None and existing.oid is not None
-    if release_id is None and has_oid and _names_output(session, name):
+    if release_id is None and has_oid and _has_current_entry(session, name):
         raise ReleaseNotFound(
             f"{name} has the name of a release, but is not the table or view that the ledger"
             " recorded.",
-            hint=TO_REPAIR,
+            hint=REPAIR_HINT,
         )
     if release_id is None:
-        raise ReleaseNotFound(missing, hint=hint)
+        raise ReleaseNotFound(message, hint=hint)
     return read_release(session, release_id, name)
 
 
 def read_release(session: Session, release_id: str, name: RelationName) -> LedgerEntry:
-    """Return the entry of a release with this id, with its quasi-identifiers.
+    """Return the entry of the release with this id.
 
     Parameters
     ----------
@@ -363,11 +380,12 @@ def read_release(session: Session, release_id: str, name: RelationName) -> Ledge
         return read_entry(release_id, name, row, tuple(column for (column,) in columns))
 
 
-def _names_output(session: Session, name: RelationName) -> bool:
-    where, values = _output_condition(name)
+def _has_current_entry(session: Session, name: RelationName) -> bool:
+    """Return True if an entry that is not superseded has an output of this name."""
+    condition, values = _output_condition(name)
     release = session.ledger_name("release").quoted
     return bool(
         session.rows(
-            f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {where}", values
+            f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {condition}", values
         )[0][0]
     )

@@ -15,8 +15,15 @@ from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName
 
-# Raised for malformed values; deeply nested JSON raises RecursionError.
-MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+# What reading malformed values raises; deeply nested JSON raises RecursionError.
+MALFORMED_ERRORS = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 @contextmanager
@@ -24,7 +31,7 @@ def reading_entry(name: object) -> Iterator[None]:
     """Raise LedgerEntryBroken if the entry of this name is malformed."""
     try:
         yield
-    except MISSHAPEN as error:
+    except MALFORMED_ERRORS as error:
         raise LedgerEntryBroken(
             f"The ledger's entry of {name} is broken: it does not have the form that dbanon"
             " writes.",
@@ -42,16 +49,15 @@ def read_entry(
 
     Parameters
     ----------
-    row : k, histogram, guarantee as a sentence, arguments, number of rows and epsilon.
+    row : requested k, histogram, guarantee as a sentence, arguments, number of rows, epsilon.
 
     Raises
     ------
-    TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError,
-    InvalidParameter : a value is malformed; see ``reading_entry``.
+    InvalidParameter, and any of ``MALFORMED_ERRORS`` : a value is malformed; see ``reading_entry``.
     """
-    k_requested, histogram, sentence, plain, rows, epsilon = row
+    k_requested, histogram, sentence, arguments_json, rows, epsilon = row
     k = 0 if k_requested is None else int(k_requested)
-    arguments = require_arguments(parse_json(plain))
+    arguments = require_arguments(parse_json(arguments_json))
     return LedgerEntry(
         release_id=release_id,
         name=name,
@@ -71,7 +77,7 @@ def read_entry(
 
 
 def parse_json(value: Any) -> Any:
-    """Parse JSON that some databases return as text."""
+    """Parse JSON text, as some databases return it; others return parsed values."""
     return json.loads(value) if isinstance(value, str) else value
 
 
@@ -80,57 +86,63 @@ def require_arguments(arguments: Any) -> Mapping[str, Any]:
 
     Raises
     ------
-    TypeError, ValueError, LookupError, AttributeError, InvalidParameter : one is malformed.
+    InvalidParameter, and any of ``MALFORMED_ERRORS`` : an argument is malformed.
     """
-    fits = (
+    is_well_formed = (
         isinstance(arguments, dict)
-        and are_texts(arguments.get("by", []))
+        and is_list_of_strings(arguments.get("by", []))
         and arguments.get("guarantee", ROWS) in GUARANTEES
         and isinstance(arguments.get("entity", ""), (str, type(None)))
         and all(is_model(model) for model in arguments.get("models", []))
-        and all(is_set(column_set) for column_set in arguments.get("also_k", []))
-        and _are_objects(arguments.get("hierarchies", {}))
-        and all(map(are_texts, arguments.get("between", {}).values()))
-        and all(map(are_texts, arguments.get("listed", {}).values()))
+        and all(is_column_set(column_set) for column_set in arguments.get("also_k", []))
+        and _has_only_objects(arguments.get("hierarchies", {}))
+        and all(map(is_list_of_strings, arguments.get("between", {}).values()))
+        and all(map(is_list_of_strings, arguments.get("listed", {}).values()))
     )
-    if not fits:
+    if not is_well_formed:
         raise ValueError("arguments of an unexpected form")
     return dict(arguments)
 
 
 def require_histogram(histogram: Any) -> Mapping[str, int]:
-    """Check the recorded number of classes by size; raises as ``require_arguments``."""
-    plain = {} if histogram is None else histogram
-    if not all(int(size) > 0 and type(count) is int for size, count in plain.items()):
+    """Check the recorded number of classes by size, and return it.
+
+    Raises the same errors as ``require_arguments``.
+    """
+    counts_by_size = {} if histogram is None else histogram
+    if not all(int(size) > 0 and type(count) is int for size, count in counts_by_size.items()):
         raise ValueError("a histogram of an unexpected form")
-    return dict(plain)
+    return dict(counts_by_size)
 
 
-def are_texts(value: object) -> bool:
+def is_list_of_strings(value: object) -> bool:
     """Return True for a list of strings."""
     return isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
 
 
-def is_set(plain: Mapping[str, Any]) -> bool:
-    """Return True for a column set as reports write it."""
+def is_column_set(recorded_set: Mapping[str, Any]) -> bool:
+    """Return True for a column set in the form that reports write."""
     try:
-        ColumnSet.from_plain({name: plain[name] for name in ("columns", "k")})
+        ColumnSet.from_plain({name: recorded_set[name] for name in ("columns", "k")})
     except InvalidParameter:
         return False
-    return isinstance(plain["k"], int) and isinstance(plain["counted"], int)
+    return isinstance(recorded_set["k"], int) and isinstance(recorded_set["counted"], int)
 
 
-def is_model(plain: Mapping[str, Any]) -> bool:
-    """Return True for a privacy model as reports write it."""
-    parts = ("kind", "attribute", "level", "l")
-    named = {name: plain[name] for name in parts if name in plain}
+def is_model(recorded_model: Mapping[str, Any]) -> bool:
+    """Return True for a privacy model in the form that reports write."""
+    field_names = ("kind", "attribute", "level", "l")
+    known_fields = {name: recorded_model[name] for name in field_names if name in recorded_model}
     try:
-        if "kind" in named:
-            Model.from_plain(named)
+        if "kind" in known_fields:
+            Model.from_plain(known_fields)
     except InvalidParameter:
         return False
-    return isinstance(plain["model"], str) and isinstance(plain["counted"], (int, float))
+    return isinstance(recorded_model["model"], str) and isinstance(
+        recorded_model["counted"], (int, float)
+    )
 
 
-def _are_objects(value: Mapping[str, Any]) -> bool:
-    return all(isinstance(part, Mapping) for part in value.values())
+def _has_only_objects(value: Mapping[str, Any]) -> bool:
+    """Return True if all values of a JSON object are JSON objects."""
+    return all(isinstance(inner_value, Mapping) for inner_value in value.values())

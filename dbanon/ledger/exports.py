@@ -20,9 +20,9 @@ class ExportEntry:
 
     Parameters
     ----------
-    release_id, output, created_at, published_by, guarantee : those of its release.
-    superseded_at : when another release replaced it; None if it is current.
-    path, format, bytes, sha256 : those of the file when it was published.
+    release_id, output, created_at, published_by, guarantee : as in the entry of its release.
+    superseded_at : when another release replaced its release; None if that is current.
+    path, format, bytes, sha256 : as published; ``bytes`` is the size of the file.
     """
 
     release_id: str
@@ -48,11 +48,11 @@ def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEnt
     ------
     LedgerNotTrusted, LedgerEntryBroken : as ``entries.find_release``.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return
-    names = ("release_id", "created_at", "superseded_at", "published_by", "guarantee")
+    columns = ("release_id", "created_at", "superseded_at", "published_by", "guarantee")
     rows = session.rows(
-        f"SELECT output_schema, output_name, {as_text('release', names)},"
+        f"SELECT output_schema, output_name, {as_text('release', columns)},"
         f" CAST(arguments AS {LONG_TEXT}) FROM {session.ledger_name('release').quoted}"
         f" WHERE CAST(arguments AS {LONG_TEXT}) LIKE ? ORDER BY created_at DESC, release_id",
         (f"%{text}%",),

@@ -1,4 +1,4 @@
-"""Read the runs of a job from the ledger of its target."""
+"""Read the runs and releases of a job from the ledger of its target database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
-from dbanon.ledger.entry_of import published_by_role
+from dbanon.ledger.relation_entries import own_entries_condition
 from dbanon.ledger.tables import as_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -19,7 +19,7 @@ class LastRelease:
     Parameters
     ----------
     source : the relation or file that was read.
-    source_types : the type of each column of the source at the time.
+    source_types : the SQL type of each column of the source at the time.
     fingerprint : a digest of the input and options; None if none was computed.
     """
 
@@ -57,12 +57,12 @@ def last_release(session: Session, job: str) -> LastRelease | None:
     """
     if not _records_jobs(session):
         return None
-    is_ours, parameters = published_by_role(session, "r.")
+    is_own_entry, parameters = own_entries_condition(session, "r.")
     rows = session.rows(
         "SELECT CAST(u.release_id AS VARCHAR(36)), r.source, u.source_types, u.fingerprint"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
-        f" WHERE u.job = ? AND u.state = 'done' AND {is_ours}"
+        f" WHERE u.job = ? AND u.state = 'done' AND {is_own_entry}"
         " ORDER BY r.created_at DESC LIMIT 1",
         (job, *parameters),
     )
@@ -72,51 +72,75 @@ def last_release(session: Session, job: str) -> LastRelease | None:
     return LastRelease(str(release_id), source, entries.parse_json(types) or {}, fingerprint)
 
 
-def last_counts(
+def last_release_counts(
     session: Session, job: str, source: str, output: RelationName
 ) -> tuple[str, dict[str, int]] | None:
     """Return the id and counts of a job's last release of a source and output by this role.
 
-    Counts are ``rows`` and, if recorded, ``persons``. None if there is no release.
+    The counts are ``rows`` and, if recorded, ``persons``, of the source. Return None if there is no
+    such release.
     """
     if not _records_jobs(session):
         return None
-    is_ours, parameters = published_by_role(session, "r.")
+    is_own_entry, parameters = own_entries_condition(session, "r.")
     rows = session.rows(
         "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in,"
         f" {entries.optional_column(session, 'source_counts', 'run')}"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
         f" WHERE u.job = ? AND u.state = 'done' AND r.source = ? AND r.output_name = ?"
-        f" AND coalesce(r.output_schema, '') = ? AND {is_ours}"
+        f" AND coalesce(r.output_schema, '') = ? AND {is_own_entry}"
         " ORDER BY r.created_at DESC LIMIT 1",
         (job, source, output.name, output.schema or "", *parameters),
     )
     if not rows:
         return None
     [(release_id, n_rows, counts)] = rows
-    counted = entries.parse_json(counts) or {}
-    return str(release_id), {"rows": int(n_rows)} | {name: int(n) for name, n in counted.items()}
+    recorded_counts = entries.parse_json(counts) or {}
+    return str(release_id), {"rows": int(n_rows)} | {
+        name: int(n) for name, n in recorded_counts.items()
+    }
 
 
-def attempts(session: Session, job: str) -> list[Attempt]:
+def list_attempts(session: Session, job: str) -> list[Attempt]:
     """List the runs of a job by any role, newest first."""
     if not _records_jobs(session):
         return []
     columns = ("run_id", "started_at", "finished_at", "state", "error_code", "release_id")
-    records = session.rows(
+    rows = session.rows(
         f"SELECT {as_text('run', (*columns, 'output_schema', 'output_name', 'run_by'))}"
         f" FROM {session.ledger_name('run').quoted} WHERE job = ?"
         " ORDER BY finished_at DESC, run_id",
         (job,),
     )
-    rows = ((*values, str(RelationName(schema, name)), by) for *values, schema, name, by in records)
-    return [Attempt(*row) for row in rows]
+    return [
+        Attempt(
+            run_id=run_id,
+            started_at=started_at,
+            finished_at=finished_at,
+            state=state,
+            error_code=error_code,
+            release_id=release_id,
+            output=str(RelationName(schema, name)),
+            run_by=run_by,
+        )
+        for (
+            run_id,
+            started_at,
+            finished_at,
+            state,
+            error_code,
+            release_id,
+            schema,
+            name,
+            run_by,
+        ) in rows
+    ]
 
 
 def _records_jobs(session: Session) -> bool:
     """Return True if there is a ledger that records the jobs of runs."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return False
     relation = session.ledger_name("run")
     if session.find_existing(relation) is None:

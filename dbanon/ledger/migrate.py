@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from dbanon.sessions.session import Session
 
 
-def make_or_migrate(session: Session, connection: Connection, closing: Sequence[str] = ()) -> None:
+def create_or_migrate(
+    session: Session, connection: Connection, revokes: Sequence[str] = ()
+) -> None:
     """Create or migrate the ledger of ``session`` in the transaction of ``connection``.
 
-    A new ledger takes one statement per table; replaying the history would take far longer.
+    A new ledger is created with one statement per table; replaying all migrations would take far
+    longer.
 
     Parameters
     ----------
-    closing : statements that leave only the owner with rights on a new ledger.
+    revokes : SQL statements that revoke the rights of everyone but the owner on a new ledger.
     """
     version = session.ledger_name(VERSION_TABLE)
     if session.has_ledger() or session.find_existing(version) is not None:
@@ -34,7 +37,7 @@ def make_or_migrate(session: Session, connection: Connection, closing: Sequence[
         f" CONSTRAINT {version.name}_pkc PRIMARY KEY (version_num))",
         f"INSERT INTO {version.quoted} VALUES ('{HEAD}')",
     ]
-    for statement in (*statements, *closing):
+    for statement in (*statements, *revokes):
         connection.exec_driver_sql(statement)
 
 

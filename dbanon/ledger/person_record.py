@@ -1,6 +1,6 @@
-"""Record which person is in which class of a release, to count joint histories.
+"""Record the classes of each person in a release, to count joint histories over releases.
 
-A person is recorded as a hash of the identifier, salted per source and entity; a class is a number.
+A person is recorded as a salted hash of the identifier, with one salt per source and entity column.
 Anyone who can read both the record and the salt can test identifiers; see ``docs/guarantees.md``.
 PostgreSQL packs and counts these records in SQL (``ledger.postgresql_persons``).
 """
@@ -17,28 +17,28 @@ from numpy.typing import NDArray
 from dbanon.data.counts import JointHistories
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
-from dbanon.ledger.source_history import EarlierRelease, argument
+from dbanon.ledger.source_history import EarlierRelease, string_argument
 from dbanon.ledger.tables import LONG_TEXT
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-# Eight bytes of a person's hash, and a class number.
-PERSON = np.dtype([("person", ">u8"), ("class", ">i4")])
-# A report counts at most this many earlier releases (five years of months), to limit the time.
-MOST_RELEASES = 60
+# A record of a person: eight bytes of the hash, and a class number.
+PERSON_DTYPE = np.dtype([("person", ">u8"), ("class", ">i4")])
+# A report counts at most this many earlier releases (five years, monthly), to limit the time.
+MAX_COUNTED_RELEASES = 60
 # Persons per row of the ledger's table.
 _PERSONS_PER_ROW = 65_536
 
 
-def new_salt(earlier: Sequence[EarlierRelease]) -> str:
-    """Return the salt of the first release that has one, or a new random salt."""
+def choose_salt(earlier: Sequence[EarlierRelease]) -> str:
+    """Return the salt of the first earlier release that has one, or else a new random salt."""
     return next(
         (release.salt for release in earlier if release.salt is not None), os.urandom(32).hex()
     )
 
 
-def measure(
+def count_joint_histories(
     session: Session,
     releases: Sequence[str],
     k: int,
@@ -48,6 +48,7 @@ def measure(
 
     Parameters
     ----------
+    releases : ids of recorded releases.
     in_progress : id, output table and source of the release in progress; None without one.
     """
     counts = session.joint_histories(releases, k, in_progress)
@@ -55,19 +56,26 @@ def measure(
         records = [_read_persons(session, release) for release in releases]
         if in_progress is not None:
             records.append(_read_staged_persons(session))
-        [counts] = joint_counts(records, k, each=False)
+        [counts] = count_joint_histories_of_records(records, k, after_each_release=False)
     return JointHistories(len(releases) + (in_progress is not None), k, *counts)
 
 
-def measure_each(session: Session, releases: Sequence[str], k: int) -> list[JointHistories]:
+def count_cumulative_joint_histories(
+    session: Session, releases: Sequence[str], k: int
+) -> list[JointHistories]:
     """Count joint histories over the first recorded release, the first two, and so on."""
     counts = [
-        session.joint_histories(releases[:count], k, None) for count in range(1, len(releases) + 1)
+        session.joint_histories(releases[:n_first], k, None)
+        for n_first in range(1, len(releases) + 1)
     ]
     histories = [history for history in counts if history is not None]
     if len(histories) < len(releases):
-        histories = joint_counts([_read_persons(session, release) for release in releases], k)
-    return [JointHistories(number, k, *history) for number, history in enumerate(histories, 1)]
+        histories = count_joint_histories_of_records(
+            [_read_persons(session, release) for release in releases], k
+        )
+    return [
+        JointHistories(n_releases, k, *history) for n_releases, history in enumerate(histories, 1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -89,15 +97,19 @@ class RecordedPersons:
     k: int
 
     def has_persons_of(self, other: RecordedPersons) -> bool:
-        """Return True if both have the same source and hash a person to the same value."""
+        """Return True if both releases have the same source, and the same hash for each person."""
         (name, oid, owner), (own_name, own_oid, own_owner) = other.source, self.source
-        same = oid is not None and oid == own_oid
-        return self.salt == other.salt and (same or (name, owner) == (own_name, own_owner))
+        is_same_table = oid is not None and oid == own_oid
+        is_same_source = is_same_table or (name, owner) == (own_name, own_owner)
+        return self.salt == other.salt and is_same_source
 
 
 def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
     """Return the releases whose persons are recorded, by id, oldest first."""
-    if not entries.trusted(session) or entries.optional_column(session, "person_salt") == "NULL":
+    if (
+        not entries.has_trusted_ledger(session)
+        or entries.optional_column(session, "person_salt") == "NULL"
+    ):
         return {}
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, person_salt, source,"
@@ -107,19 +119,19 @@ def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
     )
     return {
         str(release_id): RecordedPersons(
-            str(release_id),
-            str(RelationName(schema, name)),
-            str(salt),
-            (source, oid, owner),
-            argument(arguments, "entity") or "",
-            int(k or 0),
+            release_id=str(release_id),
+            output=str(RelationName(schema, name)),
+            salt=str(salt),
+            source=(source, oid, owner),
+            entity=string_argument(arguments, "entity") or "",
+            k=int(k or 0),
         )
         for release_id, schema, name, salt, source, oid, owner, arguments, k in rows
     }
 
 
-def write(session: Session, release_id: str) -> None:
-    """Record the staged persons of a release whose entry is written in this transaction."""
+def record_persons(session: Session, release_id: str) -> None:
+    """Record the staged persons of a release; its entry is written in the same transaction."""
     if session.record_persons_in_database(release_id):
         return
     persons = _read_staged_persons(session)
@@ -132,34 +144,39 @@ def write(session: Session, release_id: str) -> None:
         session.insert_rows(session.ledger_name("release_person"), columns, rows)
 
 
-def joint_counts(
-    records: Sequence[NDArray[Any]], k: int, *, each: bool = True
+def count_joint_histories_of_records(
+    records: Sequence[NDArray[Any]], k: int, *, after_each_release: bool = True
 ) -> list[tuple[int, int, int]]:
-    """Count persons, those sharing their history with fewer than k, and unique ones, per release.
+    """Count all persons, those whose history fewer than k share, and those with a unique one.
+
+    Returns one such triple per release, or only one, over all releases.
 
     Parameters
     ----------
-    records : for each release its persons and classes, of type ``PERSON``. A person with rows in
-        several classes has several records.
-    each : whether to count after each release, or only after the last one.
+    records : for each release its persons and classes, of type ``PERSON_DTYPE``. A person with rows
+        in several classes has several records.
+    after_each_release : True for counts after each release, False for those after the last one.
     """
-    # Native byte order compares several times as fast.
+    # Comparisons are several times as fast in native byte order.
     persons = [record["person"].astype(np.uint64) for record in records]
     all_persons = np.unique(np.concatenate(persons))
-    # A history is hashed as the sum of a random number for each of its classes.
-    history, seen = np.zeros(len(all_persons), np.uint64), np.zeros(len(all_persons), np.bool_)
+    # Hash each class by a random number, and each history by the sum over its classes.
+    history, is_seen = np.zeros(len(all_persons), np.uint64), np.zeros(len(all_persons), np.bool_)
     rng = np.random.default_rng()
     counts = []
-    for number, (record, release_persons) in enumerate(zip(records, persons, strict=True), 1):
-        at = np.searchsorted(all_persons, release_persons)
-        classes, numbers = np.unique(record["class"].astype(np.int32), return_inverse=True)
+    for n_releases, (record, release_persons) in enumerate(zip(records, persons, strict=True), 1):
+        positions = np.searchsorted(all_persons, release_persons)
+        classes, class_indices = np.unique(record["class"].astype(np.int32), return_inverse=True)
         class_hashes = rng.integers(0, 2**64, len(classes), np.uint64)
-        np.add.at(history, at, class_hashes[numbers.reshape(-1)])
-        seen[at] = True
-        if each or number == len(records):
-            _, sizes = np.unique(history[seen], return_counts=True)
-            below, unique_persons = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
-            counts.append((int(seen.sum()), below, unique_persons))
+        np.add.at(history, positions, class_hashes[class_indices.reshape(-1)])
+        is_seen[positions] = True
+        if after_each_release or n_releases == len(records):
+            _, group_sizes = np.unique(history[is_seen], return_counts=True)
+            n_below_k, n_unique = (
+                int(group_sizes[group_sizes < k].sum()),
+                int((group_sizes == 1).sum()),
+            )
+            counts.append((int(is_seen.sum()), n_below_k, n_unique))
     return counts
 
 
@@ -171,14 +188,17 @@ def _read_persons(session: Session, release: str) -> NDArray[Any]:
         (release,),
     )
     # Another writer may have stored parts of any length.
-    parts = [bytes(part)[: len(part) // PERSON.itemsize * PERSON.itemsize] for (part,) in rows]
-    return np.frombuffer(b"".join(parts), PERSON)
+    parts = [
+        bytes(part)[: len(part) // PERSON_DTYPE.itemsize * PERSON_DTYPE.itemsize]
+        for (part,) in rows
+    ]
+    return np.frombuffer(b"".join(parts), PERSON_DTYPE)
 
 
 def _read_staged_persons(session: Session) -> NDArray[Any]:
     """Read the persons of the release in progress, sorted by hash to hide the order of rows."""
     rows = session.rows(f"SELECT person, class FROM {quote(statements.RELEASE_PERSONS)}")
-    persons = np.empty(len(rows), PERSON)
+    persons = np.empty(len(rows), PERSON_DTYPE)
     persons["person"] = np.frombuffer(b"".join(bytes(value) for value, _ in rows), ">u8")
     persons["class"] = [int(value) for _, value in rows]
     return persons[np.argsort(persons["person"].astype(np.uint64))]

@@ -20,19 +20,21 @@ from dbanon.sessions.names import literal
 # The owner of an installed ledger. It cannot log in, and only superusers may be members.
 OWNER = "dbanon_ledger"
 
-# to_regprocedure would fail for roles without rights on the schema.
-WRITER = """
+# Queries for the oid of a function that writes the ledger; no row if dbanon is not installed. They
+# do without to_regprocedure, which fails for roles without rights on the schema.
+FIND_RELEASE_WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_release'
       AND oidvectortypes(p.proargtypes) = 'jsonb, jsonb, jsonb'"""
 
-PERSONS_WRITER = """
+FIND_PERSONS_WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_persons'
       AND oidvectortypes(p.proargtypes) = 'uuid, bytea[]'"""
 
-# Run after creating the table of persons: default privileges may grant rights on new tables.
-CLOSE_PERSONS = """
+# Revoke all rights to the table of persons from other roles. Run it after creating the table, since
+# default privileges may grant rights on new tables.
+REVOKE_PERSONS = """
 DO $$
 DECLARE
     reader text;
@@ -48,12 +50,12 @@ BEGIN
 END
 $$"""
 
-SPENDER = """
+FIND_SPENDER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_spend'
       AND oidvectortypes(p.proargtypes) = 'text, numeric, uuid'"""
 
-RULES_WRITER = """
+FIND_RULES_WRITER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_write_rules'
       AND oidvectortypes(p.proargtypes) = 'jsonb'"""
@@ -64,7 +66,7 @@ INTERNAL_VIEW = "internal_of_publisher"
 
 # Revoke all rights to exact figures from everyone but the ledger's owner: default privileges may
 # have granted some when the table was created.
-CLOSE_INTERNAL = """DO $internal$
+REVOKE_INTERNAL = """DO $internal$
 DECLARE
     reader text;
 BEGIN
@@ -77,8 +79,8 @@ BEGIN
             SELECT c.relacl AS acl
             UNION ALL
             SELECT a.attacl FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid
-        ) AS held
-        CROSS JOIN LATERAL pg_catalog.aclexplode(held.acl) AS g
+        ) AS acls
+        CROSS JOIN LATERAL pg_catalog.aclexplode(acls.acl) AS g
         WHERE c.oid = 'dbanon.release_internal'::pg_catalog.regclass AND g.grantee <> c.relowner
     LOOP
         EXECUTE 'REVOKE ALL ON dbanon.release_internal FROM ' || reader || ' CASCADE';
@@ -86,22 +88,22 @@ BEGIN
 END
 $internal$"""
 
-# Tables that belong to a single chain.
-_OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
-_TABLES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+# Names of tables that belong to a single chain.
+_CHAIN_TABLE_PATTERN = "^chain_(row|value)_[0-9a-f]{12}$"
+_TABLE_NAMES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
 
-# dbanon's check constraints as the catalog writes them, without spaces, brackets, casts of numbers,
-# and the quotes that `quote_all_identifiers` adds.
+# dbanon's check constraints in the form of the catalog, without spaces, brackets, casts of numbers,
+# and the quotes that `quote_all_identifiers` adds: rows of table, name and definition.
 _OWN_CHECKS = ", ".join(
     f"({literal(table)}, {literal(name)}, {literal('CHECK' + ''.join(condition.split()))})"
     for table, checks in CHECKS.items()
     for name, condition in checks.items()
 )
 
-# Untrusted parts of the ledger with owner and kind. dbanon creates no triggers, rules, policies,
-# defaults, references, children or expressions, so any of them is untrusted. Checks must have the
-# text of dbanon's own and with built-in operators, which pg_depend does not record. The
-# right to create such objects later is untrusted, too (kind 'grant').
+# Untrusted objects of the ledger, with owner and kind. dbanon creates no triggers, rules, policies,
+# defaults, references, child tables or expressions, so any of them is untrusted. Check constraints
+# must have the text of dbanon's own, and only use built-in operators, which pg_depend does not
+# record. The right to create such objects later is untrusted, too (kind 'grant').
 UNTRUSTED = f"""
 WITH trusted AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r
@@ -114,18 +116,19 @@ WITH trusted AS (
             WHERE m.roleid = r.oid AND NOT member.rolsuper
               AND (coalesce((to_jsonb(m) ->> 'set_option')::boolean, true)
                    OR coalesce((to_jsonb(m) ->> 'inherit_option')::boolean, true)))
-), held AS (
+), ledger_table AS (
     SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS name, c.relkind, c.relowner AS owner,
            c.relacl, c.relrowsecurity
     FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'dbanon' AND (c.relname IN ({_TABLES}) OR c.relname ~ '{_OF_CHAINS}')
-), found AS (
-    SELECT 'schema dbanon' AS what, nspowner AS owner, 'owner' AS kind
+    WHERE n.nspname = 'dbanon' AND (
+        c.relname IN ({_TABLE_NAMES}) OR c.relname ~ '{_CHAIN_TABLE_PATTERN}')
+), untrusted AS (
+    SELECT 'schema dbanon' AS object, nspowner AS owner, 'owner' AS kind
     FROM pg_catalog.pg_namespace
     WHERE nspname = 'dbanon' AND nspowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
-    SELECT 'table ' || name, owner, 'owner' FROM held
+    SELECT 'table ' || name, owner, 'owner' FROM ledger_table
     WHERE owner NOT IN (SELECT oid FROM trusted)
     UNION ALL
     SELECT 'view dbanon.{INTERNAL_VIEW}', c.relowner, 'owner'
@@ -142,39 +145,41 @@ WITH trusted AS (
                         '_write_rules', '_name_of', '_record_persons', '_joint_histories')
       AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
-    SELECT name || ', which is no table', owner, 'code' FROM held WHERE relkind <> 'r'
+    SELECT name || ', which is no table', owner, 'code' FROM ledger_table WHERE relkind <> 'r'
     UNION ALL
-    SELECT 'row-level security of ' || name, owner, 'code' FROM held WHERE relrowsecurity
+    SELECT 'row-level security of ' || name, owner, 'code' FROM ledger_table WHERE relrowsecurity
     UNION ALL
     SELECT format('trigger %I on %s', t.tgname, h.name), p.proowner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = h.oid AND NOT t.tgisinternal
+    FROM ledger_table AS h
+    JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = h.oid AND NOT t.tgisinternal
     JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
     UNION ALL
     SELECT format('rule %I on %s', r.rulename, h.name), h.owner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_rewrite AS r ON r.ev_class = h.oid WHERE h.relkind = 'r'
+    FROM ledger_table AS h
+    JOIN pg_catalog.pg_rewrite AS r ON r.ev_class = h.oid WHERE h.relkind = 'r'
     UNION ALL
     SELECT format('policy %I on %s', p.polname, h.name), h.owner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_policy AS p ON p.polrelid = h.oid
+    FROM ledger_table AS h JOIN pg_catalog.pg_policy AS p ON p.polrelid = h.oid
     UNION ALL
     SELECT format('default of column %I of %s', a.attname, h.name), h.owner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_attribute AS a ON a.attrelid = h.oid AND a.atthasdef
+    FROM ledger_table AS h JOIN pg_catalog.pg_attribute AS a ON a.attrelid = h.oid AND a.atthasdef
     UNION ALL
     SELECT format('type of column %I of %s', a.attname, h.name), t.typowner, 'code'
-    FROM held AS h
+    FROM ledger_table AS h
     JOIN pg_catalog.pg_attribute AS a ON a.attrelid = h.oid AND a.attnum > 0
     JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
-    -- Rows of chains have the types of their source, which is looked at by itself.
+    -- Tables of chains have columns of their source's types, which are checked separately.
     WHERE t.typnamespace <> 'pg_catalog'::regnamespace AND h.name !~ '^dbanon[.]chain_(row|value)_'
     UNION ALL
     SELECT format('constraint %I of %s', k.conname, k.conrelid::regclass), c.relowner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_constraint AS k
+    FROM ledger_table AS h JOIN pg_catalog.pg_constraint AS k
         ON k.conrelid = h.oid AND k.contype NOT IN ('p', 'u', 'n') OR k.confrelid = h.oid
     JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid
     WHERE NOT (
         k.contype = 'c' AND k.conrelid = h.oid AND EXISTS (
-            SELECT FROM (VALUES {_OWN_CHECKS}) AS own(relname, conname, told)
+            SELECT FROM (VALUES {_OWN_CHECKS}) AS own(relname, conname, definition)
             WHERE own.relname = c.relname AND own.conname = k.conname
-              AND own.told = regexp_replace(pg_get_constraintdef(k.oid),
+              AND own.definition = regexp_replace(pg_get_constraintdef(k.oid),
                                             '[()" ]|::numeric', '', 'g'))
         AND NOT EXISTS (
             SELECT FROM pg_catalog.pg_depend AS d
@@ -182,20 +187,20 @@ WITH trusted AS (
               AND d.refclassid <> 'pg_class'::regclass))
     UNION ALL
     SELECT format('child or parent %s of %s', c.oid::regclass, h.name), c.relowner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_inherits AS i ON h.oid IN (i.inhparent, i.inhrelid)
+    FROM ledger_table AS h JOIN pg_catalog.pg_inherits AS i ON h.oid IN (i.inhparent, i.inhrelid)
     JOIN pg_catalog.pg_class AS c
         ON c.oid = CASE h.oid WHEN i.inhparent THEN i.inhrelid ELSE i.inhparent END
     UNION ALL
     SELECT format('index %s on %s', i.indexrelid::regclass, h.name), h.owner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_index AS i ON i.indrelid = h.oid
+    FROM ledger_table AS h JOIN pg_catalog.pg_index AS i ON i.indrelid = h.oid
     WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
     UNION ALL
     SELECT format('statistics %I on %s', s.stxname, h.name), h.owner, 'code'
-    FROM held AS h JOIN pg_catalog.pg_statistic_ext AS s ON s.stxrelid = h.oid
+    FROM ledger_table AS h JOIN pg_catalog.pg_statistic_ext AS s ON s.stxrelid = h.oid
     WHERE to_jsonb(s) ->> 'stxexprs' IS NOT NULL
     UNION ALL
     SELECT format('the right %s on %s', lower(g.privilege_type), h.name), g.grantee, 'grant'
-    FROM held AS h CROSS JOIN LATERAL aclexplode(h.relacl) AS g
+    FROM ledger_table AS h CROSS JOIN LATERAL aclexplode(h.relacl) AS g
     WHERE g.privilege_type IN ('TRIGGER', 'REFERENCES')
       AND g.grantee NOT IN (SELECT oid FROM trusted)
     UNION ALL
@@ -204,19 +209,19 @@ WITH trusted AS (
     WHERE n.nspname = 'dbanon' AND g.privilege_type = 'CREATE'
       AND g.grantee NOT IN (SELECT oid FROM trusted)
 )
-SELECT DISTINCT f.what, CASE f.owner WHEN 0 THEN 'PUBLIC'
-    ELSE pg_get_userbyid(f.owner)::text END AS owner, f.kind
-FROM found AS f ORDER BY 1, 2"""
+SELECT DISTINCT u.object, CASE u.owner WHEN 0 THEN 'PUBLIC'
+    ELSE pg_get_userbyid(u.owner)::text END AS owner, u.kind
+FROM untrusted AS u ORDER BY 1, 2"""
 
 NOT_TRUSTED_HINT = (
     "Its owner's code would run as this role. A ledger that a client made is for that role alone;"
     " for several roles an administrator runs once: dbanon install, or dbanon install --sql-only."
 )
 
-# Missing rights: to create the ledger if there is none, otherwise to use it.
+# The rights that the current role lacks to use the ledger, or to create it if there is none.
 RIGHTS_MISSING = f"""
 WITH writer AS (
-{WRITER}
+{FIND_RELEASE_WRITER}
 )
 SELECT 'CREATE on the database'
 WHERE to_regnamespace('dbanon') IS NULL
@@ -232,16 +237,16 @@ UNION ALL
 SELECT 'EXECUTE on function dbanon._record_release' FROM writer
 WHERE oid IS NOT NULL AND NOT has_function_privilege(oid, 'EXECUTE')
 UNION ALL
-SELECT wanted || ' on dbanon.' || relname
+SELECT privilege || ' on dbanon.' || relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN (VALUES ('release', 'SELECT'), ('release_column', 'SELECT'), ('alembic_version', 'SELECT'),
              ('release', 'INSERT'), ('release', 'UPDATE'), ('release_column', 'INSERT'),
-             ('run', 'INSERT')) AS w(name, wanted) ON w.name = c.relname
-WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
-  AND (wanted = 'SELECT' OR (SELECT oid FROM writer) IS NULL)"""
+             ('run', 'INSERT')) AS w(name, privilege) ON w.name = c.relname
+WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, privilege)
+  AND (privilege = 'SELECT' OR (SELECT oid FROM writer) IS NULL)"""
 
 # Columns that the recording function fills from the catalog and the clock.
-_SET_BY_SERVER = (
+_COLUMNS_SET_BY_SERVER = (
     "created_at",
     "output_schema",
     "output_name",
@@ -254,11 +259,11 @@ _SET_BY_SERVER = (
     "ledger_oid",
     "source_owner_oid",
 )
-_JSON = ("internal", *(name for name, kind, _ in RELEASE_COLUMNS if kind == "json"))
+_JSON_COLUMNS = ("internal", *(name for name, kind, _ in RELEASE_COLUMNS if kind == "json"))
 
 
 # sql/functions/_record_release.sql refuses the same characters, since terminals act on them.
-_CONTROLS = re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS = re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,17 +273,17 @@ def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     ------
     InvalidName : a value contains a control character.
     """
-    # The sentence contains column names.
+    # The guarantee is a sentence with column names, which may contain control characters.
     row = {**row, "guarantee": escape_control_characters(row["guarantee"])}
     for name, value in row.items():
-        if isinstance(value, str) and _CONTROLS.search(value):
+        if isinstance(value, str) and _CONTROL_CHARACTERS.search(value):
             raise InvalidName(
                 f"The {name} of the ledger's entry would contain a control character.",
                 hint="Rename the table that has it in its name, or release a view with another"
                 " name.",
             )
     return {
-        name: json.loads(value) if name in _JSON and isinstance(value, str) else value
+        name: json.loads(value) if name in _JSON_COLUMNS and isinstance(value, str) else value
         for name, value in row.items()
-        if name not in _SET_BY_SERVER and value is not None
+        if name not in _COLUMNS_SET_BY_SERVER and value is not None
     }

@@ -1,4 +1,4 @@
-"""SQL that packs, counts and records the persons and classes of a release on PostgreSQL.
+"""Build SQL that packs and counts the persons and classes of releases on PostgreSQL.
 
 If dbanon is installed, only the ledger's owner can read these records; two functions of that role
 write and count them. Otherwise the ledger belongs to the publishing role.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dbanon.ledger.postgresql_rules import may_act_as
 
-# Persons per row of ``release_person``: small enough to stay uncompressed and in its page.
+# Persons per row of ``release_person``: few enough that PostgreSQL neither compresses the row nor
+# stores it out of line.
 PERSONS_PER_ROW = 160
 
 
 def pack_persons(staged: str) -> str:
-    """SQL of the array of packed persons that ``release_person`` stores.
+    """Return SQL of the array of packed persons that ``release_person`` stores.
 
     Parameters
     ----------
@@ -28,16 +29,19 @@ def pack_persons(staged: str) -> str:
 
 
 def joint_histories(releases: str, persons: str, k: str) -> str:
-    """SQL that counts persons by joint history: all, those below k and unique ones, as JSON.
+    """Return SQL that counts persons by joint history, as JSON.
 
-    A history is the set of a person's classes over all releases.
+    A history is the set of a person's classes over all releases. The counts are ``persons``, all of
+    them; ``below``, those whose history fewer than k share; ``alone``, those whose history is
+    unique.
 
     Parameters
     ----------
-    releases : SQL of an array of ids.
-    persons : SQL of an array as from ``pack_persons``, or NULL.
+    releases : SQL of an array of ids of recorded releases.
+    persons : SQL of an array as from ``pack_persons``, of a release in progress, or NULL.
+    k : SQL of k.
     """
-    rows = "generate_series(0, octet_length({0}.persons) / 12 - 1) AS i(i)"
+    record_indices = "generate_series(0, octet_length({0}.persons) / 12 - 1) AS i(i)"
     person_columns = (
         "substr({0}.persons, 12 * i.i + 1, 8) AS person,"
         " int4send({1}) || substr({0}.persons, 12 * i.i + 9, 4) AS mark"
@@ -49,32 +53,33 @@ SELECT jsonb_build_object('persons', coalesce(sum(size), 0),
 FROM (
     SELECT count(*) AS size FROM (
         SELECT string_agg(m.mark, ''::bytea ORDER BY m.mark) AS history FROM (
-            SELECT {person_columns.format("p", "w.place::integer")}
-            FROM unnest({releases}) WITH ORDINALITY AS w(id, place)
+            SELECT {person_columns.format("p", "w.ordinal::integer")}
+            FROM unnest({releases}) WITH ORDINALITY AS w(id, ordinal)
             JOIN dbanon.release_person AS p ON p.release_id = w.id
-            CROSS JOIN LATERAL {rows.format("p")}
+            CROSS JOIN LATERAL {record_indices.format("p")}
             UNION ALL
             SELECT {person_columns.format("c", "0")}
             FROM unnest({persons}) AS c(persons)
-            CROSS JOIN LATERAL {rows.format("c")}
+            CROSS JOIN LATERAL {record_indices.format("c")}
         ) AS m GROUP BY m.person
     ) AS h GROUP BY h.history
 ) AS sizes"""
 
 
-def joint_histories_variable() -> str:
-    """The same query as a plpgsql statement over the variables of ``_joint_histories``."""
+def joint_histories_plpgsql() -> str:
+    """Return that query as a statement of ``_joint_histories``, over its plpgsql variables."""
     query = joint_histories("ids", "persons", "least").strip()
     return query.replace("SELECT ", "SELECT INTO counted ", 1) + ";"
 
 
-# The earlier releases of a source, over ledger entries ``r``. An entry matches if it recorded this
-# relation, or one with a current or former name of it that belonged to the present owner or to a
-# member of that role, since some tables are recreated each night. Tables of other roles under that
-# name do not match. Entries without an oid of the source, as those of a cluster, match by name; if
+# Query for the earlier releases of a source. An entry matches if its source is this relation, or
+# was a relation with a present or former name of this one that belonged to its owner or to a member
+# of that role, since some tables are recreated each night. Tables of other roles with such a name
+# do not match. Entries without the oid of a source, such as those of a cluster, match by name; if
 # they count persons, their publisher must also be able to read the table. Entries of earlier
-# versions or of the database behind a dump match by name. Persons are counted over entries of this
-# relation, or of the same name and owner.
+# versions, or of a database that was dumped and restored, match by name. ``is_counted`` is true for
+# entries of this relation, or of one with a matching name and the same owner: joint histories are
+# counted over these. Parameters: full name of the source; its schema and name.
 EARLIER_RELEASES = f"""
 SELECT r.release_id, r.source_oid > 0 AND coalesce(
            r.ledger_oid = r.tableoid::bigint AND (r.source_oid = t.oid

@@ -1,4 +1,4 @@
-"""SQL that matches ledger entries with relations on PostgreSQL.
+"""Build SQL that matches ledger entries with relations on PostgreSQL.
 
 An entry names its relations by oid. Oids are valid only in the database that recorded them, where
 ``ledger_oid`` is the oid of ``dbanon.release``. The relation must still have the recorded kind and
@@ -28,14 +28,16 @@ SUMMARY_COLUMNS = (
     "earlier_releases",
 )
 
-# True if the oids of an entry are of this database.
-NUMBERED = "coalesce(r.ledger_oid = r.tableoid::bigint, false)"
-_KIND = "CASE r.output_kind WHEN 'view' THEN 'v' ELSE 'r' END"
-_MARKED = "pg_catalog.obj_description({0}.oid, 'pg_class') = 'dbanon release ' || r.release_id"
+# SQL condition: the oids of an entry ``r`` are of this database.
+HAS_VALID_OIDS = "coalesce(r.ledger_oid = r.tableoid::bigint, false)"
+# SQL of the kind of the output of an entry ``r``, as in ``pg_class``.
+_RELKIND = "CASE r.output_kind WHEN 'view' THEN 'v' ELSE 'r' END"
+# SQL condition: relation ``{0}`` has the mark of an entry ``r``.
+_IS_MARKED = "pg_catalog.obj_description({0}.oid, 'pg_class') = 'dbanon release ' || r.release_id"
 
 
 def same_columns(relation: str = "c") -> str:
-    """SQL condition: a row of pg_class has the columns that the entry ``r`` recorded."""
+    """Return an SQL condition: a row of pg_class has the columns that the entry ``r`` recorded."""
     return f"""(
         SELECT pg_catalog.array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C")
         FROM pg_catalog.pg_attribute AS a
@@ -47,7 +49,12 @@ def same_columns(relation: str = "c") -> str:
 
 
 def relations_read_by(view: str) -> str:
-    """SQL of the sorted array of oids that a view reads."""
+    """Return SQL of the sorted array of the oids of relations that a view reads.
+
+    Parameters
+    ----------
+    view : SQL of the oid of the view.
+    """
     return f"""ARRAY(
         SELECT DISTINCT d.refobjid FROM pg_catalog.pg_rewrite AS w
         JOIN pg_catalog.pg_depend AS d
@@ -56,15 +63,22 @@ def relations_read_by(view: str) -> str:
           AND d.refobjid <> w.ev_class ORDER BY 1)"""
 
 
-def _recorded(number: str, name: str, kind: str) -> str:
-    """SQL condition: ``c`` in schema ``n`` is the relation that ``r`` recorded in a column."""
-    return f"""c.oid::bigint = r.{number} AND {NUMBERED} AND c.relowner::bigint = r.owner_oid
-  AND c.relkind = {kind} AND (
-      n.nspname = r.output_schema AND c.relname = r.{name} OR {same_columns()})"""
+def _is_recorded(oid_column: str, name_column: str, relkind: str) -> str:
+    """Return an SQL condition: ``c`` in schema ``n`` is a relation that the entry ``r`` recorded.
+
+    Parameters
+    ----------
+    oid_column, name_column : the ledger columns for its oid and name.
+    relkind : SQL of its kind, as in ``pg_class``.
+    """
+    return f"""c.oid::bigint = r.{oid_column} AND {HAS_VALID_OIDS}
+  AND c.relowner::bigint = r.owner_oid
+  AND c.relkind = {relkind} AND (
+      n.nspname = r.output_schema AND c.relname = r.{name_column} OR {same_columns()})"""
 
 
-def outputs(condition: str = "true") -> str:
-    """SQL of the entries whose output exists; the entry of rank 1 is the current one.
+def existing_outputs(condition: str = "true") -> str:
+    """Return SQL of the entries whose output exists; the entry of rank 1 is the current one.
 
     A view keeps its oid over several releases; it belongs to the release whose table it shows.
 
@@ -83,11 +97,16 @@ SELECT r.release_id, c.oid, n.nspname::text AS schema_name, c.relname::text AS n
 FROM dbanon.release AS r
 JOIN pg_catalog.pg_class AS c ON c.oid::bigint = r.output_oid
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-WHERE {_recorded("output_oid", "output_name", _KIND)} AND {condition}"""
+WHERE {_is_recorded("output_oid", "output_name", _RELKIND)} AND {condition}"""
 
 
-def released_tables(condition: str = "true") -> str:
-    """SQL of the released tables that still exist, with entries ``r`` and tables ``c``."""
+def existing_tables(condition: str = "true") -> str:
+    """Return SQL of the released tables that still exist.
+
+    Parameters
+    ----------
+    condition : SQL that limits entries ``r`` and tables ``c``.
+    """
     return f"""
 SELECT r.release_id, c.oid, n.nspname::text AS schema_name, c.relname::text AS name, c.relowner,
        r.output_schema, r.output_name, r.output_kind, r.superseded_at, r.created_at,
@@ -98,32 +117,32 @@ FROM dbanon.release AS r
 JOIN pg_catalog.pg_class AS c ON c.oid::bigint = r.relation_oid
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_class AS v ON v.oid::bigint = r.output_oid AND v.relkind = 'v'
-WHERE {_recorded("relation_oid", "relation_name", "'r'")} AND {condition}"""
+WHERE {_is_recorded("relation_oid", "relation_name", "'r'")} AND {condition}"""
 
 
-def release_of(oid: str) -> str:
-    """SQL of the entry of an output; no row if it has none."""
+def entry_of_output(oid: str) -> str:
+    """Return SQL of the entry of an output with this oid; no row if it has none."""
     return f"""
 SELECT r.* FROM dbanon.release AS r
-JOIN ({outputs(f"c.oid = {oid}")}
+JOIN ({existing_outputs(f"c.oid = {oid}")}
 ) AS o ON o.release_id = r.release_id AND o.rank = 1"""
 
 
-def release_of_table(oid: str) -> str:
-    """SQL of the entry of a table, superseded or not."""
+def entry_of_table(oid: str) -> str:
+    """Return SQL of the entry of a released table with this oid, superseded or not."""
     return f"""
 SELECT r.* FROM dbanon.release AS r
-JOIN ({released_tables(f"c.oid = {oid}")}
+JOIN ({existing_tables(f"c.oid = {oid}")}
 ) AS o ON o.release_id = r.release_id ORDER BY r.created_at DESC LIMIT 1"""
 
 
-def states() -> str:
-    """SQL of the state of each entry, and the present name of its output.
+def entry_states() -> str:
+    """Return SQL of the state of each entry, and the present oid and name of its output.
 
     An entry is untied if a relation matches it except for the oid or the owner.
     """
     return f"""
-WITH living AS ({outputs()}
+WITH existing AS ({existing_outputs()}
 )
 SELECT r.release_id, l.oid, coalesce(l.schema_name, r.output_schema) AS output_schema,
        coalesce(l.name, r.output_name) AS output_name,
@@ -134,19 +153,19 @@ SELECT r.release_id, l.oid, coalesce(l.schema_name, r.output_schema) AS output_s
                 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
                 WHERE (n.nspname = r.output_schema AND c.relname = r.output_name
                        AND pg_catalog.pg_get_userbyid(c.relowner) = r.published_by
-                       OR {NUMBERED} AND c.oid::bigint = r.output_oid)
-                  AND c.relkind = {_KIND} AND ({_MARKED.format("c")} OR {same_columns()})
-                  AND NOT EXISTS (SELECT FROM living AS o WHERE o.oid = c.oid)
+                       OR {HAS_VALID_OIDS} AND c.oid::bigint = r.output_oid)
+                  AND c.relkind = {_RELKIND} AND ({_IS_MARKED.format("c")} OR {same_columns()})
+                  AND NOT EXISTS (SELECT FROM existing AS o WHERE o.oid = c.oid)
             ) THEN 'untied'
             ELSE 'dropped' END AS state
 FROM dbanon.release AS r
-LEFT JOIN living AS l ON l.release_id = r.release_id AND l.rank = 1"""
+LEFT JOIN existing AS l ON l.release_id = r.release_id AND l.rank = 1"""
 
 
-# Ledgers before revision 0013 did not record which database their oids are of. They are of this one
-# if the relation belongs to the publishing role, and has the recorded oid or both the recorded name
-# and the entry's mark.
-NUMBER_ENTRIES = f"""
+# Statement that completes the oids of entries from before revision 0013, which did not record the
+# database of their oids. They are of this database if the relation belongs to the publishing role,
+# and has either the recorded oid, or the recorded name and the entry's mark.
+RECORD_OIDS = f"""
 UPDATE dbanon.release AS r
 SET relation_oid = t.relation_oid, output_oid = t.output_oid, owner_oid = t.owner_oid,
     publisher_oid = t.owner_oid, ledger_oid = r.tableoid::bigint
@@ -168,61 +187,63 @@ FROM (
            OR c.oid::bigint = r.relation_oid AND r.request ->> 'publisher' = w.oid::text)
       AND (c.oid::bigint = r.relation_oid AND (
                n.nspname = r.output_schema AND c.relname = r.relation_name
-               OR {_MARKED.format("c")} OR {same_columns()})
+               OR {_IS_MARKED.format("c")} OR {same_columns()})
            OR n.nspname = r.output_schema AND c.relname = r.relation_name
-              AND {_MARKED.format("c")})
+              AND {_IS_MARKED.format("c")})
     ORDER BY r.release_id, c.oid::bigint = r.relation_oid DESC NULLS LAST, o.oid
 ) AS t
 WHERE r.release_id = t.release_id"""
 
-# Relations that may belong to entries without a relation in this database, and renamed releases.
-# ``verdict`` is the action: ``rename`` updates the entry, ``attach`` ties the relation if its rows
-# match the digest. The others leave it alone: another role owns it (``owner``), its columns differ
-# (``columns``), or the view is missing or shows another table (``view``).
+# Query for renamed releases, and for relations that may belong to entries without a relation in
+# this database. ``verdict`` is the action: ``rename`` updates the entry; ``attach`` attaches the
+# relation to it if the rows match the digest. Other verdicts are reasons for no action: another
+# role owns the relation (``owner``), its columns differ (``columns``), or the view is missing or
+# shows another table (``view``).
 CANDIDATES = f"""
-WITH named AS (
-    SELECT r.release_id, {NUMBERED} AS is_numbered, c.oid, n.nspname, c.relname, c.relowner,
-           coalesce({NUMBERED} AND c.oid::bigint = r.relation_oid
+WITH match AS (
+    SELECT r.release_id, {HAS_VALID_OIDS} AS has_valid_oids,
+           c.oid, n.nspname, c.relname, c.relowner,
+           coalesce({HAS_VALID_OIDS} AND c.oid::bigint = r.relation_oid
                     AND c.relowner::bigint = r.owner_oid, false) AS is_same,
            coalesce({same_columns()}, false) AS has_columns,
-           coalesce({_MARKED.format("c")}, false) AS is_marked,
+           coalesce({_IS_MARKED.format("c")}, false) AS is_marked,
            pg_catalog.row_number() OVER (
                PARTITION BY r.release_id
                ORDER BY {same_columns()} DESC NULLS LAST,
-                        {NUMBERED} AND c.oid::bigint = r.relation_oid DESC NULLS LAST, c.oid
+                        {HAS_VALID_OIDS} AND c.oid::bigint = r.relation_oid DESC NULLS LAST, c.oid
            ) AS rank
     FROM dbanon.release AS r
     JOIN pg_catalog.pg_class AS c ON c.relkind = 'r' AND c.relpersistence = 'p' AND (
-        c.relname = r.relation_name OR {NUMBERED} AND c.oid::bigint = r.relation_oid)
+        c.relname = r.relation_name OR {HAS_VALID_OIDS} AND c.oid::bigint = r.relation_oid)
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE ({NUMBERED} AND c.oid::bigint = r.relation_oid OR n.nspname = r.output_schema
+    WHERE ({HAS_VALID_OIDS} AND c.oid::bigint = r.relation_oid OR n.nspname = r.output_schema
            OR r.output_kind = 'view' AND EXISTS (
                SELECT FROM pg_catalog.pg_class AS v
                JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
                WHERE m.nspname = r.output_schema AND v.relname = r.output_name AND v.relkind = 'v'
                  AND {relations_read_by("v.oid")} = ARRAY[c.oid]))
       AND (r.output_kind = 'view' OR r.superseded_at IS NULL
-           OR {NUMBERED} AND c.oid::bigint = r.relation_oid)
+           OR {HAS_VALID_OIDS} AND c.oid::bigint = r.relation_oid)
       AND NOT EXISTS (
           SELECT FROM dbanon.release AS q
           WHERE q.release_id <> r.release_id AND q.ledger_oid = q.tableoid::bigint
             AND q.relation_oid = c.oid::bigint AND q.owner_oid = c.relowner::bigint)
-), placed AS (
+), candidate AS (
     SELECT t.*, r.output_schema, r.output_name, r.relation_name, r.output_kind, r.superseded_at,
            r.published_by, r.owner_oid AS recorded_owner, r.output_oid AS recorded_output,
            CASE r.output_kind WHEN 'view' THEN v.oid ELSE t.oid END AS shown_oid,
-           -- The rows that readers see.
+           -- Readers see the rows of the view.
            r.output_kind = 'view' AND r.superseded_at IS NULL AS is_read_by_view,
            CASE r.output_kind WHEN 'view' THEN m.nspname ELSE t.nspname END AS shown_schema,
            CASE r.output_kind WHEN 'view' THEN v.relname ELSE t.relname END AS shown_name,
            r.digest
-    FROM named AS t
+    FROM match AS t
     JOIN dbanon.release AS r ON r.release_id = t.release_id
     LEFT JOIN LATERAL (
         SELECT v.* FROM pg_catalog.pg_class AS v
         JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
         WHERE r.output_kind = 'view' AND v.relkind = 'v' AND v.relowner = t.relowner
-          AND (t.is_numbered AND v.oid::bigint = r.output_oid
+          AND (t.has_valid_oids AND v.oid::bigint = r.output_oid
                OR m.nspname = r.output_schema AND v.relname = r.output_name)
           AND (r.superseded_at IS NOT NULL
                OR {relations_read_by("v.oid")} = ARRAY[t.oid] AND {same_columns("v")})
@@ -244,26 +265,27 @@ SELECT p.release_id::text AS release_id, p.output_schema, p.output_name,
             WHEN p.shown_oid IS NULL AND p.superseded_at IS NULL THEN 'view'
             WHEN p.is_same AND (p.superseded_at IS NOT NULL AND p.output_kind = 'view'
                                 OR p.recorded_output = p.shown_oid::bigint) THEN 'rename'
-            WHEN CASE WHEN p.is_numbered THEN p.relowner::bigint = p.recorded_owner
+            WHEN CASE WHEN p.has_valid_oids THEN p.relowner::bigint = p.recorded_owner
                       ELSE pg_catalog.pg_get_userbyid(p.relowner) = p.published_by END
                 THEN 'attach'
             ELSE 'owner' END AS verdict
-FROM placed AS p
+FROM candidate AS p
 WHERE NOT (p.is_same AND p.relname = p.relation_name
            AND coalesce(p.superseded_at IS NOT NULL AND p.output_kind = 'view'
                         OR p.recorded_output = p.shown_oid::bigint
                            AND p.shown_name = p.output_name AND p.shown_schema = p.output_schema,
                         false))
-  -- What another role has under the name, of other columns, is no release.
-  AND (p.has_columns OR CASE WHEN p.is_numbered THEN p.relowner::bigint = p.recorded_owner
+  -- A relation of another role that also has other columns is not a release.
+  AND (p.has_columns OR CASE WHEN p.has_valid_oids THEN p.relowner::bigint = p.recorded_owner
        ELSE pg_catalog.pg_get_userbyid(p.relowner) = p.published_by END)
-  -- A view that was dropped leaves its table to be collected.
+  -- If a view was dropped, `dbanon gc` collects its table.
   AND (p.shown_oid IS NOT NULL OR p.superseded_at IS NOT NULL OR EXISTS (
       SELECT FROM pg_catalog.pg_class AS v
       JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
       WHERE m.nspname = p.output_schema AND v.relname = p.output_name))
 ORDER BY 2, 3, p.superseded_at NULLS FIRST, 1"""
 
+# The columns of ``CANDIDATES``, in order.
 CANDIDATE_COLUMNS: tuple[str, ...] = (
     "release_id",
     "output_schema",
@@ -283,14 +305,15 @@ CANDIDATE_COLUMNS: tuple[str, ...] = (
     "verdict",
 )
 
-# Parameters: oids of table, output and owner; schema and name of the output; name of the table; id
-# of the release. If the entry is from another database, the publisher is found by name.
+# Statement that attaches a release to its relations. Parameters: oids of table, output and owner;
+# schema and name of the output; name of the table; id of the release. If the entry is from another
+# database, the publisher is found by name.
 ATTACH = """
 UPDATE dbanon.release AS r
 SET relation_oid = ?::bigint, output_oid = ?::bigint, owner_oid = ?::bigint,
     output_schema = ?::text, output_name = ?::text, relation_name = ?::text,
     ledger_oid = r.tableoid::bigint, publisher_oid = p.oid,
-    -- Oids of another database say nothing here: the source goes by its name.
+    -- Oids of another database are meaningless here: 0 identifies the source by its name.
     source_oid = CASE WHEN r.ledger_oid = r.tableoid::bigint OR r.source_oid IS NULL
         THEN r.source_oid ELSE 0 END,
     source_owner_oid = CASE WHEN r.ledger_oid = r.tableoid::bigint THEN r.source_owner_oid END,
@@ -313,7 +336,7 @@ class ReleasedTable:
 
     Parameters
     ----------
-    name : its present name.
+    name : the present name of the table.
     is_shown : whether the output's view reads it.
     """
 
@@ -323,7 +346,7 @@ class ReleasedTable:
 
 
 def has_oids(session: Session) -> bool:
-    """Return True if entries have valid oids: on PostgreSQL, from revision 0013."""
+    """Return True if entries record the database of their oids: PostgreSQL, from revision 0013."""
     if session.role_id() is None:
         return False
     types = dict(session.columns_of(session.ledger_name("release")))
@@ -333,7 +356,8 @@ def has_oids(session: Session) -> bool:
 def release_id_of(session: Session, existing: ExistingRelation) -> str | None:
     """Return the id of the release that a relation holds, or None."""
     rows = session.rows(
-        f"SELECT f.release_id::text FROM ({release_of('?::bigint::oid')}\n) AS f", (existing.oid,)
+        f"SELECT f.release_id::text FROM ({entry_of_output('?::bigint::oid')}\n) AS f",
+        (existing.oid,),
     )
     return str(rows[0][0]) if rows else None
 
@@ -342,7 +366,7 @@ def states_of(session: Session) -> dict[str, tuple[str, RelationName]]:
     """Return state and present output name of each entry, by release id."""
     rows = session.rows(
         "SELECT f.release_id::text, f.state, f.output_schema, f.output_name"
-        f" FROM ({states()}\n) AS f"
+        f" FROM ({entry_states()}\n) AS f"
     )
     return {
         str(release_id): (str(state), RelationName(schema, name))
@@ -355,7 +379,7 @@ def tables_of(session: Session, release_id: str | None = None) -> list[ReleasedT
     condition = "true" if release_id is None else "r.release_id::text = ?"
     rows = session.rows(
         "SELECT f.release_id::text, f.schema_name, f.name, f.is_shown"
-        f" FROM ({released_tables(condition)}\n) AS f"
+        f" FROM ({existing_tables(condition)}\n) AS f"
         " ORDER BY f.superseded_at DESC NULLS FIRST, f.created_at DESC",
         () if release_id is None else (release_id,),
     )
@@ -369,9 +393,9 @@ def is_summary(
     session: Session,
     output: RelationName,
     existing: ExistingRelation,
-    of_output: ExistingRelation | None,
+    existing_output: ExistingRelation | None,
 ) -> bool:
-    """Return True if a table with the name of an output's summary is one, by columns and owner.
+    """Return True if a table named like an output's summary has its columns and owner.
 
     The owner must be that of the release or, if the release was dropped or renamed, its publisher
     or the current role.
@@ -379,14 +403,14 @@ def is_summary(
     columns = dict(session.columns_of(output.sibling(output.name + SUMMARY_SUFFIX)))
     if existing.kind != "table" or not set(SUMMARY_COLUMNS) <= set(columns):
         return False
-    if of_output is not None and release_id_of(session, of_output) is not None:
-        return existing.owner_oid == of_output.owner_oid
+    if existing_output is not None and release_id_of(session, existing_output) is not None:
+        return existing.owner_oid == existing_output.owner_oid
     if existing.owner_oid == session.role_id():
         return True
     return bool(
         session.rows(
             "SELECT 1 FROM dbanon.release AS r WHERE r.output_schema = ? AND r.output_name = ?"
-            f" AND CASE WHEN {NUMBERED} THEN r.publisher_oid = ?::bigint"
+            f" AND CASE WHEN {HAS_VALID_OIDS} THEN r.publisher_oid = ?::bigint"
             " ELSE r.published_by = ?::text END LIMIT 1",
             (output.schema, output.name, existing.owner_oid, existing.owner),
         )

@@ -1,4 +1,4 @@
-"""Rebuild the report of a release, and details that only the ledger has, from its entry."""
+"""Rebuild the report of a release from its ledger entry, with details that only the ledger has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbanon.data.words import read_renamed
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.entry_checks import reading_entry
-from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
+from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXT_CASTS, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.attribute_disclosure import (
@@ -39,11 +39,11 @@ from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-_CAST = TEXTS | {"amount": "DOUBLE PRECISION"}
+_CASTS = TEXT_CASTS | {"amount": "DOUBLE PRECISION"}
 
 
 def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[str, Any]]:
-    """Return the rows of a ledger table that belong to a release, as plain values, in order.
+    """Return the rows of a ledger table that belong to a release, in order, as dicts by column.
 
     Ledgers of version 0.1.0 lack some columns and tables.
     """
@@ -53,7 +53,7 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
     existing = {name for name, _ in session.columns_of(relation)}
     recorded_columns = [(name, kind) for name, kind, _ in TABLES[table][0] if name in existing]
     expressions = ", ".join(
-        f"CAST({quote(name)} AS {_CAST[kind]})" if kind in _CAST else quote(name)
+        f"CAST({quote(name)} AS {_CASTS[kind]})" if kind in _CASTS else quote(name)
         for name, kind in recorded_columns
     )
     order = " ORDER BY position" if "position" in existing else ""
@@ -73,7 +73,7 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
 
 
 def recorded_request(session: Session, release_id: str) -> tuple[Any, ...]:
-    """Return request and arguments (JSON), dbanon version, publisher and epsilon of a release."""
+    """Return a release's request, arguments (JSON text), dbanon version, publisher, epsilon."""
     # Cast to text: a backend returns rows as JSON, which would lose the order of keys.
     [row] = session.rows(
         f"SELECT CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT}),"
@@ -96,13 +96,13 @@ def require_classes(entry: LedgerEntry) -> None:
     if entry.epsilon is not None:
         raise InvalidParameter(
             f"The rows of {entry.name} are synthetic. They belong to no person and have no"
-            f" classes.",
+            " classes.",
             hint="Check them with dbanon verify, which needs no classes.",
         )
 
 
 def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
-    """Return recorded names and types of a release's columns, in order if it has a digest."""
+    """Return names and SQL types of a release's columns, in table order if it has a digest."""
     return [
         (name, sql_type)
         for name, sql_type in session.rows(
@@ -124,8 +124,8 @@ def recorded_digest(session: Session, release_id: str) -> str | None:
     return None if digest is None else str(digest)
 
 
-# Stands for values that the ledger lacks, as for releases of version 0.1.0.
-_UNKNOWN = "not recorded"
+# Replaces values that the ledger lacks, such as those of releases of version 0.1.0.
+_NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class RecordedRelease:
     Parameters
     ----------
     report : the report of its run, without the parts named in ``missing``.
-    columns : those of the relation, and those that were not copied.
+    columns : the released columns, and those of the source that were not copied.
     published_by : the role, if the database has roles.
     superseded_at : when another release replaced it; None if it is current.
     missing : parts of the report that the ledger lacks.
@@ -166,8 +166,8 @@ def read(session: Session, entry: LedgerEntry) -> RecordedRelease:
 def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     # Ledgers of version 0.1.0 lack some columns.
     [recorded_row] = rows_of_release(session, "release", entry.release_id)
-    empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
-    row = empty | recorded_row
+    null_row: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
+    row = null_row | recorded_row
     column_rows = rows_of_release(session, "release_column", entry.release_id)
     columns = tuple(
         RecordedColumn(column["name"], column["role"], column["sql_type"]) for column in column_rows
@@ -188,10 +188,10 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     if evaluation is None:
         missing.append("an evaluation")
     if row["digest"] is None:
-        missing.append("the digest of the rows, which version 0.1.0 did not take")
+        missing.append("the digest of the rows, which version 0.1.0 did not compute")
     provenance = Provenance(
         release_id=entry.release_id,
-        created_at=ledger_time(row["created_at"]) or _UNKNOWN,
+        created_at=ledger_time(row["created_at"]) or _NOT_RECORDED,
         dbanon_version=str(row["dbanon_version"]),
         relation=str(RelationName(row["output_schema"], row["relation_name"])),
         seconds=row["seconds"],
@@ -200,8 +200,8 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
         earlier_releases=str(row["earlier_releases"]),
     )
     report = Report(
-        _request(row, columns, entry),
-        _counted(row, entry),
+        _build_request(row, columns, entry),
+        _build_recount_result(row, entry),
         ReleaseLoss(
             float(row["information_loss"]),
             float(row["information_loss_before_rounding"]),
@@ -217,16 +217,17 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     return RecordedRelease(report, columns, published_by, superseded_at, tuple(missing))
 
 
-def _request(
+def _build_request(
     row: Mapping[str, Any], columns: Sequence[RecordedColumn], entry: LedgerEntry
 ) -> Request:
+    """Rebuild the request of a release from its ledger row, by column name."""
     arguments = row["arguments"]
 
-    def of_role(role: str) -> tuple[str, ...]:
+    def names_with_role(role: str) -> tuple[str, ...]:
         return tuple(column.name for column in columns if column.role == role)
 
     strata = arguments.get("by", ())
-    released_names = of_role(Role.QUASI_IDENTIFIER.value)
+    released_names = names_with_role(Role.QUASI_IDENTIFIER.value)
     return Request(
         source=str(row["source"]),
         output=str(entry.name),
@@ -234,43 +235,46 @@ def _request(
         method=str(row["method"]),
         arguments=arguments,
         quasi_identifiers=tuple(name for name in released_names if name not in strata),
-        sensitive=of_role(Role.SENSITIVE.value),
-        kept=of_role(Role.INSENSITIVE.value),
-        not_copied=of_role(entries.NOT_COPIED),
+        sensitive=names_with_role(Role.SENSITIVE.value),
+        kept=names_with_role(Role.INSENSITIVE.value),
+        not_copied=names_with_role(entries.NOT_COPIED),
         k=entry.k_requested,
         entity=entry.entity,
         guarantee=entry.sentence,
     )
 
 
-def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> RecountResult:
+def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> RecountResult:
+    """Rebuild the result of a release's recount from its ledger row, by column name."""
     arguments = row["arguments"]
     histogram = {int(size): int(count) for size, count in entry.histogram.items()}
     rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
-    persons = {
+    entity_counts = {
         name: EntityCount(int(arguments.get("persons", 0)), int(row["k_achieved"]), histogram)
         for name in entry.guarantee.persons
     }
-    levels = tuple(
+    counted_models = tuple(
         CountedModel(str(model["model"]), float(model["counted"])) for model in entry.models
     )
     return RecountResult(
         rows_in=int(row["rows_in"]),
         suppressed=int(row["suppressed"]),
         rows=rows,
-        verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
+        verdict=entry.guarantee.verdict(Counts(rows, entity_counts), counted_models),
         disclosive_columns=tuple(
-            DisclosiveColumn(**plain)
-            for plain in read_renamed(arguments, "disclosive_columns") or ()
+            DisclosiveColumn(**fields)
+            for fields in read_renamed(arguments, "disclosive_columns") or ()
         ),
         few_persons=(
-            *(FewPersons(**plain) for plain in arguments.get("few_persons", ())),
-            *(PersonSpellings(**plain) for plain in arguments.get("entity_spellings", ())),
+            *(FewPersons(**fields) for fields in arguments.get("few_persons", ())),
+            *(PersonSpellings(**fields) for fields in arguments.get("entity_spellings", ())),
         ),
-        homogeneity=tuple(ClassHomogeneity(**plain) for plain in arguments.get("homogeneity", ())),
-        linking=tuple(LinkingColumn(**plain) for plain in arguments.get("linking", ())),
+        homogeneity=tuple(
+            ClassHomogeneity(**fields) for fields in arguments.get("homogeneity", ())
+        ),
+        linking=tuple(LinkingColumn(**fields) for fields in arguments.get("linking", ())),
         identifiers=tuple(
-            RetainedIdentifier(**plain) for plain in arguments.get("kept_identifiers", ())
+            RetainedIdentifier(**fields) for fields in arguments.get("kept_identifiers", ())
         ),
     )
 
@@ -278,12 +282,12 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> RecountResult:
 def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
     """Rebuild the report of a differentially private release; raises LedgerEntryBroken.
 
-    This spends nothing. The amount spent from the budget is the present one.
+    Spends nothing. The amount spent from the budget is the present one, not that of the release.
     """
     with reading_entry(entry.name):
         [recorded_row] = rows_of_release(session, "release", entry.release_id)
-        empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
-        row = empty | recorded_row
+        null_row: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
+        row = null_row | recorded_row
         column_rows = rows_of_release(session, "release_column", entry.release_id)
         spent = total = None
         with suppress(DbanonError):
@@ -291,7 +295,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
             spent, total = float(budget.spent), float(budget.total)
         return PrivateReport(
             release_id=entry.release_id,
-            created_at=ledger_time(row["created_at"]) or _UNKNOWN,
+            created_at=ledger_time(row["created_at"]) or _NOT_RECORDED,
             dbanon_version=str(row["dbanon_version"]),
             source=str(row["source"]),
             output=str(entry.name),
@@ -321,14 +325,14 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
 
 
 def ledger_time(value: Any) -> str | None:
-    """Write a time of the ledger in UTC as reports do; text that cannot be parsed is returned."""
+    """Write a time of the ledger in UTC, as reports do; other text is returned unchanged."""
     if value is None:
         return None
     text = str(value)
     try:
-        moment = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError:
         return text
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return time_text(moment.astimezone(timezone.utc))
+    if timestamp.tzinfo is None:
+        timestamp = timestamp.replace(tzinfo=timezone.utc)
+    return time_text(timestamp.astimezone(timezone.utc))

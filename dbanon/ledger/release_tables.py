@@ -9,8 +9,8 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries, postgresql_releases
-from dbanon.ledger.entry_of import published_by_role
 from dbanon.ledger.recorded_report import ledger_time, rows_of_release
+from dbanon.ledger.relation_entries import own_entries_condition
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, parse_relation
@@ -18,7 +18,7 @@ from dbanon.sessions.session import Session
 
 RELEASE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 
-_NO_ROWS = (
+_ROWS_MISSING_HINT = (
     "Its rows are in no relation of this database. `dbanon verify FILE --ledger URL` compares an"
     " exported file of it with the ledger."
 )
@@ -30,7 +30,7 @@ class ReleaseRelation:
 
     Parameters
     ----------
-    relation : its output or, if it is superseded, its table.
+    relation : the output of the release or, if it is superseded, its table.
     superseded_at : when it was superseded; None if it is current.
     """
 
@@ -49,26 +49,30 @@ def find_release_relation(session: Session, release: RelationName | str) -> Rele
     LedgerNotTrusted, LedgerEntryBroken, InsufficientRights : as ``entries.find_release``.
     """
     if isinstance(release, str) and RELEASE_ID.fullmatch(release):
-        return _by_id(session, release.lower())
+        return _find_by_id(session, release.lower())
     name = parse_relation(release) if isinstance(release, str) else release
     try:
         entry = entries.find_release(session, name)
     except (ReleaseNotFound, TableNotFound):
-        superseded = _by_table(session, session.resolve_output(name))
+        superseded = _find_by_table(session, session.resolve_output(name))
         if superseded is None:
             raise
         return superseded
     return ReleaseRelation(entry, entry.name)
 
 
-def _by_id(session: Session, release_id: str) -> ReleaseRelation:
+def _find_by_id(session: Session, release_id: str) -> ReleaseRelation:
     """Find a release by id.
 
     Raises
     ------
     ReleaseNotFound, TableNotFound : as ``find_release_relation``.
     """
-    rows = rows_of_release(session, "release", release_id) if entries.trusted(session) else []
+    rows = (
+        rows_of_release(session, "release", release_id)
+        if entries.has_trusted_ledger(session)
+        else []
+    )
     if not rows:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {release_id}.",
@@ -78,9 +82,9 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
     output = RelationName(row["output_schema"], row["output_name"])
     if postgresql_releases.has_oids(session):
         _, output = postgresql_releases.states_of(session).get(release_id, (None, output))
-    if entries.entry_of(session, output, session.find_existing(output)) == release_id:
+    if entries.release_id_of(session, output, session.find_existing(output)) == release_id:
         return ReleaseRelation(entries.read_release(session, release_id, output), output)
-    table = table_of(session, output, row)
+    table = find_release_table(session, output, row)
     if table is not None:
         return _release_relation(session, row, output, table)
     if row["superseded_at"] is None:
@@ -91,19 +95,19 @@ def _by_id(session: Session, release_id: str) -> ReleaseRelation:
         raise ReleaseNotFound(
             f"{recorded_table} has the name of a release's table, but is not the table that the"
             " ledger recorded.",
-            hint=entries.TO_REPAIR,
+            hint=entries.REPAIR_HINT,
         )
     raise _table_dropped_error(row, recorded_table)
 
 
-def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
+def _find_by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
     """Find the release that was written to a table; None if the ledger has none.
 
     Raises
     ------
     TableNotFound : the table was dropped.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return None
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
@@ -112,21 +116,21 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
         (name.name, _marked_release_id(session, name)),
     )
     if postgresql_releases.has_oids(session):
-        ids = [
+        release_ids = [
             table.release_id
             for table in postgresql_releases.tables_of(session)
             if table.name == name
         ]
     else:
-        ids = [str(release_id) for release_id, _, _ in rows]
+        release_ids = [str(release_id) for release_id, _, _ in rows]
     outputs = {
         str(release_id): RelationName(schema, output_name)
         for release_id, schema, output_name in rows
     }
-    for release_id in ids:
+    for release_id in release_ids:
         [row] = rows_of_release(session, "release", release_id)
         output = RelationName(row["output_schema"], row["output_name"])
-        if table_of(session, output, row) == name:
+        if find_release_table(session, output, row) == name:
             return _release_relation(session, row, output, name)
     if session.find_existing(name) is None:
         for release_id, output in outputs.items():
@@ -141,6 +145,7 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
 
 
 def _marked_release_id(session: Session, name: RelationName) -> str:
+    """Return the release id in the mark of a relation; an empty string if it has none."""
     existing = session.find_existing(name)
     return "" if existing is None or existing.mark is None else existing.mark.removeprefix(MARK)
 
@@ -157,17 +162,23 @@ def _table_dropped_error(row: Mapping[str, Any], table: RelationName) -> TableNo
     output = RelationName(row["output_schema"], row["output_name"])
     superseded_at = ledger_time(row["superseded_at"])
     superseded = "" if superseded_at is None else f", superseded at {superseded_at},"
-    was = "was dropped" if row["output_kind"] == "view" else "was replaced or dropped"
+    fate = "was dropped" if row["output_kind"] == "view" else "was replaced or dropped"
     return TableNotFound(
-        f"The table {table} of release {row['release_id']} of {output}{superseded} {was}.",
-        hint=_NO_ROWS,
+        f"The table {table} of release {row['release_id']} of {output}{superseded} {fate}.",
+        hint=_ROWS_MISSING_HINT,
     )
 
 
-def table_of(
+def find_release_table(
     session: Session, output: RelationName, entry: Mapping[str, Any]
 ) -> RelationName | None:
-    """Return the table behind a release's view if it is the recorded one, else None."""
+    """Return the table of a release if it exists and is the recorded one, else None.
+
+    Parameters
+    ----------
+    output : the name of the release.
+    entry : its ledger row, by column name.
+    """
     if postgresql_releases.has_oids(session):
         tables = postgresql_releases.tables_of(session, str(entry["release_id"]))
         return tables[0].name if tables else None
@@ -175,24 +186,24 @@ def table_of(
     table = session.find_existing(name)
     if table is None or table.kind != "table" or table.mark != MARK + str(entry["release_id"]):
         return None
-    recorded = entry.get("relation_oid")
+    recorded_oid = entry.get("relation_oid")
     # The mark alone proves nothing: it can be copied.
-    if recorded is None or table.oid is None:
+    if recorded_oid is None or table.oid is None:
         return name if table.owner in (None, entry["published_by"]) else None
-    return name if table.oid == recorded else None
+    return name if table.oid == recorded_oid else None
 
 
-def tables_of_releases(
+def own_tables_by_release(
     session: Session, output: RelationName
 ) -> dict[str, tuple[RelationName, str]]:
     """Return table and mark of each release of an output by this role, by release id."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return {}
     resolved = session.resolve_output(output)
-    is_ours, parameters = published_by_role(session)
+    own_entries, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36))"
-        f" FROM {session.ledger_name('release').quoted} WHERE {is_ours}",
+        f" FROM {session.ledger_name('release').quoted} WHERE {own_entries}",
         parameters,
     )
     return {
@@ -209,53 +220,52 @@ def has_mark(session: Session, table: RelationName, mark: str) -> bool:
 
 
 def superseded_tables(
-    session: Session, keep_last: int, of: RelationName | None = None
+    session: Session, keep_last: int, output: RelationName | None = None
 ) -> list[RelationName]:
     """List released tables that no view shows any more, except the newest ``keep_last``.
 
-    With ``of``, only tables of that output. Tables that this role did not publish or may not drop
-    are skipped.
+    With ``output``, lists only tables of that output. Skips tables that this role did not publish
+    or may not drop.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return []
-    resolved = None if of is None else session.resolve_output(of)
+    resolved = None if output is None else session.resolve_output(output)
     if postgresql_releases.has_oids(session):
-        return _superseded_by_oid(session, keep_last, resolved)
-    entries_of_views = session.rows(
+        return _superseded_tables_by_oid(session, keep_last, resolved)
+    superseded_entries = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
         f" {entries.optional_column(session, 'relation_oid')}, published_by"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC"
     )
-    seen: dict[tuple[str | None, str], int] = {}
+    superseded_counts: dict[RelationName, int] = {}
     tables = []
-    for schema, output, relation, release_id, oid, publisher in entries_of_views:
-        if resolved is not None and not session.is_same_name(
-            resolved, RelationName(schema, output)
-        ):
+    for schema, view_name, relation, release_id, oid, publisher in superseded_entries:
+        view = RelationName(schema, view_name)
+        if resolved is not None and not session.is_same_name(resolved, view):
             continue
-        seen[schema, output] = seen.get((schema, output), 0) + 1
-        if seen[schema, output] <= keep_last:
+        superseded_counts[view] = superseded_counts.get(view, 0) + 1
+        if superseded_counts[view] <= keep_last:
             continue
         mark = MARK + release_id
         name = RelationName(schema, relation)
         existing = session.find_existing(name)
         if existing is None or existing.mark != mark or existing.kind != "table":
             continue
-        tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
-        # The view may still show it, whatever the ledger says.
-        view = session.find_existing(RelationName(schema, output))
-        is_shown = view is not None and view.mark == mark
-        if tied and not is_shown and session.may_drop(existing):
+        is_recorded = existing.owner == publisher if oid is None else existing.oid in (oid, None)
+        # The view may still show the table, whatever the ledger says.
+        existing_view = session.find_existing(view)
+        is_shown = existing_view is not None and existing_view.mark == mark
+        if is_recorded and not is_shown and session.may_drop(existing):
             tables.append(name)
     return tables
 
 
-def _superseded_by_oid(
+def _superseded_tables_by_oid(
     session: Session, keep_last: int, output: RelationName | None
 ) -> list[RelationName]:
-    """Do the same with the oids in the ledger."""
+    """List the tables of ``superseded_tables`` by the oids in the ledger."""
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
         f" FROM {session.ledger_name('release').quoted}"
@@ -263,27 +273,27 @@ def _superseded_by_oid(
         " ORDER BY superseded_at DESC, created_at DESC, release_id"
     )
     ranks: dict[RelationName, int] = {}
-    old: set[str] = set()
+    surplus_ids: set[str] = set()
     for release_id, schema, name in rows:
         output_name = RelationName(schema, name)
         ranks[output_name] = ranks.get(output_name, 0) + 1
         if ranks[output_name] > keep_last and output in (None, output_name):
-            old.add(release_id)
+            surplus_ids.add(release_id)
     tables = []
     for table in postgresql_releases.tables_of(session):
-        if table.release_id in old and not table.is_shown:
+        if table.release_id in surplus_ids and not table.is_shown:
             existing = session.find_existing(table.name)
             if existing is not None and session.may_drop(existing):
                 tables.append(table.name)
     return tables
 
 
-def shown_table(session: Session, output: RelationName) -> list[RelationName]:
+def tables_shown_by(session: Session, output: RelationName) -> list[RelationName]:
     """Return the table that a released view shows, as a list; empty if there is none."""
     try:
         entry = entries.find_release(session, output)
     except (ReleaseNotFound, TableNotFound):
         return []
     [row] = rows_of_release(session, "release", entry.release_id)
-    table = table_of(session, entry.name, row) if row["output_kind"] == "view" else None
+    table = find_release_table(session, entry.name, row) if row["output_kind"] == "view" else None
     return [] if table is None else [table]

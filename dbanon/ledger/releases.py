@@ -1,8 +1,8 @@
 """List, describe, drop and plan the releases of a database.
 
-An output is planned, and its name checked, before any source is read.
+Outputs are planned, and their names checked, before any source is read.
 
-Ledger entries outlive their relations. The state of a release is not stored but looked up, so that
+Ledger entries outlive their relations. The state of a release is looked up rather than stored, so
 it is right even if a relation was dropped or renamed without dbanon.
 """
 
@@ -21,22 +21,23 @@ from dbanon.errors import (
     ReleaseNotFound,
 )
 from dbanon.ledger import entries, postgresql_releases
-from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
-from dbanon.ledger.entry_of import published_by_role
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS, reading_entry
 from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded_report import rows_of_release
-from dbanon.ledger.release_tables import RELEASE_ID, table_of
+from dbanon.ledger.relation_entries import own_entries_condition
+from dbanon.ledger.release_tables import RELEASE_ID, find_release_table
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName, parse_relation, require_length
 from dbanon.sessions.session import Session
 
+# Values of ``Listed.stale_by`` and ``Listed.state``.
 COUNTERS, DIGEST = "counters", "digest"
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
 
-_LISTED = "dbanon releases lists them."
-# Columns left out of descriptions: unused ones of older ledgers, oids, and the repeated arguments.
-_NOT_SHOWN = (
+_LIST_HINT = "dbanon releases lists them."
+# Columns left out of descriptions: unused ones of older ledgers, oids, and the request.
+_HIDDEN_COLUMNS = (
     "class_signature",
     "entity_hash",
     "relation_oid",
@@ -46,7 +47,8 @@ _NOT_SHOWN = (
     "ledger_oid",
     "request",
 )
-_OF_RUN = (
+# Columns of a run that are part of a description.
+_RUN_COLUMNS = (
     "run_id",
     "door",
     "job",
@@ -65,16 +67,17 @@ class Listed:
     Parameters
     ----------
     created_at : when it was published, as text.
-    superseded : whether a later release has its name.
-    output : the present name of its relation or, if that is missing, the recorded one.
+    superseded : whether a later release took over its name.
+    output : the present name of its relation or, if there is no relation, the recorded one.
     state : ``current``: the recorded relation exists; ``superseded``; ``dropped``: no such relation
         exists; ``untied``: a relation has its name, owner and columns but is not the recorded one,
         as after a restored dump; ``dbanon repair`` attaches it.
     k_requested, k_achieved, information_loss : None if the release has no classes.
-    epsilon, budget : the amount spent, and from which budget; None if the release has classes.
+    epsilon, budget : the amount spent, and the budget it was spent from; None if the release has
+        classes.
     stale : for a current release, whether its source has changed since; None if unknown.
-    stale_by : the evidence: ``counters`` of the server, which lag by some seconds, or a ``digest``
-        of the rows.
+    stale_by : the evidence for ``stale``: ``counters`` of the server, which lag by some seconds, or
+        a ``digest`` of the rows.
     """
 
     release_id: str
@@ -96,9 +99,14 @@ class Listed:
 
 def list_releases(session: Session) -> list[Listed]:
     """List the releases of a ledger, newest first."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return []
-    details = (
+    columns = (
+        "release_id",
+        "created_at",
+        "output_schema",
+        "output_name",
+        "output_kind",
         "method",
         "k_requested",
         "k_achieved",
@@ -106,9 +114,8 @@ def list_releases(session: Session) -> list[Listed]:
         "information_loss",
         "published_by",
     )
-    names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *details)
     rows = session.rows(
-        f"SELECT {as_text('release', names)}, superseded_at IS NOT NULL,"
+        f"SELECT {as_text('release', columns)}, superseded_at IS NOT NULL,"
         f" {entries.optional_column(session, 'epsilon')},"
         f" {entries.optional_column(session, 'budget')}, source,"
         f" CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
@@ -117,23 +124,49 @@ def list_releases(session: Session) -> list[Listed]:
     existing: dict[RelationName, ExistingRelation | None] = {}
     states = postgresql_releases.states_of(session) if postgresql_releases.has_oids(session) else {}
     releases = []
-    for release_id, created_at, schema, output, kind, *values in rows:
-        *counts, by, old, epsilon, budget, source, request = values
-        name = RelationName(schema, output)
+    for row in rows:
+        values = dict(zip(columns, row, strict=False))
+        superseded, epsilon, budget, source, request = row[len(columns) :]
+        release_id, publisher = values["release_id"], values["published_by"]
+        name = RelationName(values["output_schema"], values["output_name"])
         if release_id in states:
             state, name = states[release_id]
         else:
             if name not in existing:
                 existing[name] = session.find_existing(name)
-            state = _state(session, name, existing[name], release_id, kind, by, bool(old))
+            state = _find_state(
+                session,
+                name,
+                existing[name],
+                release_id=release_id,
+                kind=values["output_kind"],
+                publisher=publisher,
+                superseded=bool(superseded),
+            )
         with reading_entry(name):
             spent = None if epsilon is None else float(epsilon)
         stale = None
         if state == CURRENT and request is not None:
             stale = _counters_differ(session, request, source)
-        how = None if stale is None else COUNTERS
-        status = (by, bool(old), state, spent, budget, stale, how)
-        releases.append(Listed(*(release_id, created_at, str(name), *counts, *status)))
+        releases.append(
+            Listed(
+                release_id=release_id,
+                created_at=values["created_at"],
+                output=str(name),
+                method=values["method"],
+                k_requested=values["k_requested"],
+                k_achieved=values["k_achieved"],
+                rows_out=values["rows_out"],
+                information_loss=values["information_loss"],
+                published_by=publisher,
+                superseded=bool(superseded),
+                state=state,
+                epsilon=spent,
+                budget=budget,
+                stale=stale,
+                stale_by=None if stale is None else COUNTERS,
+            )
+        )
     return releases
 
 
@@ -142,18 +175,18 @@ def _counters_differ(session: Session, request: str, source: str) -> bool | None
     try:
         before = json.loads(request)["source"]
         return is_stale(before, session.summarize_table_state(parse_relation(source)))
-    except (*MISSHAPEN, InvalidName):
+    except (*MALFORMED_ERRORS, InvalidName):
         # Otherwise a malformed entry would break the list for all roles.
         return None
 
 
 def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
-    """Return True if a source was written to between two states; None if they cannot tell."""
+    """Return True if a source was written to between two of its states; None if that is unknown."""
     if "oid" not in before or "oid" not in after:
         return None
     if before["oid"] != after["oid"]:
         return True
-    if not {"writes"} <= set(before) & set(after) or before.get("since") != after.get("since"):
+    if "writes" not in before or "writes" not in after or before.get("since") != after.get("since"):
         return None
     if after["writes"] < before["writes"]:
         # The counters were reset.
@@ -161,7 +194,7 @@ def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None
     return bool(after["writes"] > before["writes"] or before.get("file") != after.get("file"))
 
 
-def _state(
+def _find_state(
     session: Session,
     name: RelationName,
     existing: ExistingRelation | None,
@@ -170,12 +203,13 @@ def _state(
     publisher: str | None,
     superseded: bool,
 ) -> str:
+    """Return the state of an entry whose output name now belongs to ``existing``."""
     is_candidate = existing is not None and (existing.mark, existing.kind) == (
         MARK + release_id,
         kind,
     )
     # The owner may have been renamed.
-    if is_candidate and entries.entry_of(session, name, existing) == release_id:
+    if is_candidate and entries.release_id_of(session, name, existing) == release_id:
         return CURRENT
     is_candidate = is_candidate and existing is not None and existing.owner in (None, publisher)
     if superseded:
@@ -188,9 +222,9 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
 
     Parameters
     ----------
-    release : its id, or the name of its output; of several with that name, the newest.
-    internal : True to add the exact figures, which only its publisher can read; None if there are
-        none.
+    release : its id or the name of its output; the newest of several with that name.
+    internal : True to add the exact figures, which only its publisher can read; they are None if
+        there are none.
 
     Raises
     ------
@@ -209,7 +243,7 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
         None,
     )
     if summary is None:
-        raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LISTED)
+        raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LIST_HINT)
     id_ = summary.release_id
     [entry] = rows_of_release(session, "release", id_)
     columns = rows_of_release(session, "release_column", id_)
@@ -217,10 +251,10 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
     for column in columns:
         del column["release_id"]
     return {
-        **{name: value for name, value in entry.items() if name not in _NOT_SHOWN},
+        **{name: value for name, value in entry.items() if name not in _HIDDEN_COLUMNS},
         "state": summary.state,
         "columns": columns,
-        "run": {name: runs[0][name] for name in _OF_RUN if name in runs[0]} if runs else None,
+        "run": {name: runs[0][name] for name in _RUN_COLUMNS if name in runs[0]} if runs else None,
         **({"internal": _internal_figures(session, id_)} if internal else {}),
     }
 
@@ -253,15 +287,17 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     InsufficientRights : a relation belongs to another role, or another object depends on it.
     """
     name = session.resolve_output(name)
-    entry = entries.find_release(session, name, hint=f"dbanon drops only what it made: {_LISTED}")
+    entry = entries.find_release(
+        session, name, hint=f"dbanon drops only what it made: {_LIST_HINT}"
+    )
     output = session.find_existing(name)
     assert output is not None  # find_release checked it.
     [row] = rows_of_release(session, "release", entry.release_id)
-    summary = entries.summary_of(session, name, output)
+    summary = entries.find_summary(session, name, output)
     dropped = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
-        released = table_of(session, name, row)
+        released = find_release_table(session, name, row)
         session.drop_view(name)
         table = None if released is None else session.find_existing(released)
         if released is not None and table is not None:
@@ -288,39 +324,42 @@ def _require_droppable(session: Session, name: RelationName, existing: ExistingR
 
 
 def clear_runs(session: Session, before: str) -> int:
-    """Delete entries of runs that began before a time and made no release; return how many."""
-    if not entries.trusted(session):
+    """Delete the runs that began before a time and published no release; return their number."""
+    if not entries.has_trusted_ledger(session):
         return 0
     relation = session.ledger_name("run")
     if session.find_existing(relation) is None:
         return 0
-    old = "release_id IS NULL AND started_at < ?"
-    moment = [session.timestamp(before)]
-    [(count,)] = session.rows(f"SELECT count(*) FROM {relation.quoted} WHERE {old}", moment)
-    session.run(f"DELETE FROM {relation.quoted} WHERE {old}", moment)
-    return int(count)
+    condition = "release_id IS NULL AND started_at < ?"
+    parameters = [session.timestamp(before)]
+    [(n_runs,)] = session.rows(
+        f"SELECT count(*) FROM {relation.quoted} WHERE {condition}", parameters
+    )
+    session.run(f"DELETE FROM {relation.quoted} WHERE {condition}", parameters)
+    return int(n_runs)
 
 
-def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
-    """List exported files of this role's releases of an output: release, index, details.
+def list_exports(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
+    """List exported files of this role's releases of an output: release id, index, details.
 
-    Newest first. Entries of other roles are ignored: they could name any file.
+    Newest releases first. Entries of other roles are ignored: they could name any file.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return []
     resolved = session.resolve_output(parse_relation(output))
-    is_ours, parameters = published_by_role(session)
+    own_entries, parameters = own_entries_condition(session)
     rows = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
-        f" FROM {session.ledger_name('release').quoted} WHERE {is_ours} ORDER BY created_at DESC",
+        f" FROM {session.ledger_name('release').quoted} WHERE {own_entries}"
+        " ORDER BY created_at DESC",
         parameters,
     )
     with reading_entry(resolved):
         return [
-            (str(release_id), number, dict(export))
+            (str(release_id), index, dict(export))
             for schema, name, release_id, arguments in rows
             if session.is_same_name(resolved, RelationName(schema, name))
-            for number, export in enumerate(entries.parse_json(arguments).get("exports", ()))
+            for index, export in enumerate(entries.parse_json(arguments).get("exports", ()))
         ]
 
 
@@ -339,8 +378,9 @@ def plan_output(
     ------
     InvalidName : the name is reserved for the ledger.
     OutputExists : it exists and must not be replaced, or is of another kind.
-    OutputNotOurs : it exists and is no release in the ledger, or belongs to another role.
-    OutputBusy, ReadOnly : another run is writing it; the database is read-only.
+    OutputNotOurs : it exists and is not a release in the ledger, or belongs to another role.
+    OutputBusy : another run is writing it.
+    ReadOnly : the database is read-only.
     """
     name = session.resolve_output(name)
     reserved = session.ledger_name("")
@@ -355,10 +395,17 @@ def plan_output(
     session.require_ledger_rights()
     session.lock_output(name)
     existing = session.find_existing(name)
-    written = session.staging_name_of(name, kind, release_id)
-    relation = written if kind == "view" else name
-    replaces = existing.kind if existing else None
-    output = Output(name, relation, written, kind, release_id, replaces, creates_schema)
+    staging_name = session.staging_name_of(name, kind, release_id)
+    relation = staging_name if kind == "view" else name
+    output = Output(
+        name=name,
+        relation=relation,
+        staging_name=staging_name,
+        kind=kind,
+        release_id=release_id,
+        replaced_kind=existing.kind if existing else None,
+        creates_schema=creates_schema,
+    )
     if existing is None:
         return output
     if if_exists == "error":
@@ -366,7 +413,7 @@ def plan_output(
             f"The output {name} already exists.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
-    if entries.entry_of(session, name, existing) is None:
+    if entries.release_id_of(session, name, existing) is None:
         raise OutputNotOurs(
             f"The output {name} exists and was not made by dbanon, so it is not replaced.",
             detail="The ledger has no release that is this relation, by "

@@ -21,16 +21,18 @@ ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted
 
 @dataclass(frozen=True)
 class StoredRule:
-    """A recorded rule, and the state of its table and author.
+    """A recorded rule for a column, with its present state.
 
     Parameters
     ----------
     source : the name of its table when the rule was last written.
-    relation_oid, owner_oid : oids of the table and its owner then, on PostgreSQL; else 0.
-    table : the name of its present table; equals ``source`` if there is none.
+    name : the column.
+    relation_oid, owner_oid : oids of the table and its owner at that time, on PostgreSQL; else 0.
+    table : the present name of its table; equals ``source`` if the table does not exist.
+    state : one of the constants of this module.
     is_trusted : whether it applies: the role that declared it could still do so.
     is_replaceable : whether the present owner of the table may change or remove it.
-    rank : its precedence among the rules of its column; 1 applies.
+    rank : its precedence among the rules of its column; only the rule of rank 1 applies.
     """
 
     source: str
@@ -48,11 +50,12 @@ class StoredRule:
 
 
 def list_rules(session: Session, source: RelationName | None = None) -> list[StoredRule]:
-    """List the rules of a table, or of all tables, by name; for one table only those that apply."""
+    """List the rules of all tables, or those of one table that apply, by column name."""
     return [rule for rule in _all_rules(session, source) if rule.rank == 1 or source is None]
 
 
 def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule]:
+    """List the rules of all tables or of one, including those that do not apply."""
     if not _has_rules(session):
         return []
     rows_with_state = session.rules_with_state(source)
@@ -65,31 +68,54 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
         " ORDER BY source, name",
         parameters,
     )
-    columns = {table: _columns_of(session, table) for table in dict.fromkeys(r[0] for r in rows)}
+    columns = {
+        table: _columns_of(session, table) for table in dict.fromkeys(table for table, *_ in rows)
+    }
     return [
         StoredRule(
-            table, name, entries.parse_json(rule), at, by, 0, 0, table, _state(columns[table], name)
+            source=table,
+            name=name,
+            rule=entries.parse_json(rule),
+            declared_at=declared_at,
+            declared_by=declared_by,
+            relation_oid=0,
+            owner_oid=0,
+            table=table,
+            state=_state(columns[table], name),
         )
-        for table, name, rule, at, by in rows
+        for table, name, rule, declared_at, declared_by in rows
     ]
 
 
 def _stored_rule(row: tuple[Any, ...]) -> StoredRule:
     """Build a rule from a row of ``rules_with_state``."""
-    source, name, rule, at, by, oid, owner, table, state, trusted, is_same_table, rank = row
-    return StoredRule(
+    (
         source,
         name,
-        entries.parse_json(rule),
-        at,
-        by,
-        int(oid),
-        int(owner),
+        rule,
+        declared_at,
+        declared_by,
+        relation_oid,
+        owner_oid,
         table,
         state,
-        bool(trusted),
-        bool(trusted or is_same_table),
-        int(rank),
+        is_trusted,
+        is_same_table,
+        rank,
+    ) = row
+    return StoredRule(
+        source=source,
+        name=name,
+        rule=entries.parse_json(rule),
+        declared_at=declared_at,
+        declared_by=declared_by,
+        relation_oid=int(relation_oid),
+        owner_oid=int(owner_oid),
+        table=table,
+        state=state,
+        is_trusted=bool(is_trusted),
+        is_replaceable=bool(is_trusted or is_same_table),
+        rank=int(rank),
     )
 
 
@@ -108,27 +134,34 @@ def _state(columns: frozenset[str] | None, name: str) -> str:
     return CURRENT if name in columns else NO_COLUMN
 
 
-def followed_table(session: Session, source: RelationName) -> str | None:
-    """Return the present name of the table that had this name when its rules were declared."""
+def renamed_table(session: Session, source: RelationName) -> str | None:
+    """Return the present name of a table that was renamed since its rules were declared, or None.
+
+    Parameters
+    ----------
+    source : its name at that time.
+    """
     tables = (rule.table for rule in list_rules(session) if rule.source == str(source))
     return next((table for table in tables if table != str(source)), None)
 
 
-def require_digest(session: Session, source: RelationName, digest: str) -> None:
-    """Check that the rules of a table are still those that a job was built from.
+def require_unchanged_rules(session: Session, source: RelationName, digest: str) -> None:
+    """Check that the rules of a table still have the digest that a job was built from.
 
     Raises
     ------
     SourceChanged : the rules or the table changed.
     """
-    if TableRules(_trusted_rules(session, source)).digest != digest:
+    if TableRules(_trusted_rules_by_column(session, source)).digest != digest:
         raise SourceChanged(
             f"{source} or its rules changed meanwhile; nothing was published.", hint="Try again."
         )
 
 
-def _trusted_rules(session: Session, source: RelationName) -> dict[str, Mapping[str, Any]]:
-    return {entry.name: entry.rule for entry in list_rules(session, source) if entry.is_trusted}
+def _trusted_rules_by_column(
+    session: Session, source: RelationName
+) -> dict[str, Mapping[str, Any]]:
+    return {stored.name: stored.rule for stored in list_rules(session, source) if stored.is_trusted}
 
 
 def declare(session: Session, source: RelationName, rules: TableRules) -> None:
@@ -142,21 +175,21 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     _prepare(session, source)
     if session.write_rules_as_owner(source, {"set": dict(rules.by_column)}):
         return
-    require_one_entity(TableRules({**_trusted_rules(session, source), **rules.by_column}))
+    require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
     session.tie_rules(source)
     author = session.describe_rule_author(source)
-    moment = session.timestamp(now())
+    declared_at = session.timestamp(now())
     columns = ("source", "name", "rule", "declared_at", *author)
     rows = [
-        (str(source), name, json_text(rule), moment, *author.values())
+        (str(source), name, json_text(rule), declared_at, *author.values())
         for name, rule in rules.by_column.items()
     ]
     session.insert_rows(session.ledger_name("rule"), columns, rows)
 
 
 def undeclare(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
-    """Remove the rules of these columns of a table, or all; raises as ``declare``."""
+    """Remove the rules of these columns of a table, or all if None; raises as ``declare``."""
     _prepare(session, source)
     removed = None if columns is None else list(columns)
     if not session.write_rules_as_owner(source, {"remove": removed}):
@@ -165,6 +198,7 @@ def undeclare(session: Session, source: RelationName, columns: Sequence[str] | N
 
 
 def _prepare(session: Session, source: RelationName) -> None:
+    """Create the ledger if needed, and check that this role owns the table."""
     session.require_trusted_ledger()
     session.ensure_ledger()
     session.require_trusted_ledger()
@@ -172,7 +206,7 @@ def _prepare(session: Session, source: RelationName) -> None:
 
 
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
-    """Delete the rules that the owner may remove: those that apply or are for this very table."""
+    """Delete the rules of these columns, or all, that the owner of the table may remove."""
     relation = session.ledger_name("rule").quoted
     for rule in _all_rules(session, source):
         if rule.is_replaceable and (columns is None or rule.name in columns):
@@ -185,6 +219,6 @@ def _delete(session: Session, source: RelationName, columns: Sequence[str] | Non
 
 def _has_rules(session: Session) -> bool:
     """Return True if there is a ledger with a table of rules."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return False
     return session.find_existing(session.ledger_name("rule")) is not None

@@ -1,4 +1,4 @@
-"""Find the earlier releases of a source. Readers may still have superseded ones."""
+"""Find the earlier releases of a source, with superseded ones, which readers may still have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
-from dbanon.ledger.entry_checks import MISSHAPEN
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS
 from dbanon.ledger.postgresql_persons import EARLIER_RELEASES
 from dbanon.ledger.tables import LONG_TEXT
 from dbanon.sessions.names import RelationName, parse_relation
@@ -22,10 +22,10 @@ class EarlierRelease:
 
     Parameters
     ----------
-    output : the name it was published under.
+    output : the name under which it was published.
     entity : the person identifier, whose values k counts; None if k counts rows.
-    is_private : whether it is differentially private; a budget limits what such releases reveal.
-    is_chained : whether it belongs to a chain, which records its persons under a separate key.
+    is_private : whether it is differentially private.
+    is_chained : whether it belongs to a chain, which records its persons separately, with a key.
     normalize : how values of the entity were normalized before comparison; None if not.
     salt : the salt of its recorded persons; None if it has no valid record.
     """
@@ -46,24 +46,26 @@ class SourceHistory:
     Parameters
     ----------
     releases : oldest first.
-    takes_chains : whether chains are supported by the source's database or, if the source is files,
-        by the target database.
-    file_url : the URL of a source of files.
+    supports_chains : whether the source's database supports chains; for sources of files, whether
+        the target database does.
+    file_url : the URL of the files; None if the source is a table.
     is_persistent : False if the ledger is temporary, so that earlier releases are unknown.
     """
 
     releases: tuple[EarlierRelease, ...] = ()
-    takes_chains: bool = True
+    supports_chains: bool = True
     file_url: str | None = None
     is_persistent: bool = True
 
-    def with_classes(self) -> tuple[EarlierRelease, ...]:
-        """The releases that have classes, which could be intersected with those of another."""
+    def releases_with_classes(self) -> tuple[EarlierRelease, ...]:
+        """The releases that have classes, which an attacker could intersect with other classes."""
         return tuple(release for release in self.releases if not release.is_private)
 
-    def of_entity(self, entity: str) -> tuple[EarlierRelease, ...]:
-        """The releases with classes whose k counted the values of this column."""
-        return tuple(release for release in self.with_classes() if release.entity == entity)
+    def releases_of_entity(self, entity: str) -> tuple[EarlierRelease, ...]:
+        """The releases with classes in which k counted the values of this column."""
+        return tuple(
+            release for release in self.releases_with_classes() if release.entity == entity
+        )
 
 
 NO_HISTORY = SourceHistory()
@@ -79,25 +81,25 @@ def earlier_releases(
 
     Parameters
     ----------
-    source : its name, as in reports.
-    state : from ``Source.describe_state``; empty for a source in another database, which only has
-        a name.
+    source : the name of the source, as in reports.
+    state : from ``Source.describe_state``; empty if the source is in another database, so that only
+        its name is known.
     """
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         return ()
     oid, is_counted = state.get("oid"), "true"
-    condition, values = "source = ?", [source]
+    condition, parameters = "source = ?", [source]
     request = f"CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
-    by_source = oid is not None and entries.optional_column(session, "source_oid") != "NULL"
-    if by_source:
+    has_source_oids = oid is not None and entries.optional_column(session, "source_oid") != "NULL"
+    if has_source_oids:
         name = parse_relation(source)
-        earlier = f"SELECT e.release_id FROM ({EARLIER_RELEASES}) AS e"
-        is_counted = f"release_id IN ({earlier} WHERE e.is_counted)"
-        condition = f"release_id IN ({earlier})"
-        values = [source, str(name.schema), name.name] * 2
+        query = f"SELECT e.release_id FROM ({EARLIER_RELEASES}) AS e"
+        is_counted = f"release_id IN ({query} WHERE e.is_counted)"
+        condition = f"release_id IN ({query})"
+        parameters = [source, str(name.schema), name.name] * 2
     elif oid is not None:
         condition += f" OR {request} LIKE ?"
-        values.append(f'%"oid": {int(oid)}%')
+        parameters.append(f'%"oid": {int(oid)}%')
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, source,"
         f" CAST(arguments AS {LONG_TEXT}), {request},"
@@ -106,32 +108,35 @@ def earlier_releases(
         f" CASE WHEN {is_counted} THEN {entries.optional_column(session, 'person_salt')} END"
         f" FROM {session.ledger_name('release').quoted}"
         f" WHERE {condition} ORDER BY created_at, release_id",
-        values,
+        parameters,
     )
     return tuple(
         EarlierRelease(
-            str(release_id),
-            str(RelationName(schema, name)),
-            argument(arguments, "entity"),
-            epsilon is not None,
-            chain is not None,
-            argument(arguments, "entity_normalize"),
-            salt,
+            release_id=str(release_id),
+            output=str(RelationName(schema, name)),
+            entity=string_argument(arguments, "entity"),
+            is_private=epsilon is not None,
+            is_chained=chain is not None,
+            normalize=string_argument(arguments, "entity_normalize"),
+            salt=salt,
         )
-        for release_id, schema, name, of_source, arguments, request, epsilon, chain, salt in rows
-        if by_source or of_source == source or (oid is not None and _oid(request) == oid)
+        for release_id, schema, name, entry_source, arguments, request, epsilon, chain, salt in rows
+        if has_source_oids
+        or entry_source == source
+        or (oid is not None and _source_oid(request) == oid)
     )
 
 
-def argument(arguments: Any, name: str) -> str | None:
+def string_argument(arguments: Any, name: str) -> str | None:
     """Return a string argument of an entry; None if it is missing or the entry is malformed."""
-    with suppress(*MISSHAPEN):
+    with suppress(*MALFORMED_ERRORS):
         value = entries.parse_json(arguments).get(name)
         return value if isinstance(value, str) else None
     return None
 
 
-def _oid(request: Any) -> Any:
-    with suppress(*MISSHAPEN):
+def _source_oid(request: Any) -> Any:
+    """Return the oid of the source in a request (JSON text); None if there is none."""
+    with suppress(*MALFORMED_ERRORS):
         return json.loads(request)["source"]["oid"]
     return None

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 LEDGER_SCHEMA = "dbanon"
 
-# Name, abstract type, nullable. Each dialect translates the types.
+# Name, abstract type and whether it is nullable, of each column. Each dialect translates the types.
 Columns = tuple[tuple[str, str, bool], ...]
 
 
-def _columns(*described: str) -> Columns:
+def _columns(*lines: str) -> Columns:
     """Parse columns written as ``name type``; types of nullable columns end with ``?``."""
-    words = (column.split() for line in described for column in line.split(","))
+    words = (column.split() for line in lines for column in line.split(","))
     return tuple((name, kind.rstrip("?"), kind.endswith("?")) for name, kind in words)
 
 
@@ -77,14 +77,14 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ("release_id", "position"),
     ),
     # Salted hashes of the persons in a release with their class numbers, to count joint histories.
-    # A row packs many of both (``person_record``). On PostgreSQL only the ledger's owner can read
+    # A row packs many persons (``person_record``). On PostgreSQL only the ledger's owner can read
     # them if dbanon is installed.
     "release_person": (
         _columns("release_id uuid, part integer, persons bytes"),
         ("release_id", "part"),
     ),
     # Exact figures of releases whose source is in this database, for their publishers. They include
-    # the extremes of the originals, so grants on other tables do not cover them.
+    # the extremes of the originals, so they have a table of their own, with separate grants.
     INTERNAL_TABLE: (_columns("release_id uuid, internal json"), ("release_id",)),
     # One row per run. A successful run is written with its release, a failed one after its failure.
     "run": (
@@ -93,9 +93,9 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
             "source text, output_schema text?, output_name text",
             "started_at timestamp, finished_at timestamp?, state text, error_code text?",
             "run_by text?, application text?, server_version text?",
-            # For jobs of a job file: name, column types of the source, and a digest of input and
-            # options, from which the next run can see that nothing changed. The next run also
-            # compares its counts with these.
+            # For jobs of a job file: name, column types and counts of the source, with which the
+            # next run compares its own, and a digest of input and options, from which the next run
+            # can tell whether anything changed.
             "job text?, source_types json?, fingerprint text?, source_counts json?",
         ),
         ("run_id",),
@@ -126,8 +126,9 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         _columns("chain_id integer, k integer, definition json"),
         ("chain_id",),
     ),
-    # A cell is a class as admitted; its values are in a separate table. ``loose``, from earlier
-    # builds: how many of its rows may have changed while some of its persons were absent.
+    # A cell is a class at the time its persons were admitted; its values are in a separate table.
+    # ``loose``, from earlier builds: how many of its rows may have changed while some of its
+    # persons were absent.
     "chain_cell": (
         _columns(
             "chain_id integer, cell integer, state text, since_release integer", "loose integer?"
@@ -192,11 +193,12 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
     ),
 }
 
-# Casts for types that not every client supports. MariaDB needs a length to cast to text.
+# Casts to text. MariaDB needs a length; types in ``TEXT_CASTS`` are not supported by every client.
 LONG_TEXT = "VARCHAR(10000000)"
-TEXTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
+TEXT_CASTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
 
-# Further constraints by table and name. In PostgreSQL NaN exceeds all numbers.
+# Further constraints by table and name. The upper limits exclude NaN, which exceeds all numbers in
+# PostgreSQL.
 UNIQUE = {"budget": {"budget_one_open": "source, unit, closed"}}
 CHECKS = {
     "budget": {
@@ -206,8 +208,8 @@ CHECKS = {
     "spending": {"spending_only_adds": "epsilon > 0 AND epsilon <= 1000000"},
 }
 
-# Columns that were NOT NULL until releases without classes, and this column, were added.
-_OF_CLASSES = (
+# Columns that became nullable when releases without classes were added, together with this column.
+_CLASS_COLUMNS = (
     "k_requested",
     "k_achieved",
     "classes",
@@ -218,10 +220,10 @@ _OF_CLASSES = (
     "information_loss",
     "information_loss_before_rounding",
 )
-_ADDED_WITH_PRIVATE = "epsilon"
+_ADDED_WITH_NULLABLE_CLASSES = "epsilon"
 
 # Unused columns of earlier versions.
-DROPPED = {"release": ("class_signature", "entity_hash")}
+DROPPED_COLUMNS = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and Alembic's version table.
 HEAD = "0017"
@@ -237,10 +239,12 @@ def ledger_ddl(
 
     Parameters
     ----------
+    types : SQL type by abstract type.
+    name_of : returns the name of a ledger table in the database.
     existing : the columns of each existing table. Columns added by a later version are nullable.
     """
     statements = []
-    for table, (columns, key) in TABLES.items():
+    for table, (columns, primary_key) in TABLES.items():
         relation = name_of(table)
         if table in existing:
             statements += [
@@ -250,39 +254,42 @@ def ledger_ddl(
             ]
             statements += [
                 f"ALTER TABLE {relation.quoted} DROP COLUMN {quote(name)}"
-                for name in DROPPED.get(table, ())
+                for name in DROPPED_COLUMNS.get(table, ())
                 if name in existing[table]
             ]
-            if table == "release" and _ADDED_WITH_PRIVATE not in existing[table]:
+            if table == "release" and _ADDED_WITH_NULLABLE_CLASSES not in existing[table]:
                 statements += [
                     f"ALTER TABLE {relation.quoted} ALTER COLUMN {quote(name)} DROP NOT NULL"
-                    for name in _OF_CLASSES
+                    for name in _CLASS_COLUMNS
                 ]
             continue
-        keyed = {*key, *", ".join(UNIQUE.get(table, {}).values()).split(", ")}
-        lines = [
-            f"{quote(name)} {_type_of(types, kind, name in keyed)}{'' if nullable else ' NOT NULL'}"
+        key_columns = {*primary_key, *", ".join(UNIQUE.get(table, {}).values()).split(", ")}
+        definitions = [
+            f"{quote(name)} {_type_of(types, kind, name in key_columns)}"
+            f"{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in columns
         ]
-        lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
-        lines += [
+        definitions.append("PRIMARY KEY (" + ", ".join(map(quote, primary_key)) + ")")
+        definitions += [
             f"CONSTRAINT {name} UNIQUE ({unique})" for name, unique in UNIQUE.get(table, {}).items()
         ]
-        lines += [
+        definitions += [
             f"CONSTRAINT {name} CHECK ({condition})"
             for name, condition in CHECKS.get(table, {}).items()
         ]
-        statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
+        statements.append(
+            f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(definitions) + "\n)"
+        )
     return statements
 
 
-def _type_of(types: Mapping[str, str], kind: str, keyed: bool) -> str:
-    """Return the type of a column; key columns may need another type, with a length."""
-    return types.get(f"{kind} key", types[kind]) if keyed else types[kind]
+def _type_of(types: Mapping[str, str], kind: str, is_key: bool) -> str:
+    """Return the SQL type of a column; key columns may need another one, with a length."""
+    return types.get(f"{kind} key", types[kind]) if is_key else types[kind]
 
 
 def ledger_is_current(session: SessionInterface) -> bool:
-    """Return True if the ledger, of a dialect with Alembic, has this version."""
+    """Return True if a ledger that Alembic migrates has the newest revision."""
     version = session.ledger_name(VERSION_TABLE)
     if session.find_existing(version) is None:
         return False
@@ -290,11 +297,13 @@ def ledger_is_current(session: SessionInterface) -> bool:
 
 
 def as_text(table: str, names: Iterable[str] | None = None) -> str:
-    """SQL of columns of a table, by default all; types that not every client has become text."""
-    kinds = {name: kind for name, kind, _ in TABLES[table][0]}
+    """Return SQL of columns of a table, by default all, with casts to text as in ``TEXT_CASTS``."""
+    types_by_column = {name: kind for name, kind, _ in TABLES[table][0]}
     return ", ".join(
-        f"CAST({name} AS {TEXTS[kinds[name]]})" if kinds[name] in TEXTS else name
-        for name in names or kinds
+        f"CAST({name} AS {TEXT_CASTS[types_by_column[name]]})"
+        if types_by_column[name] in TEXT_CASTS
+        else name
+        for name in names or types_by_column
     )
 
 
@@ -306,13 +315,13 @@ class LedgerEntry:
     ----------
     name : the name of its output.
     quasi_identifiers : released quasi-identifiers and strata, in column order.
-    histogram : number of classes by size; sizes are text.
+    histogram : number of classes by class size, which is written as text.
     guarantee : the guarantee that was verified.
-    sentence : the guarantee as the recorded sentence.
+    sentence : the guarantee in words, as recorded.
     entity : the person identifier, whose values k counts; None if k counts rows.
     models, hierarchies : the recorded arguments.
     epsilon : set for differentially private releases, which have no classes and k = 0.
-    rows : number of rows.
+    rows : number of released rows.
     between : for private releases, smallest and largest value by column, as SQL literals; empty
         for booleans and listed values.
     listed : for private releases, all possible values by column of listed values.

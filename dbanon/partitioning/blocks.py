@@ -1,9 +1,9 @@
-"""Cutting many records into blocks that are anonymized on their own, on all cores.
+"""Cut many records into blocks that are anonymized separately, on all cores.
 
 Blocks are cut repeatedly across a principal direction (``cuts``) or, if there are categories,
 between two values of an attribute (``mixed_cuts``), so that the records of a block are near each
-other. No class crosses the border of a block. This costs some loss, so blocks are used on request
-only. Refinement in blocks has several steps, each with other borders.
+other. No class crosses the border of a block, which increases the loss, so blocks are only used on
+request. Refinement in blocks has several steps, each with different borders.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dbanon.partitioning.cuts import Cuts, sample_positions
 
 SECONDS_BETWEEN_TICKS = 0.05
 
-# A block with fewer records than its intended size divided by this joins another block.
-_SMALLEST_DIVISOR = 20
+# A block with fewer records than the block size divided by this joins another block.
+_SMALL_BLOCK_DIVISOR = 20
 
 
 class _StoppedError(Exception):
@@ -35,7 +35,7 @@ class _StoppedError(Exception):
 
 
 class DivisibleSpace(Protocol):
-    """Records of a stratum that can be taken in parts, like ``Space`` and ``MixedSpace``."""
+    """A space that can return the space of some of its records; see ``Space``, ``MixedSpace``."""
 
     @property
     def n_records(self) -> int: ...
@@ -45,11 +45,11 @@ class DivisibleSpace(Protocol):
 
 @dataclass(frozen=True)
 class DeferredSpace:
-    """A space that builds parts of itself on demand.
+    """The space of a stratum, built on demand for some of its records.
 
     Parameters
     ----------
-    space : returns the space of some records of the table, int64 (m,).
+    space : builds the space of some records of the table, int64 (m,).
     records : the records of the stratum, int64 (n,).
     """
 
@@ -68,27 +68,27 @@ class DeferredSpace:
 
 @dataclass(frozen=True)
 class Blocks:
-    """How records are cut into blocks.
+    """The sizes of blocks, and the methods that cut records into them.
 
     Parameters
     ----------
     size : approximate number of records per block. Blocks of small tables of numbers are never
-        larger, others by at most a third.
-    least : minimum number of records per block.
+        larger, other blocks by at most a third.
+    min_records : minimum number of records per block.
     """
 
     size: int
-    least: int
+    min_records: int
 
     @classmethod
     def of(cls, policy: Policy) -> Blocks | None:
         """The blocks of a policy; None if it has none."""
         if policy.block_size is None:
             return None
-        return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALLEST_DIVISOR))
+        return cls(policy.block_size, max(int(policy.k), policy.block_size // _SMALL_BLOCK_DIVISOR))
 
     def block_count_for(self, n_records: int) -> int | None:
-        """The number of blocks for so many records; None if they stay together."""
+        """The number of blocks for this many records; None if they are not cut."""
         return -(-n_records // self.size) if n_records > self.size else None
 
     def cut(
@@ -98,8 +98,8 @@ class Blocks:
 
         Parameters
         ----------
-        space : the n records as points.
-        keys : int64 (n,), ascending, all different.
+        space : the space of the n records.
+        keys : int64 (n,), the key of each record, ascending, all different.
         direction : index of the principal direction to cut across, from 0; if there are fewer,
             the last one is used.
 
@@ -107,22 +107,24 @@ class Blocks:
         -------
         Positions of each block's records, int64, ascending.
         """
-        parts = self.block_count_for(len(keys)) or 1
-        sample = sample_positions(keys, parts)
+        n_blocks = self.block_count_for(len(keys)) or 1
+        sample = sample_positions(keys, n_blocks)
         sample_space = space.take(sample)
-        cuts = Cuts.fit(sample_space.coordinates, parts, direction, keys[sample], sample_space.axes)
-        numbers = np.empty(len(keys), np.int32)
+        cuts = Cuts.fit(
+            sample_space.coordinates, n_blocks, direction, keys[sample], sample_space.axes
+        )
+        block_numbers = np.empty(len(keys), np.int32)
 
         def assign(piece: slice) -> NDArray[np.int64]:
             positions = np.arange(piece.start, piece.stop)
-            block_numbers = cuts.assign(space.take(positions).coordinates, keys[piece])
-            numbers[piece] = block_numbers
-            return np.bincount(block_numbers, minlength=cuts.n_blocks)
+            piece_numbers = cuts.assign(space.take(positions).coordinates, keys[piece])
+            block_numbers[piece] = piece_numbers
+            return np.bincount(piece_numbers, minlength=cuts.n_blocks)
 
         counts = sum(
             on_all_cores(assign, split_records(len(keys))), np.zeros(cuts.n_blocks, np.int64)
         )
-        return _groups(numbers, cuts.join_small(counts, self.least))
+        return _records_by_block(block_numbers, cuts.join_small(counts, self.min_records))
 
     def cut_classes(
         self,
@@ -133,15 +135,15 @@ class Blocks:
         satisfies: Callable[[NDArray[np.int64]], bool] | None = None,
         counts: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None,
     ) -> list[NDArray[np.int64]]:
-        """Cut records into blocks of complete classes, which are located at their means.
+        """Cut records into blocks of complete classes, each represented by its mean.
 
         Parameters
         ----------
-        space : the n records as points.
-        partition : of these records; suppressed ones are in no block.
+        space : the space of the n records.
+        partition : the classes of these records; suppressed ones are in no block.
         keys, direction : as for ``cut``.
-        satisfies : whether counts of sensitive values, int64 (s,), satisfy the privacy models; None
-            without models. Blocks that violate them join others.
+        satisfies : returns True if counts of sensitive values, int64 (s,), satisfy the privacy
+            models; None without models. Blocks that violate them join others.
         counts : returns the counts of sensitive values in groups, int64 (n_groups, s), from the
             group of each record, int64 (n,), -1 for none, and the number of groups.
 
@@ -149,87 +151,88 @@ class Blocks:
         -------
         Positions of each block's records, int64, ascending.
         """
-        parts = self.parts_of_classes(partition.n_classes, len(partition.members))
-        class_means = means_of_classes(space, partition)
-        class_keys = first_keys(partition, keys)
-        sample = sample_positions(class_keys, parts)
-        cuts = Cuts.fit(class_means[sample], parts, direction, class_keys[sample])
-        number_parts = on_all_cores(
+        n_blocks = self.block_count_for_classes(partition.n_classes, len(partition.members))
+        class_means = compute_class_means(space, partition)
+        class_keys = first_keys_of_classes(partition, keys)
+        sample = sample_positions(class_keys, n_blocks)
+        cuts = Cuts.fit(class_means[sample], n_blocks, direction, class_keys[sample])
+        numbers_by_piece = on_all_cores(
             lambda piece: cuts.assign(class_means[piece], class_keys[piece]),
             split_records(len(class_keys)),
         )
-        numbers = np.concatenate(number_parts)
-        rows = np.bincount(numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
-        fails = None
+        block_numbers = np.concatenate(numbers_by_piece)
+        rows = np.bincount(block_numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
+        violates_models = None
         if satisfies is not None and counts is not None:
-            block_of_record = np.append(numbers, -1)[partition.labels]
-            fails = failing(satisfies, counts(block_of_record, cuts.n_blocks))
-        block_of_class = cuts.join_small(rows, self.least, fails)[numbers]
-        return _groups(partition.labels, block_of_class)
+            block_of_record = np.append(block_numbers, -1)[partition.labels]
+            violates_models = make_failure_check(satisfies, counts(block_of_record, cuts.n_blocks))
+        block_of_class = cuts.join_small(rows, self.min_records, violates_models)[block_numbers]
+        return _records_by_block(partition.labels, block_of_class)
 
-    def parts_of_classes(self, n_classes: int, n_records: int) -> int:
-        """The number of blocks for so many classes with so many records."""
+    def block_count_for_classes(self, n_classes: int, n_records: int) -> int:
+        """The number of blocks for this many classes that contain this many records."""
         return -(-n_classes // max(self.size * n_classes // n_records, 1))
 
 
-def failing(
+def make_failure_check(
     satisfies: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
 ) -> Callable[[list[int]], bool]:
-    """Return a check whether some blocks together violate the privacy models.
+    """Return a function that tells whether some blocks together violate the privacy models.
 
     Parameters
     ----------
-    satisfies : whether counts of sensitive values, int64 (s,), satisfy the models.
+    satisfies : returns True if counts of sensitive values, int64 (s,), satisfy the models.
     counts : the counts of each block, int64 (n_blocks, s).
     """
     return lambda blocks: not satisfies(counts[blocks].sum(axis=0))
 
 
-def means_of_classes(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
+def compute_class_means(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
     """The mean of each class, float64 (n_classes, p)."""
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
-    parts: list[tuple[int, int]] = []
-    first = 0
-    while first < len(sizes):
-        last = max(int(np.searchsorted(ends, starts[first] + PIECE_RECORDS, "right")), first + 1)
-        parts.append((first, last))
-        first = last
+    # Ranges of classes with about as many records as are processed at a time.
+    class_ranges: list[slice] = []
+    start = 0
+    while start < len(sizes):
+        stop = max(int(np.searchsorted(ends, starts[start] + PIECE_RECORDS, "right")), start + 1)
+        class_ranges.append(slice(start, stop))
+        start = stop
 
-    def mean(part: tuple[int, int]) -> NDArray[np.float64]:
-        first, last = part
-        points = space.take(members[starts[first] : ends[last - 1]]).coordinates
-        sums = np.add.reduceat(points, starts[first:last] - starts[first], axis=0)
-        means: NDArray[np.float64] = sums / sizes[first:last, None]
+    def compute_means(classes: slice) -> NDArray[np.float64]:
+        first_member = starts[classes.start]
+        points = space.take(members[first_member : ends[classes.stop - 1]]).coordinates
+        sums = np.add.reduceat(points, starts[classes] - first_member, axis=0)
+        means: NDArray[np.float64] = sums / sizes[classes, None]
         return means
 
-    return np.concatenate(on_all_cores(mean, parts))
+    return np.concatenate(on_all_cores(compute_means, class_ranges))
 
 
-def first_keys(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The keys of classes, int64 (n_classes,): the key of the first record of each."""
+def first_keys_of_classes(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The key of the first record of each class, int64 (n_classes,)."""
     return keys[partition.members[partition.starts]]
 
 
-def _groups(
-    part_of_record: NDArray[np.int32], block_of_part: NDArray[np.int64]
+def _records_by_block(
+    group_of_record: NDArray[np.int32], block_of_group: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
-    """Positions of the records of each block, int64, ascending; in the order of the blocks.
+    """Return the positions of the records of each block, int64, ascending; skips empty blocks.
 
     Parameters
     ----------
-    part_of_record : int32 (n,), the class or smaller block of each record; -1 for none.
-    block_of_part : int64 (m,), the block of each of these; numbered from 0 without gaps.
+    group_of_record : int32 (n,), the class or preliminary block of each record; -1 for none.
+    block_of_group : int64 (m,), the block of each class or preliminary block, from 0 without gaps.
     """
-    # A number of -1 selects the last entry.
-    blocks_with_none = np.append(block_of_part, -1).astype(np.int32)
-    block_of_record = np.empty(len(part_of_record), np.int32)
+    # A group of -1 selects the last entry.
+    blocks_by_group = np.append(block_of_group, -1).astype(np.int32)
+    block_of_record = np.empty(len(group_of_record), np.int32)
 
-    def look_up(piece: slice) -> None:
-        block_of_record[piece] = blocks_with_none[part_of_record[piece]]
+    def assign_blocks(piece: slice) -> None:
+        block_of_record[piece] = blocks_by_group[group_of_record[piece]]
 
-    on_all_cores(look_up, split_records(len(part_of_record)))
-    members, starts = grouped(block_of_record, int(block_of_part.max(initial=-1)) + 1)
+    on_all_cores(assign_blocks, split_records(len(group_of_record)))
+    members, starts = grouped(block_of_record, int(block_of_group.max(initial=-1)) + 1)
     return [block for block in np.split(members, starts[1:]) if len(block)]
 
 
@@ -239,41 +242,44 @@ def partition_blocks(
     tick: Tick,
     threads: int | None = None,
 ) -> Partition:
-    """Partition every block by itself, several at once; the result does not depend on how many.
+    """Partition each block separately, in parallel; the result does not depend on the threads.
 
     Parameters
     ----------
-    blocks : disjoint positions that cover all records.
-    run : called with a block's number, its positions and a tick of its own; it must release the
-        interpreter while it works, as the kernels do.
-    tick : called from this thread only, at least ten times a second.
+    blocks : the positions of each block's records; together they cover all records once.
+    run : called with the index of a block, its positions and a tick for its progress; it must
+        release the interpreter lock while it works, as the kernels do.
+    tick : called in this thread only, at least ten times a second.
+    threads : the number of threads; None for as many as the machine allows.
     """
     from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
     stop = threading.Event()
-    shares = [0.0] * len(blocks)
+    progress = [0.0] * len(blocks)
 
-    def work(number: int) -> Partition:
-        def watch(share: float) -> None:
+    def partition_block(index: int) -> Partition:
+        def block_tick(share: float) -> None:
             if stop.is_set():
                 raise _StoppedError
-            shares[number] = share
+            progress[index] = share
 
-        watch(0.0)
-        return run(number, blocks[number], watch)
+        block_tick(0.0)
+        return run(index, blocks[index], block_tick)
 
     with ThreadPoolExecutor(threads or worker_threads(), initializer=block_signals) as pool:
-        futures: list[Future[Partition]] = [pool.submit(work, i) for i in range(len(blocks))]
+        futures: list[Future[Partition]] = [
+            pool.submit(partition_block, i) for i in range(len(blocks))
+        ]
         try:
-            waiting = set(futures)
-            while waiting:
-                done, waiting = wait(waiting, SECONDS_BETWEEN_TICKS, FIRST_EXCEPTION)
+            pending = set(futures)
+            while pending:
+                done, pending = wait(pending, SECONDS_BETWEEN_TICKS, FIRST_EXCEPTION)
                 for future in done:
                     future.result()
-                tick(sum(shares) / len(shares))
+                tick(sum(progress) / len(progress))
         except BaseException:
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    parts = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
-    return combine(parts, sum(map(len, blocks)), on_all_cores)
+    results = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
+    return combine(results, sum(map(len, blocks)), on_all_cores)

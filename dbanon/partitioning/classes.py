@@ -1,4 +1,4 @@
-"""Assignment of records to classes: NULLs, strata, method and refinement."""
+"""Assign records to classes: check the strata, run the method and the refinement."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
 from dbanon.methods.registry import Method, Tick
 from dbanon.partitioning.blocks import Blocks, DeferredSpace, partition_blocks
-from dbanon.partitioning.entities import units_of
+from dbanon.partitioning.entities import build_units
 from dbanon.partitioning.refine import max_refined_size, refine_classes
-from dbanon.partitioning.strata import count_of, strata_of, too_few
+from dbanon.partitioning.strata import count_for_k, find_strata, too_few_error
 
-# Share of the progress for the method if a refinement follows.
-_METHOD_SHARE = 0.5
+# The share of the progress that the method accounts for if a refinement follows.
+_METHOD_PROGRESS = 0.5
 
 
 def find_classes(
@@ -43,21 +43,22 @@ def find_classes(
     trees: TreeBuilder | None = None,
     measures: Measures | None = None,
 ) -> Partition:
-    """Put the records into equivalence classes as the policy says.
+    """Put the records into equivalence classes that satisfy the policy.
 
-    With entities, classes contain k of them, and all of an entity's records (in a stratum). If
-    full-domain levels withhold records, the levels are determined again without these records, as
-    for a table that never contained them. ``trees`` makes the hierarchies of that table; None for
-    those of the policy.
+    With entities, a class contains at least k of them, each with all of its records (in a stratum).
+    If full-domain levels withhold records, the levels are determined again without these records,
+    as for a table that never contained them.
 
     Parameters
     ----------
-    measures : of a larger table that contains the records. None if the records are the table; the
-        clustered records, or units of entities, are then measured.
+    trees : builds the hierarchies for a table without the withheld records; None to use those of
+        the policy.
+    measures : measures of a larger table that contains the records; None if the records are the
+        whole table, so that they, or their units of entities, are measured.
 
     Raises
     ------
-    TooFewRecords : fewer than k records or entities, in all or in a stratum.
+    TooFewRecords : the table or a stratum has fewer than k records or entities.
     NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     SuppressionOverBudget : more records would be suppressed than allowed.
     """
@@ -66,16 +67,16 @@ def find_classes(
     units = level_measures = None
     clustered = microdata
     if microdata.entities is not None:
-        units = units_of(microdata, policy.hierarchies)
+        units = build_units(microdata, policy.hierarchies)
         clustered = units.microdata
-        strata = strata_of(clustered, policy)
+        strata = find_strata(clustered, policy)
         if find_method(policy.method).result_type.sees_all_strata:
-            # Cells of levels are released, so compute them from records rather than units.
+            # The cells of the levels are released, so compute them from records rather than units.
             level_measures = measures or Measures.of(microdata)
     partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
     if units is not None:
-        partition = partition.of(units.of_record)
+        partition = partition.of(units.unit_of_record)
     require_budget(policy, partition.n_suppressed + microdata.n_withheld, microdata.n_read)
     if partition.n_suppressed:
         return _find_levels_again(microdata, partition, policy, tick, trees)
@@ -89,14 +90,14 @@ def _find_levels_again(
     tick: Tick | None,
     trees: TreeBuilder | None,
 ) -> Partition:
-    """Determine the levels again from the records that were not withheld, withholding no others."""
+    """Determine the levels again from the records that were not withheld; withholds no more."""
     records = np.flatnonzero(partition.labels >= 0)
     remaining = replace(take_records(microdata, records), n_withheld=0)
     options = {**policy.options, "suppression": 0.0}
     hierarchies = policy.hierarchies if trees is None else trees(remaining)
     policy = replace(policy, options=options, hierarchies=hierarchies)
-    again = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
-    return again.of(positions_among(records, microdata.n_records))
+    partition = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
+    return partition.of(positions_among(records, microdata.n_records))
 
 
 def find_attribute_classes(
@@ -105,10 +106,10 @@ def find_attribute_classes(
     tick: Tick | None = None,
     measures: Measures | None = None,
 ) -> AttributePartition:
-    """Group the values of each attribute separately, so that rows have no common class.
+    """Group the values of each attribute separately, so that rows have no classes.
 
-    Warns with ``RowsNotAnonymous``; ``measures`` are as for ``find_classes``. Raises the same
-    errors, and InvalidParameter if records have entities.
+    Warns with ``RowsNotAnonymous``. Takes the same parameters and raises the same errors as
+    ``find_classes``; also raises InvalidParameter if records have entities.
     """
     if microdata.entities is not None:
         raise InvalidParameter(
@@ -122,13 +123,13 @@ def find_attribute_classes(
 
 
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
-    """The strata, after a check that the method takes the attributes and each stratum has k."""
+    """Find the strata; check that the method supports the attributes and each stratum has k."""
     require_kinds(policy, microdata.attributes)
-    strata = strata_of(microdata, policy)
+    strata = find_strata(microdata, policy)
     require_budget(policy, microdata.n_withheld, microdata.n_read)
     for records in strata:
-        if count_of(microdata, records) < policy.k:
-            raise too_few(microdata, policy, records, len(strata))
+        if count_for_k(microdata, records) < policy.k:
+            raise too_few_error(microdata, policy, records, len(strata))
     return strata
 
 
@@ -142,7 +143,8 @@ def _run_strata(
 ) -> MethodResult:
     """Run the method on the strata, separately or all at once.
 
-    Consumes the list of strata, to free memory.
+    Consumes the list of strata, to free memory. ``measures`` and ``level_measures`` are as for
+    ``make_space_builder``.
     """
     n = microdata.n_records
     method = find_method(policy.method)
@@ -152,53 +154,56 @@ def _run_strata(
             covariance=policy.standardize == MAHALANOBIS,
             parallel_map=map if policy.block_size is None else on_all_cores,
         )
-    space = space_of(microdata, measures, policy, level_measures)
+    space = make_space_builder(microdata, measures, policy, level_measures)
     rng = _random_generator(method, policy.seed)
-    tick = tick or _silent
+    tick = tick or _ignore_progress
     keys = microdata.ordered_keys
     if method.result_type.sees_all_strata:
-        # One level for the whole table, whatever its strata are.
+        # The whole table has the same levels, whatever its strata are.
         records = np.concatenate(strata)
-        stratum_of_record = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
+        stratum_of_record = np.repeat(np.arange(len(strata)), [len(stratum) for stratum in strata])
         result = _run(
             method, space(records), keys[records], policy, tick, rng, strata=stratum_of_record
         )
         return method.result_type.join_results([(records, result)], n)
-    parts: list[tuple[NDArray[np.int64], MethodResult]] = []
+    results: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
     done = 0
     for i in range(len(strata)):
         records = strata[i]
-        share, before = len(records) / n, done / n
+        share, progress_before = len(records) / n, done / n
 
-        def advance(fraction: float, share: float = share, before: float = before) -> None:
-            tick(before + share * fraction)
+        def advance(
+            fraction: float, share: float = share, progress_before: float = progress_before
+        ) -> None:
+            tick(progress_before + share * fraction)
 
-        # Build the space block by block if it is cut: it may not fit into memory.
+        # If the stratum is cut, build its space block by block: it may not fit into memory.
         is_cut = blocks is not None and blocks.block_count_for(len(records)) is not None
         stratum_space = DeferredSpace(space, records) if is_cut else space(records)
         done += len(records)
-        # Strata are ascending, so a stratum with all records is simply 0 to n - 1. Drop its
-        # array while the method runs.
-        is_all = len(records) == n
-        stratum_keys = keys if is_all else keys[records]
-        if is_all:
+        # A stratum with all records contains 0 to n - 1, so its array can be freed while the
+        # method runs.
+        has_all_records = len(records) == n
+        stratum_keys = keys if has_all_records else keys[records]
+        if has_all_records:
             strata[i] = records = np.empty(0, np.int64)
         result = _run(method, stratum_space, stratum_keys, policy, advance, rng)
-        parts.append((np.arange(n) if is_all else records, result))
-    return method.result_type.join_results(parts, n)
+        results.append((np.arange(n) if has_all_records else records, result))
+    return method.result_type.join_results(results, n)
 
 
-def space_of(
+def make_space_builder(
     microdata: Microdata,
     measures: Measures,
     policy: Policy,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], Any]:
-    """Return a function that builds the method's space of records of a stratum, int64 (m,).
+    """Return a function that builds the method's space of some records, int64 (m,).
 
     Parameters
     ----------
+    measures : measures of the table, for standardization and distances.
     level_measures : as for ``level_space``.
 
     Raises
@@ -206,18 +211,18 @@ def space_of(
     DbanonError : as ``Method.space``.
     """
     method = find_method(policy.method)
-    more: dict[str, Any] = {}
+    extra_options: dict[str, Any] = {}
     if method.refine == "generalized":
-        more = {"label_steps": policy.label_steps}
+        extra_options = {"label_steps": policy.label_steps}
     elif method.result_type.sees_all_strata:
-        more = {"level_steps": policy.steps, "level_measures": level_measures}
+        extra_options = {"level_steps": policy.steps, "level_measures": level_measures}
     return method.space(
         microdata,
         measures,
         standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,
-        **more,
+        **extra_options,
     )
 
 
@@ -228,10 +233,13 @@ def _run(
     policy: Policy,
     tick: Tick,
     rng: np.random.Generator | None,
-    **more: Any,
+    **method_arguments: Any,
 ) -> MethodResult:
-    share = 1.0 if policy.refine is None else _METHOD_SHARE
-    result = _run_method(method, space, keys, policy, lambda done: tick(share * done), rng, **more)
+    """Run the method on a stratum, check its classes, and refine them if the policy says so."""
+    share = 1.0 if policy.refine is None else _METHOD_PROGRESS
+    result = _run_method(
+        method, space, keys, policy, lambda done: tick(share * done), rng, **method_arguments
+    )
     max_size = method.max_size(policy.k) if method.max_size else None
     result.require(policy.k, max_size)
     if policy.refine is None or method.refine is None:
@@ -243,14 +251,14 @@ def _run(
         result,
         keys,
         policy,
-        lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
+        lambda share: tick(_METHOD_PROGRESS + (1 - _METHOD_PROGRESS) * share),
     )
     refined.require(policy.k, max_refined_size(method.refine, policy.k))
     return Partition(refined.labels, result.method_counts)
 
 
 def _random_generator(method: Method, seed: int | list[int]) -> np.random.Generator | None:
-    """The random generator of a randomized method; created only then, as loading it is slow."""
+    """Return a randomized method's generator; None for other methods, since loading it is slow."""
     return np.random.Generator(np.random.PCG64(seed)) if method.random else None
 
 
@@ -261,33 +269,35 @@ def _run_method(
     policy: Policy,
     tick: Tick,
     rng: np.random.Generator | None,
-    **more: Any,
+    **method_arguments: Any,
 ) -> MethodResult:
     """Run the method on all records at once, or on blocks of them."""
     blocks = Blocks.of(policy)
     if blocks is None:
-        return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
+        return method.run(
+            space, int(policy.k), tick=tick, rng=rng, **policy.options, **method_arguments
+        )
     if blocks.block_count_for(space.n_records) is None:
         # Randomized methods use a new generator in each stratum, as in each block.
         return run_block(method, space, policy, None, tick)
 
-    def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
-        return run_block(method, space.take(records), policy, number, tick)
+    def run(block_index: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+        return run_block(method, space.take(records), policy, block_index, tick)
 
     return partition_blocks(blocks.cut(space, keys), run, tick)
 
 
 def run_block(
-    method: Method, space: Any, policy: Policy, number: int | None, tick: Tick
+    method: Method, space: Any, policy: Policy, block_index: int | None, tick: Tick
 ) -> Partition:
-    """Run the method on one block; the result does not depend on where other blocks run.
+    """Run the method on one block; the result does not depend on the order of blocks.
 
     Parameters
     ----------
-    number : the index of the block in its stratum; None if the stratum is not cut.
+    block_index : the index of the block in its stratum; None if the stratum is not cut.
     """
     # Use one generator per block, so that the order in which blocks end does not matter.
-    seed = policy.seed if number is None else [policy.seed, number]
+    seed = policy.seed if block_index is None else [policy.seed, block_index]
     rng = _random_generator(method, seed)
     result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
     assert isinstance(result, Partition)
@@ -295,44 +305,45 @@ def run_block(
 
 
 def cluster_block(
-    space: Any, keys: NDArray[np.int64], policy: Policy, number: int | None, tick: Tick
+    space: Any, keys: NDArray[np.int64], policy: Policy, block_index: int | None, tick: Tick
 ) -> Partition:
-    """Find the classes of a block by ``run_block``, or of a stratum that is not cut.
+    """Find the classes of a block, or of a stratum that is not cut.
 
-    The latter are also refined. Blocks are refined once all have classes (``refine_block``).
+    A stratum that is not cut is also refined. Blocks are refined separately, once all of them have
+    classes (``refine_block``).
 
     Parameters
     ----------
     keys : int64 (n,), the key of each record, ascending.
-    number : as for ``run_block``.
+    block_index : as for ``run_block``.
     """
     method = find_method(policy.method)
-    if number is None:
+    if block_index is None:
         rng = _random_generator(method, policy.seed)
         result = _run(method, space, keys, policy, tick, rng)
         assert isinstance(result, Partition)
         return result
-    result = run_block(method, space, policy, number, tick)
+    result = run_block(method, space, policy, block_index, tick)
     return result.require(policy.k, method.max_size(policy.k) if method.max_size else None)
 
 
-def require_budget(policy: Policy, withheld: int, n: int) -> None:
-    """Check that the share of withheld records is within the policy's limit.
+def require_budget(policy: Policy, withheld: int, n_records: int) -> None:
+    """Check that the share of withheld records does not exceed the policy's limit.
 
     Raises
     ------
-    SuppressionOverBudget : it is larger.
+    SuppressionOverBudget : it does.
     """
     if policy.max_suppression is not None and withheld > max_count_of_share(
-        policy.max_suppression, n
+        policy.max_suppression, n_records
     ):
-        needed = required_share_text(withheld, n)
+        needed = required_share_text(withheld, n_records)
         raise SuppressionOverBudget(
-            f"{withheld} of {n} records would be suppressed, more than the allowed share"
+            f"{withheld} of {n_records} records would be suppressed, more than the allowed share"
             f" {policy.max_suppression:g}.",
             hint=f"It would be feasible with `max_suppression={needed}` or more.",
         )
 
 
-def _silent(fraction: float) -> None:
-    """A tick for callers that ignore progress."""
+def _ignore_progress(fraction: float) -> None:
+    """Do nothing; a tick for callers without a progress bar."""

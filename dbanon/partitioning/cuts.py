@@ -1,10 +1,11 @@
-"""Cuts a table into blocks: fits cuts on all records or a sample, and assigns any record.
+"""Cut a table into blocks: fit cuts to all records or a sample, and assign any record to a block.
 
-The sample consists of the records whose keys have the smallest hashes, so it does not depend on
-the order or batches in which the table is read. Cuts form a tree. Each cut has a direction, the
-principal one of the points it was fitted on, and a border across it. A record is below a cut if its
-coordinate along the direction is; on the border itself its key decides. Keys are unique, so ties
-are split as well, and blocks keep their sizes even with many equal records.
+The sample consists of the records whose keys have the smallest hashes, so it does not depend on the
+order or batches in which the table is read. Cuts form a tree. Each cut has a direction, a principal
+direction of the points that it was fitted to, and a border across it. A record is below a cut if
+its coordinate along the direction is below the border; for records on the border the key decides.
+Keys are unique, so ties are split as well, and blocks keep their sizes even with many equal
+records.
 """
 
 from __future__ import annotations
@@ -18,26 +19,27 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.pieces import on_all_cores, split_records
 from dbanon.kernels import block_of
-from dbanon.partitioning.mixed_cuts import MixedCuts, along
+from dbanon.partitioning.mixed_cuts import MixedCuts, coordinates_along
 from dbanon.spaces.mixed import Axis
 
-# The direction of a sample is as good as the direction of all records.
-SAMPLE = 10_000
+# Records from which a direction is computed; that of more records is hardly better.
+_DIRECTION_SAMPLE = 10_000
 
-# Points per block on which borders are fitted; lower and upper limit of their total.
+# Points per block to which borders are fitted; lower and upper limit of their total.
 _SAMPLED_PER_BLOCK = 500
-_LEAST_SAMPLED = 100_000
-_MOST_SAMPLED = 2_000_000
+_MIN_SAMPLED = 100_000
+_MAX_SAMPLED = 2_000_000
 
-# Hashes examined beyond the sample size, in standard deviations of their number.
-_SPARE_DEVIATIONS = 8.0
-_MOST_HASH = 2**64 - 1
+# A bound on hashes is chosen so that more than the sample size are expected below it, by this many
+# standard deviations of their number.
+_MARGIN_DEVIATIONS = 8.0
+_MAX_HASH = 2**64 - 1
 
-# With the smallest possible key, records on the border itself are not below.
-_BEFORE_ALL = np.iinfo(np.int64).min
+# As the key of a border: no record on the border is below.
+_MIN_KEY = np.iinfo(np.int64).min
 
-# With fewer points than this, one thread processes both sides of a cut.
-_LEAST_APART = 20_000
+# Up to this number of points, one thread processes both sides of a cut.
+_MIN_PARALLEL_POINTS = 20_000
 
 
 def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -53,43 +55,43 @@ def hash_keys(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
     return mixed
 
 
-def sample_positions(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
-    """The sample for fitting borders of so many blocks: positions, int64, ascending.
+def sample_positions(keys: NDArray[np.int64], n_blocks: int) -> NDArray[np.int64]:
+    """Return the positions of the sample for fitting the borders of this many blocks, ascending.
 
     Parameters
     ----------
-    keys : int64 (n,), all different.
+    keys : int64 (n,), the key of each record, all different.
     """
-    n_sampled = sample_size(parts)
+    n_sampled = sample_size(n_blocks)
     if n_sampled >= len(keys):
         return np.arange(len(keys))
     # Hashes are uniform, so the smallest ones are almost surely below this bound.
-    share = (n_sampled + _SPARE_DEVIATIONS * n_sampled**0.5) / len(keys)
-    for bound in (min(int(share * _MOST_HASH), _MOST_HASH), _MOST_HASH):
+    share = (n_sampled + _MARGIN_DEVIATIONS * n_sampled**0.5) / len(keys)
+    for bound in (min(int(share * _MAX_HASH), _MAX_HASH), _MAX_HASH):
         below = on_all_cores(
-            partial(_hashed_below, keys, np.uint64(bound)), split_records(len(keys))
+            partial(_hashes_up_to, keys, np.uint64(bound)), split_records(len(keys))
         )
-        places, hashes = (np.concatenate(parts) for parts in zip(*below, strict=True))
-        if len(places) >= n_sampled:
+        positions, hashes = (np.concatenate(arrays) for arrays in zip(*below, strict=True))
+        if len(positions) >= n_sampled:
             break
     last = np.partition(hashes, n_sampled - 1)[n_sampled - 1]
-    sample: NDArray[np.int64] = places[hashes <= last]
+    sample: NDArray[np.int64] = positions[hashes <= last]
     return sample
 
 
-def _hashed_below(
+def _hashes_up_to(
     keys: NDArray[np.int64], bound: np.uint64, piece: slice
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Positions and hashes of the keys of a slice whose hashes do not exceed a bound."""
+    """Return positions and hashes of the keys in a slice whose hashes do not exceed a bound."""
     hashes = hash_keys(keys[piece])
     below = np.flatnonzero(hashes <= bound)
     return below + piece.start, hashes[below]
 
 
-def sample_size(parts: int) -> int:
-    """The sample size for fitting borders of so many blocks, if there are enough records."""
-    n_sampled = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
-    return max(min(n_sampled, _MOST_SAMPLED), parts)
+def sample_size(n_blocks: int) -> int:
+    """The sample size for fitting the borders of this many blocks, if there are enough records."""
+    n_sampled = max(_SAMPLED_PER_BLOCK * n_blocks, _MIN_SAMPLED)
+    return max(min(n_sampled, _MAX_SAMPLED), n_blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,17 +100,17 @@ class Cuts:
 
     Parameters
     ----------
-    directions : float64 (m, p).
-    borders : float64 (m,), the place of the first record that is not below.
+    directions : float64 (m, p), the direction of each cut.
+    borders : float64 (m,), the coordinate along it of the first record that is not below the cut.
     keys : int64 (m,), that record's key.
-    next : int64 (m, 2), where records go that are below the border, and the others: to a cut, or
-        to block b, encoded as -1 - b.
+    targets : int64 (m, 2), where records below the cut go next, and where others do: the index of
+        a cut, or -1 - b for block b.
     """
 
     directions: NDArray[np.float64]
     borders: NDArray[np.float64]
     keys: NDArray[np.int64]
-    next: NDArray[np.int64]
+    targets: NDArray[np.int64]
 
     @property
     def n_blocks(self) -> int:
@@ -119,95 +121,101 @@ class Cuts:
     def fit(
         cls,
         points: NDArray[np.float64],
-        parts: int,
+        n_blocks: int,
         direction: int = 0,
         keys: NDArray[np.int64] | None = None,
         axes: tuple[Axis, ...] = (),
     ) -> Cuts:
-        """Fit cuts that split points into blocks of nearly equal size, or roughly so with trees.
+        """Fit cuts that split points into blocks of about equal size.
+
+        Sizes differ by at most one point, or by more if axes have hierarchies.
 
         Parameters
         ----------
-        points : float64 (n, p), of all records or of a sample.
-        parts : how many blocks, n at most.
-        direction : across which principal direction, the first being 0; the last when p is less.
-        keys : int64 (n,), all different; None for positions.
-        axes : what the p columns stand for; where some have hierarchies, cuts are between values
-            (``mixed_cuts``), while there are any that leave blocks of a good size. None for points.
+        points : float64 (n, p), the points of all records or of a sample.
+        n_blocks : number of blocks, at most n.
+        direction : index of the principal direction to cut across, from 0; the last one if p is
+            not larger.
+        keys : int64 (n,), all different; None to use the positions.
+        axes : the axes of the p columns; empty for points without hierarchies. If some have a
+            hierarchy, cuts are between values (``mixed_cuts``) as long as that gives blocks of
+            about the intended size.
 
         Raises
         ------
         ValueError : there are fewer points than blocks.
         """
-        if parts > max(len(points), 1):
+        if n_blocks > max(len(points), 1):
             raise ValueError("there must be a point for each block")
         keys = np.arange(len(points)) if keys is None else keys
-        m = parts - 1
+        m = n_blocks - 1
         cuts = cls(
             np.zeros((m, points.shape[1])),
             np.zeros(m),
             np.zeros(m, np.int64),
             np.zeros((m, 2), np.int64),
         )
-        mixed = MixedCuts.of(axes, len(points) / parts, _first_principal)
-        fitting = _Fitting(cuts, points, keys, direction, mixed)
+        mixed_cuts = MixedCuts.of(axes, len(points) / n_blocks, _first_principal)
+        fitting = _Fitting(cuts, points, keys, direction, mixed_cuts)
         fitting.run()
         return cuts
 
     def join_small(
         self,
         counts: NDArray[np.int64],
-        least: int,
-        fails: Callable[[list[int]], bool] | None = None,
+        min_records: int,
+        violates_models: Callable[[list[int]], bool] | None = None,
     ) -> NDArray[np.int64]:
-        """The final block of each block, int64 (n_blocks,), after small ones have joined others.
+        """Join small blocks with others, and return the final block of each, int64 (n_blocks,).
 
-        A block of too few records joins the smallest one on the other side of its last cut, and so
-        does one that cannot keep to privacy models; blocks are numbered anew, from below.
+        A block with too few records joins the smallest block on the other side of its last cut, as
+        does one that violates the privacy models. The final blocks are renumbered in order.
 
         Parameters
         ----------
-        counts : int64 (n_blocks,), the records in each.
-        least : how many there have to be, unless there are fewer in all.
-        fails : whether the records of these blocks as one class do not keep to privacy models; None
-            where there are none.
+        counts : int64 (n_blocks,), the number of records in each block.
+        min_records : the minimum number of records per block, unless there are fewer in total.
+        violates_models : returns True if the records of some blocks, as one class, violate the
+            privacy models; None without models.
         """
 
-        def lacks(block: list[int]) -> bool:
-            return bool(counts[block].sum() < least) or (fails is not None and fails(block))
+        def must_join(block: list[int]) -> bool:
+            return bool(counts[block].sum() < min_records) or (
+                violates_models is not None and violates_models(block)
+            )
 
-        below: dict[int, list[list[int]]] = {}
+        blocks_below: dict[int, list[list[int]]] = {}
         # Cuts are numbered from the root, so descendants have larger numbers.
         for cut in reversed(range(len(self.borders))):
             sides = [
-                [[-1 - following]] if following < 0 else below.pop(following)
-                for following in self.next[cut].tolist()
+                [[-1 - target]] if target < 0 else blocks_below.pop(target)
+                for target in self.targets[cut].tolist()
             ]
             for side, other in (sides, sides[::-1]):
-                # All others are large enough: they would have been joined further down.
-                while len(side) == 1 and other and lacks(side[0]):
+                # Several blocks on a side are all large enough: cuts below have joined small ones.
+                while len(side) == 1 and other and must_join(side[0]):
                     smallest = min(other, key=lambda block: (int(counts[block].sum()), block))
                     smallest += side.pop()
                     smallest.sort()
-                    if len(other) > 1 and fails is not None and fails(smallest):
-                        # The joined block fails although the other did not, so try the next.
+                    if len(other) > 1 and violates_models is not None and violates_models(smallest):
+                        # Only the joined block violates the models: try the next one.
                         other.remove(smallest)
                         side.append(smallest)
-            below[cut] = sides[0] + sides[1]
-        number = np.zeros(self.n_blocks, np.int64)
-        for joined, block in enumerate(sorted(below.get(0, [[0]]))):
-            number[block] = joined
-        return number
+            blocks_below[cut] = sides[0] + sides[1]
+        block_numbers = np.zeros(self.n_blocks, np.int64)
+        for index, block in enumerate(sorted(blocks_below.get(0, [[0]]))):
+            block_numbers[block] = index
+        return block_numbers
 
     def assign(
         self, points: NDArray[np.float64], keys: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """The block of each record, int64 (n,), independent of other records.
+        """Return the block of each record, int64 (n,), which does not depend on other records.
 
         Parameters
         ----------
         points : float64 (n, p).
-        keys : int64 (n,), of the same kind as those of ``fit``; None for positions.
+        keys : int64 (n,), keys like those passed to ``fit``; None to use the positions.
         """
         keys = np.arange(len(points)) if keys is None else keys
         return block_of(
@@ -216,129 +224,159 @@ class Cuts:
             self.directions,
             self.borders,
             self.keys,
-            self.next,
+            self.targets,
         )
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """Records that are to be cut into blocks.
+class _UncutRecords:
+    """Records that are still to be cut into blocks.
 
     Parameters
     ----------
     records : int64 (c,), positions of points.
-    n_blocks : how many blocks.
-    block : the first one's number.
-    cut : the first cut's number. Cuts and blocks are numbered as they are met from the root on,
-        the lower side first, so that b blocks have the b - 1 cuts from here on.
-    near : int64 (m, 2), pairs of near records of the piece, as far as they are known.
+    n_blocks : number of blocks to cut them into.
+    first_block : index of the first of these blocks.
+    first_cut : index of the first cut. Cuts and blocks are numbered in preorder, the lower side
+        first, so b blocks take b - 1 cuts from this one on.
+    near_pairs : int64 (m, 2), known pairs of near records among them; None if none are known.
     """
 
     records: NDArray[np.int64]
     n_blocks: int
-    block: int
-    cut: int
-    near: NDArray[np.int64] | None = None
+    first_block: int
+    first_cut: int
+    near_pairs: NDArray[np.int64] | None = None
 
     @property
-    def leads_to(self) -> int:
-        """As in ``Cuts.next``."""
-        return self.cut if self.n_blocks > 1 else -1 - self.block
+    def target(self) -> int:
+        """The cut or block that these records go to, as in ``Cuts.targets``."""
+        return self.first_cut if self.n_blocks > 1 else -1 - self.first_block
 
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Fits cuts; the two sides of a cut do not depend on each other.
+    """Fits the cuts of a tree; the two sides of a cut are independent.
 
     Parameters
     ----------
     cuts : the cuts, to be filled.
     points, keys, direction : as for ``Cuts.fit``.
-    mixed : finds borders between values; None for points.
+    mixed_cuts : finds borders between values; None for points without hierarchies.
     """
 
     cuts: Cuts
     points: NDArray[np.float64]
     keys: NDArray[np.int64]
     direction: int
-    mixed: MixedCuts | None
+    mixed_cuts: MixedCuts | None
 
     def run(self) -> None:
         """Find all cuts."""
-        all_of_them = np.arange(len(self.points))
-        pending = [_Piece(all_of_them, self.cuts.n_blocks, 0, 0)]
-        # Process large pieces level by level, in parallel; then finish each piece in one thread.
-        while any(self._is_large(piece) for piece in pending):
-            sides = on_all_cores(self._cut, pending)
-            pending = [side for both in sides for side in both]
-        on_all_cores(self._cut_on, pending)
+        all_records = np.arange(len(self.points))
+        pending = [_UncutRecords(all_records, self.cuts.n_blocks, 0, 0)]
+        # Process large sets of records level by level, in parallel; then finish each in one thread.
+        while any(self._is_large(uncut) for uncut in pending):
+            sides_by_cut = on_all_cores(self._cut, pending)
+            pending = [side for sides in sides_by_cut for side in sides]
+        on_all_cores(self._cut_completely, pending)
 
-    def _is_large(self, piece: _Piece) -> bool:
-        return piece.n_blocks > 1 and len(piece.records) > _LEAST_APART
+    def _is_large(self, uncut: _UncutRecords) -> bool:
+        """Return True if the next cut should be made in parallel with others."""
+        return uncut.n_blocks > 1 and len(uncut.records) > _MIN_PARALLEL_POINTS
 
-    def _cut_on(self, piece: _Piece) -> None:
-        pending = [piece]
+    def _cut_completely(self, uncut: _UncutRecords) -> None:
+        """Make all cuts of these records."""
+        pending = [uncut]
         while pending:
             pending += self._cut(pending.pop())
 
-    def _cut(self, piece: _Piece) -> tuple[_Piece, ...]:
-        """Both sides of one cut; empty for a piece that is a single block."""
-        records, n_blocks, cut = piece.records, piece.n_blocks, piece.cut
+    def _cut(self, uncut: _UncutRecords) -> tuple[_UncutRecords, ...]:
+        """Make one cut and return its two sides; empty for records that are a single block."""
+        records, n_blocks, first_cut = uncut.records, uncut.n_blocks, uncut.first_cut
         if n_blocks == 1:
             return ()
         cuts, keys = self.cuts, self.keys
-        if self.mixed is not None and (sides := self._cut_between(piece, self.mixed)):
+        if self.mixed_cuts is not None and (sides := self._cut_between(uncut, self.mixed_cuts)):
             return sides
         split = len(records) * (n_blocks // 2) // n_blocks
-        cuts.directions[cut] = _principal(self.points, records, self.direction)
-        places = along(self.points, records, cuts.directions[cut])
-        order = np.argpartition(places, split)
-        border = places[order[split]]
-        tied = np.flatnonzero(places[order] == border)
-        order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
-        cuts.borders[cut], cuts.keys[cut] = border, keys[records[order[split]]]
-        return self._sides(piece, records[order[:split]], records[order[split:]], n_blocks // 2)
+        cuts.directions[first_cut] = _principal(self.points, records, self.direction)
+        coordinates = coordinates_along(self.points, records, cuts.directions[first_cut])
+        order = np.argpartition(coordinates, split)
+        border = coordinates[order[split]]
+        ties = np.flatnonzero(coordinates[order] == border)
+        order[ties] = order[ties][np.argsort(keys[records[order[ties]]])]
+        cuts.borders[first_cut], cuts.keys[first_cut] = border, keys[records[order[split]]]
+        return self._split(uncut, records[order[:split]], records[order[split:]], n_blocks // 2)
 
-    def _cut_between(self, piece: _Piece, mixed: MixedCuts) -> tuple[_Piece, ...]:
-        """Both sides of a cut between values; empty if there is no good cut."""
-        points, records, cuts = self.points, piece.records, self.cuts
-        pairs = mixed.near(points, records, piece.near)
-        border = mixed.best(points, records, pairs, piece.n_blocks)
+    def _cut_between(
+        self, uncut: _UncutRecords, mixed_cuts: MixedCuts
+    ) -> tuple[_UncutRecords, ...]:
+        """Make one cut between values and return its sides; empty if there is no suitable cut."""
+        points, records, cuts = self.points, uncut.records, self.cuts
+        pairs = mixed_cuts.find_near_pairs(points, records, uncut.near_pairs)
+        border = mixed_cuts.find_best_border(points, records, pairs, uncut.n_blocks)
         if border is None:
             return ()
-        cuts.directions[piece.cut], cuts.borders[piece.cut] = border.direction, border.border
-        cuts.keys[piece.cut] = _BEFORE_ALL
-        below = along(points, records, border.direction) < border.border
-        ends = along(points, pairs, border.direction) < border.border
-        near = pairs[ends.all(axis=1)], pairs[~ends.any(axis=1)]
-        return self._sides(piece, records[below], records[~below], border.below, near)
-
-    def _sides(
-        self,
-        piece: _Piece,
-        below: NDArray[np.int64],
-        others: NDArray[np.int64],
-        low: int,
-        near: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None] = (None, None),
-    ) -> tuple[_Piece, ...]:
-        """Both sides of a piece's cut; the lower side gets ``low`` blocks."""
-        sides = (
-            _Piece(below, low, piece.block, piece.cut + 1, near[0]),
-            _Piece(others, piece.n_blocks - low, piece.block + low, piece.cut + low, near[1]),
+        cuts.directions[uncut.first_cut], cuts.borders[uncut.first_cut] = (
+            border.direction,
+            border.border,
         )
-        self.cuts.next[piece.cut] = [side.leads_to for side in sides]
+        cuts.keys[uncut.first_cut] = _MIN_KEY
+        below = coordinates_along(points, records, border.direction) < border.border
+        ends = coordinates_along(points, pairs, border.direction) < border.border
+        near_pairs = pairs[ends.all(axis=1)], pairs[~ends.any(axis=1)]
+        return self._split(
+            uncut, records[below], records[~below], border.n_blocks_below, near_pairs
+        )
+
+    def _split(
+        self,
+        uncut: _UncutRecords,
+        below: NDArray[np.int64],
+        not_below: NDArray[np.int64],
+        n_blocks_below: int,
+        near_pairs: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None] = (None, None),
+    ) -> tuple[_UncutRecords, ...]:
+        """Return the two sides of a cut, and store where the cut leads.
+
+        Parameters
+        ----------
+        below, not_below : the records of either side, int64.
+        n_blocks_below : the number of blocks to cut the records below into.
+        near_pairs : the known near pairs of either side.
+        """
+        sides = (
+            _UncutRecords(
+                below, n_blocks_below, uncut.first_block, uncut.first_cut + 1, near_pairs[0]
+            ),
+            _UncutRecords(
+                not_below,
+                uncut.n_blocks - n_blocks_below,
+                uncut.first_block + n_blocks_below,
+                uncut.first_cut + n_blocks_below,
+                near_pairs[1],
+            ),
+        )
+        self.cuts.targets[uncut.first_cut] = [side.target for side in sides]
         return sides
 
 
 def _first_principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the first principal direction of points, float64 (p,)."""
     return _principal(points, np.arange(len(points)), 0)
 
 
 def _principal(
     points: NDArray[np.float64], records: NDArray[np.int64], direction: int
 ) -> NDArray[np.float64]:
-    """A principal direction of these records, float64 (p,), estimated from a sample."""
-    step = max(len(records) // SAMPLE, 1)
+    """Return a principal direction of some records, float64 (p,), estimated from a sample.
+
+    Parameters
+    ----------
+    direction : index of the direction, from 0; the last one if p is not larger.
+    """
+    step = max(len(records) // _DIRECTION_SAMPLE, 1)
     sample = points[records[::step]]
     centred = sample - sample.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)

@@ -1,10 +1,10 @@
-"""Persons with several records: the method clusters persons, so that k counts them.
+"""Persons with several records: cluster persons instead of records, so that k counts persons.
 
-All records of a person become one unit with the mean of numbers and the most frequent of other
-values (the first in order among equals). Units are in the order of their first records, and every
-record gets the class of its unit. So each class contains k persons with any method, and no person
-is in two classes: an attacker cannot intersect several records of a person. Records of different
-strata, or of different patterns of NULLs, are different units.
+All records of a person become one unit, with the mean of each number and the most frequent of other
+values (the first in order if several are). Units are in the order of their first records, and every
+record gets the class of its unit. So each class contains k persons whatever the method, and no
+person is in two classes: an attacker cannot intersect several records of a person. Records of
+different strata, or with different patterns of NULLs, belong to different units.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Units:
 
     Parameters
     ----------
-    microdata : the units, m of them, without entities.
-    of_record : int64 (n,), the unit of each record.
+    microdata : the m units as records, without entities.
+    unit_of_record : int64 (n,), the unit of each record.
     """
 
     microdata: Microdata
-    of_record: NDArray[np.int64]
+    unit_of_record: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +43,15 @@ class Persons:
     Parameters
     ----------
     units : as ``Microdata.units``.
-    first : by sensitive attribute, bool (n,): the first record of each unit and value.
+    is_first : by sensitive attribute, bool (n,): True for the first record of each unit and value.
     """
 
     units: NDArray[np.int64] | None
-    first: Mapping[str, NDArray[np.bool_]]
+    is_first: Mapping[str, NDArray[np.bool_]]
 
     @classmethod
     def of(cls, microdata: Microdata, codes: Mapping[str, NDArray[np.int32]]) -> Persons:
-        """Of microdata; ``codes`` by sensitive attribute, int32 (n,)."""
+        """Select records of microdata, from value codes by sensitive attribute, int32 (n,)."""
         units = microdata.units
         if units is None:
             return cls(None, {})
@@ -59,21 +59,26 @@ class Persons:
             units, {name: first_record_mask(units, column) for name, column in codes.items()}
         )
 
-    def of_records(self, records: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-        """The units of some records, bool (n,)."""
+    def units_of_records(self, records: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+        """The units of the records that are True, bool (n,); None if each record is a person."""
         return None if self.units is None else self.units[records]
 
-    def first_occurrences(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Value codes, int32 (n,), -1 where the unit has an earlier record with the value."""
+    def codes_of_first_records(self, name: str, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Replace value codes, int32 (n,), by -1 in all but the first record of a unit and value.
+
+        Parameters
+        ----------
+        name : the sensitive attribute.
+        """
         if self.units is None:
-            return places
-        return np.where(self.first[name], places, np.int32(-1)).astype(np.int32)
+            return codes
+        return np.where(self.is_first[name], codes, np.int32(-1)).astype(np.int32)
 
     @property
-    def column(self) -> list[NDArray[np.int32]]:
-        """Column for counting persons, int32 (n,): 0 in each person's first record, -1 in others.
+    def counting_columns(self) -> list[NDArray[np.int32]]:
+        """A column for counting persons, int32 (n,): 0 in each person's first record, -1 in others.
 
-        Empty list if each record is a person.
+        The list is empty if each record is a person.
         """
         if self.units is None:
             return []
@@ -88,72 +93,83 @@ class Persons:
 
 
 def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribute:
-    """The entity column for reading: equal codes for values that the database considers equal.
+    """Return the entity column as it is read: as a category, so that equal values have equal codes.
 
     Parameters
     ----------
-    normalize : how texts are spelled alike before they are compared, one of ``NORMALIZE``.
+    normalize : how texts are normalized before they are compared, one of ``NORMALIZE``; None for
+        no normalization.
 
     Raises
     ------
-    UnsupportedType : its type has no equality that all databases have.
+    UnsupportedType : databases compare values of its type differently.
     """
     if attribute.kind is Kind.OTHER:
         raise UnsupportedType(
             f'The entity column "{attribute.name}" is of type {attribute.sql_type}.',
             hint="Cast it to text or to a number in a view.",
         )
-    spelled = str(normalize or "") if attribute.kind is Kind.CATEGORY else ""
-    return replace(attribute, kind=Kind.CATEGORY, role=Role.IDENTIFIER, normalize=spelled)
+    normalization = str(normalize or "") if attribute.kind is Kind.CATEGORY else ""
+    return replace(attribute, kind=Kind.CATEGORY, role=Role.IDENTIFIER, normalize=normalization)
 
 
-def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units:
-    """The units of microdata that has entities.
+def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Units:
+    """Build the units of microdata that has entities.
 
     Parameters
     ----------
-    as_categories : numeric attributes that use the most frequent value, because a mean may not be
-        a leaf of their hierarchy.
+    as_categories : names of numeric attributes whose units get the most frequent value, since a
+        mean may not be a leaf of their hierarchy.
     """
     units = microdata.units
     assert units is not None
-    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
-    order = np.argsort(first)
+    _, first_records, unit_numbers = np.unique(units, return_index=True, return_inverse=True)
+    order = np.argsort(first_records)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    of_record, first = rank[unit.reshape(-1)], first[order]
-    numbers = np.empty((len(first), len(microdata.numeric)))
+    unit_of_record, first_records = rank[unit_numbers.reshape(-1)], first_records[order]
+    numbers = np.empty((len(first_records), len(microdata.numeric)))
     for column, attribute in enumerate(microdata.numeric):
         values = microdata.numbers[:, column]
         if attribute.name in as_categories:
-            distinct_values, places = np.unique(values, return_inverse=True)
-            numbers[:, column] = distinct_values[most_frequent_codes(places.reshape(-1), of_record)]
+            distinct_values, value_codes = np.unique(values, return_inverse=True)
+            numbers[:, column] = distinct_values[
+                most_frequent_codes(value_codes.reshape(-1), unit_of_record)
+            ]
         else:
-            numbers[:, column] = _means(values, of_record, first)
-    codes = np.empty((len(first), microdata.codes.shape[1]), np.int32)
+            numbers[:, column] = _means(values, unit_of_record, first_records)
+    codes = np.empty((len(first_records), microdata.codes.shape[1]), np.int32)
     for column in range(codes.shape[1]):
-        codes[:, column] = most_frequent_codes(microdata.codes[:, column], of_record)
-    stand_ins = replace(
+        codes[:, column] = most_frequent_codes(microdata.codes[:, column], unit_of_record)
+    unit_microdata = replace(
         microdata,
-        keys=microdata.keys[first],
+        keys=microdata.keys[first_records],
         numbers=numbers,
         codes=codes,
-        valid=None if microdata.valid is None else microdata.valid[first],
-        strata=None if microdata.strata is None else microdata.strata[first],
-        layers=None if microdata.layers is None else microdata.layers[first],
+        valid=None if microdata.valid is None else microdata.valid[first_records],
+        strata=None if microdata.strata is None else microdata.strata[first_records],
+        layers=None if microdata.layers is None else microdata.layers[first_records],
         entities=None,
         sensitive={},
         suppressed=None,
     )
-    return Units(stand_ins, of_record)
+    return Units(unit_microdata, unit_of_record)
 
 
 def _means(
-    values: NDArray[np.float64], unit: NDArray[np.int64], first: NDArray[np.int64]
+    values: NDArray[np.float64], unit_numbers: NDArray[np.int64], first_records: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """The mean of each unit, float64 (m,): exact where its values are all the same."""
-    base = values[first]
-    sizes = np.bincount(unit)
-    # Halves, so that no difference of finite numbers overflows.
-    apart = np.bincount(unit, (values / 2 - base[unit] / 2) / sizes[unit])
-    return base + 2 * apart
+    """Return the mean of each unit, float64 (m,); it is exact if all of its values are equal.
+
+    Parameters
+    ----------
+    values, unit_numbers : of each record, (n,).
+    first_records : the first record of each unit, int64 (m,).
+    """
+    first_values = values[first_records]
+    sizes = np.bincount(unit_numbers)
+    # Use halves, so that the difference of two finite numbers cannot overflow.
+    differences = np.bincount(
+        unit_numbers, (values / 2 - first_values[unit_numbers] / 2) / sizes[unit_numbers]
+    )
+    return first_values + 2 * differences

@@ -1,7 +1,7 @@
-"""Forecast of the CPU seconds for clustering, before a record is read.
+"""Forecast the CPU seconds for clustering, before any record is read.
 
-Excludes reading, privacy models, recoding and writing. Applies to the machine named in
-benchmarks/results/forecast.md and to k = 5; a larger k takes less.
+Forecasts exclude reading, privacy models, recoding and writing. They hold for k = 5 on the machine
+named in benchmarks/results/forecast.md; a larger k takes less time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dbanon.methods.forecast import (
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
-# Of refinements, as ``Method.refine`` and ``Policy.refine`` name them; those of ``thorough`` by how
-# many more steps and rounds it has than ``fast``. Mixed ones are between the extremes of what was
-# measured, and ``fast`` of generalization is what 100,000 records took, too, on an earlier day.
-REFINEMENTS: Mapping[str, Mapping[str, MethodForecast]] = {
+# Forecasts of refinements, by ``Method.refine`` and ``Policy.refine``. Those of ``thorough`` follow
+# from how many more steps and rounds it has than ``fast``. Those of mixed attributes lie between
+# the extremes that were measured.
+REFINEMENT_FORECASTS: Mapping[str, Mapping[str, MethodForecast]] = {
     "points": {
         "pass": MethodForecast(
             PowerLaw(seconds=0.3, records=1.1, attributes=0.89),
@@ -56,8 +56,8 @@ REFINEMENTS: Mapping[str, Mapping[str, MethodForecast]] = {
         "thorough": MethodForecast(mixed=PowerLaw(seconds=4300.0, records=0.9, attributes=1.9)),
     },
 }
-# Refinements of few records do at least so much, in seconds, those of a block, too.
-LEAST = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
+# Refining few records, or a small block, takes at least this many seconds.
+MIN_SECONDS = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 
 @dataclass(frozen=True)
@@ -69,82 +69,102 @@ class ClusteringSeconds:
 
     @property
     def seconds(self) -> float:
-        """CPU seconds of both."""
+        """CPU seconds for method and refinement."""
         return self.method + self.refinement
 
     def to_dict(self) -> dict[str, float]:
-        """As plain values, with two digits."""
+        """Return all seconds and those of the refinement, rounded to two digits."""
         return {
             "seconds": round_to_two_digits(self.seconds),
             "refinement_seconds": round_to_two_digits(self.refinement),
         }
 
     def __str__(self) -> str:
-        """In words."""
+        """Describe the seconds in words."""
         return describe_seconds(self.seconds, self.refinement)
 
 
 def forecast(
-    policy: Policy, n: int, shape: Shape, different: float = 1.0
+    policy: Policy, n_records: int, shape: Shape, distinct_share: float = 1.0
 ) -> ClusteringSeconds | None:
-    """The forecast for a policy on n records; None if that was not measured.
+    """Forecast the seconds for a policy; None if its options were not measured.
 
     Parameters
     ----------
-    different : the share of the records that differs from all others before; 1 where not known.
+    shape : the number of attributes of each kind.
+    distinct_share : the share of records that differ from all earlier ones; 1 if unknown.
     """
     method = find_method(policy.method)
-    power = _power(method, shape)
-    if power is None or dict(policy.options) != method.check_options({}):
+    power_law = _power_law(method, shape)
+    if power_law is None or dict(policy.options) != method.check_options({}):
         return None
     blocks = Blocks.of(policy)
-    parts = 1 if blocks is None else blocks.block_count_for(n) or 1
-    seconds = parts * power.seconds_of(n / parts, shape, different)
-    refined = _refinement_seconds(policy, method, n, shape, parts, different)
-    return None if refined is None else ClusteringSeconds(seconds, refined)
+    n_blocks = 1 if blocks is None else blocks.block_count_for(n_records) or 1
+    seconds = n_blocks * power_law.seconds_of(n_records / n_blocks, shape, distinct_share)
+    refinement_seconds = _refinement_seconds(
+        policy, method, n_records, shape, n_blocks, distinct_share
+    )
+    return None if refinement_seconds is None else ClusteringSeconds(seconds, refinement_seconds)
 
 
 def fastest_method(
-    names: Iterable[str], n: int, shape: Shape, limit: float, different: float = 1.0
+    names: Iterable[str],
+    n_records: int,
+    shape: Shape,
+    max_seconds: float,
+    distinct_share: float = 1.0,
 ) -> str:
-    """The first of these methods that takes no more than so many seconds.
+    """Return the first of these methods that takes at most ``max_seconds``.
 
-    Where none does, the one of all methods that takes the least. ``different`` as of ``forecast``.
+    If none does, returns the fastest of all methods. Other parameters are as for ``forecast``.
     """
 
     def seconds(name: str) -> float:
-        power = _power(find_method(name), shape)
-        return float("inf") if power is None else power.seconds_of(n, shape, different)
+        power_law = _power_law(find_method(name), shape)
+        return (
+            float("inf")
+            if power_law is None
+            else power_law.seconds_of(n_records, shape, distinct_share)
+        )
 
     for name in names:
-        if seconds(name) <= limit:
+        if seconds(name) <= max_seconds:
             return name
-    # Methods on points release other values than the common ones.
-    fitting = [name for name in METHODS if not shape.is_mixed or find_method(name).takes_categories]
-    return min(fitting, key=seconds)
+    # Methods that only take points are no alternative for attributes with categories.
+    supported = [
+        name for name in METHODS if not shape.is_mixed or find_method(name).takes_categories
+    ]
+    return min(supported, key=seconds)
 
 
-def _power(method: Method, shape: Shape) -> PowerLaw | None:
-    """The forecast of a method for such attributes; None also if it does not support them."""
+def _power_law(method: Method, shape: Shape) -> PowerLaw | None:
+    """Return a method's power law for attributes of a shape; None if unknown or unsupported."""
     if shape.is_mixed:
         return method.forecast.mixed
-    most = method.max_attributes or shape.numbers
-    return None if most < shape.numbers else method.forecast.numbers
+    max_attributes = method.max_attributes or shape.numbers
+    return None if max_attributes < shape.numbers else method.forecast.numbers
 
 
 def _refinement_seconds(
-    policy: Policy, method: Method, n: int, shape: Shape, parts: int, different: float
+    policy: Policy,
+    method: Method,
+    n_records: int,
+    shape: Shape,
+    n_blocks: int,
+    distinct_share: float,
 ) -> float | None:
-    """Seconds of the policy's refinement; 0 if it has none, None if unknown."""
+    """Return the seconds for the policy's refinement; 0 if it has none, None if unknown."""
     kind, effort = method.refine, policy.refine
     if effort is None or kind is None:
         return 0.0
     if policy.refine_iterations is not None:
         return None
-    forecasts = REFINEMENTS[kind][effort]
-    power = forecasts.mixed if shape.is_mixed else forecasts.numbers
-    if power is None:
+    forecasts = REFINEMENT_FORECASTS[kind][effort]
+    power_law = forecasts.mixed if shape.is_mixed else forecasts.numbers
+    if power_law is None:
         return None
-    least = LEAST.get((kind, effort), 0.0)
-    seconds = parts * max(power.seconds_of(n / parts, shape, different), least)
+    min_seconds = MIN_SECONDS.get((kind, effort), 0.0)
+    seconds = n_blocks * max(
+        power_law.seconds_of(n_records / n_blocks, shape, distinct_share), min_seconds
+    )
     return seconds if policy.refine_seconds is None else min(seconds, policy.refine_seconds)

@@ -1,4 +1,4 @@
-"""Describes feasible levels when no partition satisfies the privacy models."""
+"""Describe feasible levels if no partition satisfies the privacy models."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model
 
 
-def infeasible(
+def infeasible_error(
     models: Sequence[Model],
     counts: Mapping[str, NDArray[np.int64]],
     table_shares: Mapping[str, NDArray[np.float64]],
     sizes: NDArray[np.integer],
     persons: NDArray[np.int64] | None,
-    n: int,
+    n_table: int,
     n_failing: int,
     remedies: Sequence[str],
 ) -> ModelInfeasible:
-    """Build the error that names feasible levels.
+    """Build the error for privacy models that no partition satisfies, with their feasible levels.
 
     Parameters
     ----------
@@ -31,21 +31,24 @@ def infeasible(
     table_shares : by sensitive attribute, the share of each value in the table, float64 (s,).
     sizes : the number of records in each stratum, int64 (m,).
     persons : the number of persons in each stratum, int64 (m,); None if models count records.
-    n : the number of records in the table, including withheld ones.
+    n_table : the number of records in the table, including withheld ones.
     n_failing : the number of records in the stratum that fails.
-    remedies : hints that may help if strata are too small.
+    remedies : parts of the hint that may help if strata are too small.
     """
 
-    def satisfied(model: Model) -> NDArray[np.bool_]:
+    def satisfied_strata(model: Model) -> NDArray[np.bool_]:
+        """Return True for each stratum that satisfies the model as one class."""
         return model.is_satisfied(counts[model.attribute], table_shares[model.attribute], persons)
 
-    failing = [model for model in models if not satisfied(model).all()]
+    violated = [model for model in models if not satisfied_strata(model).all()]
     hints = [
-        _feasible(m, m.reached_level(counts[m.attribute], table_shares[m.attribute], persons))
-        for m in failing
+        _feasible_levels(
+            m, m.reached_level(counts[m.attribute], table_shares[m.attribute], persons)
+        )
+        for m in violated
     ]
     if len(next(iter(counts.values()))) > 1:
-        withholding = _by_withholding(failing, satisfied, sizes, n)
+        withholding = _withholding_hint(violated, satisfied_strata, sizes, n_table)
         return ModelInfeasible(
             f"The {n_failing} records of a stratum or pattern of NULLs, which is anonymized"
             " separately, violate the models.",
@@ -54,45 +57,54 @@ def infeasible(
         )
     if persons is not None:
         hints.append("persons are counted, each of whom may have several values")
-    values = {m.attribute: int((table_shares[m.attribute] > 0).sum()) for m in failing}
+    n_values = {m.attribute: int((table_shares[m.attribute] > 0).sum()) for m in violated}
     return ModelInfeasible(
         "Even the whole table as one class violates "
-        + "; ".join(model.describe() for model in failing)
+        + "; ".join(model.describe() for model in violated)
         + ".",
-        hint="; ".join(f'"{name}" has {count} distinct values' for name, count in values.items())
+        hint="; ".join(f'"{name}" has {count} distinct values' for name, count in n_values.items())
         + "; "
         + "; ".join(hints)
         + ". Lower the level.",
     )
 
 
-def _by_withholding(
+def _withholding_hint(
     models: Sequence[Model],
-    satisfied: Callable[[Model], NDArray[np.bool_]],
+    satisfied_strata: Callable[[Model], NDArray[np.bool_]],
     sizes: NDArray[np.integer],
-    n: int,
+    n_table: int,
 ) -> str:
-    """A hint with the budget for withholding the failing strata and keeping the others.
+    """Return a hint with the ``max_suppression`` that allows withholding the failing strata.
 
-    Empty if models compare classes with the table, which withholding would change.
+    It is empty if models compare classes with the table, which withholding would change.
+
+    Parameters
+    ----------
+    models : the violated models.
+    satisfied_strata : returns True for each of the m strata that satisfies a model, bool (m,).
+    sizes, n_table : as for ``infeasible_error``.
     """
     if any(model.compares_with_table for model in models):
         return ""
-    is_kept = np.logical_and.reduce([satisfied(model) for model in models])
-    if not is_kept.any():
+    has_satisfied = np.logical_and.reduce([satisfied_strata(model) for model in models])
+    if not has_satisfied.any():
         return ""
-    withheld = n - int(sizes[is_kept].sum())
-    return (
-        f"use `withhold_failing=true` with `max_suppression={required_share_text(withheld, n)}` or"
-        " more, "
-    )
+    withheld = n_table - int(sizes[has_satisfied].sum())
+    needed = required_share_text(withheld, n_table)
+    return f"use `withhold_failing=true` with `max_suppression={needed}` or more, "
 
 
-def _feasible(model: Model, best: float) -> str:
-    """The feasible levels of a model, rounded to the safe side."""
+def _feasible_levels(model: Model, best_level: float) -> str:
+    """Return a text with the feasible levels of a model, rounded to the safe side.
+
+    Parameters
+    ----------
+    best_level : the level of the stratum that satisfies the model least.
+    """
     description = f'{model.kind} of "{model.attribute}"'
-    if not np.isfinite(best):
+    if not np.isfinite(best_level):
         return f"no level of {description} is feasible"
     if model.is_higher_stricter:
-        return f"{description} is feasible up to {np.floor(best * 1e4) / 1e4:g}"
-    return f"{description} is feasible from {np.ceil(best * 1e4 + 1) / 1e4:g}"
+        return f"{description} is feasible up to {np.floor(best_level * 1e4) / 1e4:g}"
+    return f"{description} is feasible from {np.ceil(best_level * 1e4 + 1) / 1e4:g}"

@@ -1,13 +1,13 @@
-"""Merging or withholding classes until all keep to privacy models.
+"""Merge or withhold classes until all satisfy the privacy models.
 
-Runs two strategies and takes the result with the smaller loss (iloss), the first if equal. In the
-first, the largest failing class merges with the class that increases the loss least among those
-with which it satisfies the models, or among all classes if there is none. In the second, the
-smallest failing class merges with the class that increases the loss least per record that the two
-lack less for the models. The first takes few steps where one more class is enough. Where many
-classes have to be joined, it lets one class swallow all others, which the second avoids. The merged
-class has the other one's number; ties go to the smaller number. Merging ends at the latest with
-all records in one class.
+Runs two strategies and uses the result with the smaller loss (iloss), the first one's if the losses
+are equal. In the first, the largest failing class merges with the class that increases the loss
+least among those with which it satisfies the models, or among all classes if there is none. In the
+second, the smallest failing class merges with the class with the smallest increase of the loss per
+record by which the merged class is closer to satisfying the models. The first strategy takes few
+steps if one more class is enough. If many classes have to be merged, it lets one class absorb all
+others, which the second avoids. The merged class keeps the other class's number; ties go to the
+smaller number. Merging ends with all records in one class at the latest.
 
 If records may be withheld, a class is withheld instead of merged when merging would increase the
 loss by more than withholding its records.
@@ -32,8 +32,8 @@ class Guard:
 
     Parameters
     ----------
-    values : int32 (n, m), C order: the value of each record in the m sensitive attributes. If the
-        models count persons, the last column marks them. A value of -1 is not counted.
+    values : int32 (n, m), C order: the value code of each record in the m sensitive attributes. If
+        the models count persons, the last column is 0 in one record per person. -1 is not counted.
     models : the models that the values of a class must satisfy.
     """
 
@@ -45,33 +45,33 @@ class Guard:
         return Guard(np.ascontiguousarray(self.values[records]), self.models)
 
     def counts(self, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-        """How often groups have each value, int64 (n_groups, s), attribute by attribute.
+        """Count the values in each group, int64 (n_groups, s), attribute by attribute.
 
         Parameters
         ----------
-        groups : of each record, int64 (n,); -1 for none.
+        groups : the group of each record, int64 (n,); -1 for none.
         """
         columns = []
-        for column, width in zip(self.values.T, self.models.widths, strict=True):
-            counted = (groups >= 0) & (column >= 0)
-            cells = groups[counted] * width + column[counted]
-            counts = np.bincount(cells, minlength=n_groups * width)
-            columns.append(counts.reshape(n_groups, width))
+        for column, n_values in zip(self.values.T, self.models.widths, strict=True):
+            is_counted = (groups >= 0) & (column >= 0)
+            cells = groups[is_counted] * n_values + column[is_counted]
+            counts = np.bincount(cells, minlength=n_groups * n_values)
+            columns.append(counts.reshape(n_groups, n_values))
         return np.concatenate(columns, axis=1).astype(np.int64, copy=False)
 
     def allows(self, counts: NDArray[np.int64]) -> bool:
-        """Whether a class with these counts of values, int64 (s,), satisfies the models."""
+        """Return True if a class with these counts of values, int64 (s,), satisfies the models."""
         return bool(self.models.keeps(counts.astype(np.int32)))
 
 
-def merge(
-    space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
+def merge_classes(
+    space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, max_withheld: int = 0
 ) -> Partition:
     """Merge classes until each satisfies the models.
 
     Parameters
     ----------
-    budget : the number of records that may be withheld.
+    max_withheld : the maximum number of records to withhold.
 
     Raises
     ------
@@ -79,38 +79,40 @@ def merge(
     """
     if not partition.n_classes:
         return partition
-    if not keeps(guard.take(partition.members)):
+    if not satisfies_models(guard.take(partition.members)):
         raise ModelInfeasible()
-    merged = merge_block(space, partition, guard, tick, budget)
-    if merged.n_classes == 1 and not keeps(guard.take(merged.members)):
+    merged = merge_block(space, partition, guard, tick, max_withheld)
+    if merged.n_classes == 1 and not satisfies_models(guard.take(merged.members)):
         # The withheld records are needed to satisfy the models.
         merged = merge_block(space, partition, guard, tick)
     return merged
 
 
 def merge_block(
-    space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
+    space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, max_withheld: int = 0
 ) -> Partition:
-    """Like ``merge``, but leaves a single class that violates the models unchanged."""
-    kernel = Enforce(space.table(), partition.labels, guard.values, guard.models, budget)
+    """Like ``merge_classes``, but leaves a single class that violates the models unchanged."""
+    kernel = Enforce(space.table(), partition.labels, guard.values, guard.models, max_withheld)
     return drive(kernel, tick)
 
 
-def split(space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: Tick) -> Partition:
-    """Split classes in two if both parts satisfy k and the models.
+def split_classes(
+    space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: Tick
+) -> Partition:
+    """Split classes in two, repeatedly, if both halves have k records and satisfy the models.
 
-    Uses the cut between two values of a column with the least loss, if that is less than the loss
-    of the class; ties go to the first column and value. Parts are split again.
+    Uses the cut between two values of a column that gives the least loss, if that is less than the
+    loss of the class; ties go to the first column and value.
     """
     if not partition.n_classes:
         return partition
     return drive(Split(space.table(), partition.labels, k, guard.values, guard.models), tick)
 
 
-def keeps(guard: Guard) -> bool:
-    """Whether all records as one class satisfy the models."""
+def satisfies_models(guard: Guard) -> bool:
+    """Return True if all records, as one class, satisfy the models."""
     counts = [
-        np.bincount(column[column >= 0], minlength=width)
-        for column, width in zip(guard.values.T, guard.models.widths, strict=True)
+        np.bincount(column[column >= 0], minlength=n_values)
+        for column, n_values in zip(guard.values.T, guard.models.widths, strict=True)
     ]
     return guard.models.keeps(np.concatenate(counts).astype(np.int32))

@@ -1,7 +1,7 @@
-"""Rare patterns of NULLs join patterns of more NULLs: their additional cells are suppressed.
+"""Merge rare patterns of NULLs into patterns with more NULLs, by suppressing the additional cells.
 
 A pattern is the set of quasi-identifiers that are NULL in a record. Classes do not cross patterns,
-so a pattern of fewer than k records or persons has no class.
+so a pattern with fewer than k records or persons has no class.
 """
 
 from __future__ import annotations
@@ -16,130 +16,134 @@ from dbanon.data.microdata import Microdata
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
-from dbanon.partitioning.strata import count_of, groups, pattern_codes
+from dbanon.partitioning.strata import count_for_k, group_positions, pattern_codes
 
 Bools = NDArray[np.bool_]
 
 
 def merge_patterns(
-    absent: Bools, count: Callable[[Sequence[int]], int], k: int
+    is_null: Bools, count_units: Callable[[Sequence[int]], int], k: int
 ) -> tuple[Bools, Bools]:
-    """The pattern that each pattern of NULLs of one stratum is released with.
+    """Find the pattern with which each pattern of NULLs of one stratum is released.
 
-    Two passes, over the patterns by their number of NULLs, then by their NULLs in column order.
+    Makes two passes over the patterns, by number of NULLs and then by their NULLs in column order.
 
-    1. A pattern whose records and those that joined it are fewer than k joins another one, all of
-       whose NULLs are a strict superset of its own. Of several it is the one with which it has k,
-       then the one with the fewest additional NULLs, then the one of the most records, then the
-       first.
-    2. Those that no superset was left for join each other: to the first, the one is added that
-       suppresses the fewest cells, the first among equals, until there are k. Their pattern is the
-       union of theirs. The last of them, of fewer than k, joins the union with the fewest
-       additional NULLs among those that are supersets of it, the first among equals; without one
-       it is withheld.
+    1. A pattern that has fewer than k records, including those that joined it, joins another one
+       whose NULLs are a strict superset of its own. Patterns with which it has k are preferred,
+       then the fewest additional NULLs, then the most records, then the first pattern.
+    2. Patterns without a superset join each other: the pattern that suppresses the fewest cells is
+       added to the first one, and so on until there are k records; the first is used if several
+       suppress as few. They are released with the union of their NULLs. If the last ones have fewer
+       than k, they join the union that is a superset of theirs with the fewest additional NULLs, or
+       are withheld if there is none.
 
-    Each pattern that is released holds k records or more. Proof: pass 1 moves a pattern with all
-    that joined it, and only to a later pattern, as a strict superset has more NULLs. So after its
-    turn no pattern gains records, and it holds k or more, or moves as a whole, or is left for pass
-    2. Pass 2 releases a union once it holds k, and then only adds to it. Where two released
-    patterns are the same set of NULLs, each holds k, and so do they together. Persons are counted
-    the same way: ``count`` of more patterns is never less. Records that are withheld keep their
-    own pattern. If that holds k with others it has a class; if not, all of its records are of a
-    stratum below k, which ``rare_records`` takes out or ``find_classes`` refuses.
+    Each released pattern has k records or more. Proof: pass 1 moves a pattern with all that joined
+    it, and only to a later pattern, since a strict superset has more NULLs. So no pattern gains
+    records after its turn: it has k or more, or has moved as a whole, or is left for pass 2. Pass 2
+    releases a union once it has k, and then only adds to it. If two released patterns have the same
+    NULLs, both have k, and so do they together. The same holds for persons, since ``count_units``
+    of more patterns is never smaller. Withheld records keep their own pattern. If that has k
+    together with others, it has a class; if not, all of its records are in a stratum below k, which
+    ``rare_records`` removes or ``find_classes`` refuses.
 
     Parameters
     ----------
-    absent : bool (m, d), the patterns, each once: True where NULL.
-    count : of records or persons with any of these patterns.
+    is_null : bool (m, d), the distinct patterns: True where NULL.
+    count_units : returns the number of records or persons with any of some patterns.
 
     Returns
     -------
-    bool (m, d), the pattern that each is released with, its own where withheld; bool (m,), True for
-    those that are withheld.
+    bool (m, d), the pattern with which each is released, or its own if it is withheld; bool (m,),
+    True if it is withheld.
     """
     order = np.array(
-        sorted(range(len(absent)), key=lambda i: (int(absent[i].sum()), *~absent[i])), np.intp
+        sorted(range(len(is_null)), key=lambda i: (int(is_null[i].sum()), *~is_null[i])), np.intp
     )
-    holding = {int(i): [int(i)] for i in order}
-    size = [count([i]) for i in range(len(absent))]
-    left: list[int] = []
+    members_by_pattern = {int(i): [int(i)] for i in order}
+    unit_counts = [count_units([i]) for i in range(len(is_null))]
+    unmerged: list[int] = []
     for position, i in enumerate(order.tolist()):
-        if size[i] >= k:
+        if unit_counts[i] >= k:
             continue
-        later = order[position + 1 :]
-        above = later[(absent[later] >= absent[i]).all(axis=1)]
-        if not len(above):
-            left.append(i)
+        later_patterns = order[position + 1 :]
+        supersets = later_patterns[(is_null[later_patterns] >= is_null[i]).all(axis=1)]
+        if not len(supersets):
+            unmerged.append(i)
             continue
-        added = (absent[above] & ~absent[i]).sum(axis=1).tolist()
+        n_added_nulls = (is_null[supersets] & ~is_null[i]).sum(axis=1).tolist()
         ranks = []
-        for at, j in enumerate(above.tolist()):
+        for rank, j in enumerate(supersets.tolist()):
             # Persons may have records of both patterns.
-            few = size[i] + size[j] < k or count(holding[i] + holding[j]) < k
-            ranks.append((few, added[at], -size[j], at))
-        target = int(above[min(ranks)[-1]])
-        holding[target] += holding.pop(i)
-        size[target] = count(holding[target])
-    released, rare = absent.copy(), np.zeros(len(absent), np.bool_)
-    for members, union in _unite(left, holding, absent, count, k):
+            is_below_k = (
+                unit_counts[i] + unit_counts[j] < k
+                or count_units(members_by_pattern[i] + members_by_pattern[j]) < k
+            )
+            ranks.append((is_below_k, n_added_nulls[rank], -unit_counts[j], rank))
+        superset = int(supersets[min(ranks)[-1]])
+        members_by_pattern[superset] += members_by_pattern.pop(i)
+        unit_counts[superset] = count_units(members_by_pattern[superset])
+    released, is_withheld = is_null.copy(), np.zeros(len(is_null), np.bool_)
+    for members, union in _unite_patterns(unmerged, members_by_pattern, is_null, count_units, k):
         if union is None:
-            rare[members] = True
+            is_withheld[members] = True
         else:
             released[members] = union
-    for i, members in holding.items():
-        released[members] = absent[i]
-    return released, rare
+    for i, members in members_by_pattern.items():
+        released[members] = is_null[i]
+    return released, is_withheld
 
 
-def _unite(
-    left: list[int],
-    holding: dict[int, list[int]],
-    absent: Bools,
-    count: Callable[[Sequence[int]], int],
+def _unite_patterns(
+    unmerged: list[int],
+    members_by_pattern: dict[int, list[int]],
+    is_null: Bools,
+    count_units: Callable[[Sequence[int]], int],
     k: int,
 ) -> list[tuple[list[int], Bools | None]]:
-    """Pass 2 of ``merge_patterns``, which takes the patterns that were left out of ``holding``.
+    """Make pass 2 of ``merge_patterns``; removes the unmerged patterns from ``members_by_pattern``.
 
     Returns
     -------
-    Sets of patterns with their union; None for those that are withheld.
+    Lists of patterns, each with the union of their NULLs, bool (d,); None if they are withheld.
     """
     unions: list[tuple[list[int], Bools | None]] = []
-    parts = [holding.pop(i) for i in left]
-    patterns = absent[left]
-    sizes = np.array([count(members) for members in parts], np.int64)
-    waiting = np.arange(len(left))
-    while len(waiting):
-        first, waiting = waiting[0], waiting[1:]
-        members, union = parts[first], patterns[first]
-        while len(waiting) and count(members) < k:
-            others = patterns[waiting]
-            cost = (others & ~union).sum(axis=1) * count(members)
-            cost = cost + (union & ~others).sum(axis=1) * sizes[waiting]
-            nearest = int(cost.argmin())
-            members = members + parts[waiting[nearest]]
-            union = union | others[nearest]
-            waiting = np.delete(waiting, nearest)
-        if count(members) >= k:
+    member_lists = [members_by_pattern.pop(i) for i in unmerged]
+    patterns = is_null[unmerged]
+    unit_counts = np.array([count_units(members) for members in member_lists], np.int64)
+    pending = np.arange(len(unmerged))
+    while len(pending):
+        current, pending = pending[0], pending[1:]
+        members, union = member_lists[current], patterns[current]
+        while len(pending) and count_units(members) < k:
+            candidates = patterns[pending]
+            n_suppressed_cells = (candidates & ~union).sum(axis=1) * count_units(members)
+            n_suppressed_cells = (
+                n_suppressed_cells + (union & ~candidates).sum(axis=1) * unit_counts[pending]
+            )
+            cheapest = int(n_suppressed_cells.argmin())
+            members = members + member_lists[pending[cheapest]]
+            union = union | candidates[cheapest]
+            pending = np.delete(pending, cheapest)
+        if count_units(members) >= k:
             unions.append((members, union))
             continue
-        above = [
-            (int((existing & ~union).sum()), at)
-            for at, (_, existing) in enumerate(unions)
-            if existing is not None and bool((existing >= union).all())
+        supersets = [
+            (int((other_union & ~union).sum()), index)
+            for index, (_, other_union) in enumerate(unions)
+            if other_union is not None and bool((other_union >= union).all())
         ]
-        if above:
-            unions[min(above)[1]][0].extend(members)
+        if supersets:
+            unions[min(supersets)[1]][0].extend(members)
         else:
             unions.append((members, None))
     return unions
 
 
 def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
-    """Microdata whose rare patterns of NULLs are merged, where the policy says ``nulls="merge"``.
+    """Merge rare patterns of NULLs if the policy has ``nulls="merge"``.
 
-    Records of patterns that are withheld stay as they are: they are of a stratum below k.
-    Suppressed cells keep their values in ``before_suppression`` if the policy asks for an
+    Records of withheld patterns stay as they are, in a stratum below k. Suppressed cells keep their
+    values in ``before_suppression`` if the policy asks for an
     evaluation.
     """
     if policy.nulls != MERGE or microdata.valid is None:
@@ -147,29 +151,38 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     valid, d = microdata.valid.copy(), len(microdata.attributes)
     n = microdata.n_records
     patterns = pattern_codes(microdata.valid)
-    strata = [np.arange(n)] if microdata.strata is None else groups(microdata.strata)
+    strata = [np.arange(n)] if microdata.strata is None else group_positions(microdata.strata)
     for records in strata:
-        parts = [records[pattern_records] for pattern_records in groups(patterns[records])]
-        absent = np.array(
-            [~microdata.valid[pattern_records[0]] for pattern_records in parts]
+        records_by_pattern = [
+            records[pattern_records] for pattern_records in group_positions(patterns[records])
+        ]
+        is_null = np.array(
+            [~microdata.valid[pattern_records[0]] for pattern_records in records_by_pattern]
         ).reshape(-1, d)
 
-        def count(patterns: Sequence[int], parts: list[NDArray[np.int64]] = parts) -> int:
+        def count(
+            patterns: Sequence[int],
+            records_by_pattern: list[NDArray[np.int64]] = records_by_pattern,
+        ) -> int:
             if microdata.entities is None:
-                return sum(len(parts[i]) for i in patterns)
-            return count_of(microdata, np.concatenate([parts[i] for i in patterns]))
+                return sum(len(records_by_pattern[i]) for i in patterns)
+            return count_for_k(microdata, np.concatenate([records_by_pattern[i] for i in patterns]))
 
-        released, _ = merge_patterns(absent, count, int(policy.k))
-        for pattern_records, row in zip(parts, released, strict=True):
+        released, _ = merge_patterns(is_null, count, int(policy.k))
+        for pattern_records, row in zip(records_by_pattern, released, strict=True):
             valid[pattern_records] = ~row
     suppressed = microdata.valid & ~valid
     if not suppressed.any():
         return microdata
     numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
     numbers, codes = microdata.numbers.copy(), microdata.codes.copy()
-    # As stores read NULL.
+    # The values that stores return for NULL.
     numbers[suppressed[:, numeric]] = 0.0
     codes[suppressed[:, np.logical_not(numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
-    with_trees = take_records(merged, np.arange(n))
-    return replace(with_trees, before_suppression=microdata) if policy.evaluate else with_trees
+    merged_microdata = take_records(merged, np.arange(n))
+    return (
+        replace(merged_microdata, before_suppression=microdata)
+        if policy.evaluate
+        else merged_microdata
+    )

@@ -1,4 +1,4 @@
-"""Computes the classes of a policy: clusters, refines, and enforces its privacy models."""
+"""Compute the classes of a policy: cluster, refine, and enforce the privacy models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes, require_budget
 from dbanon.partitioning.protect import protect
 from dbanon.partitioning.sets import feasible_records, require_feasible_sets
-from dbanon.partitioning.strata import rare_records, released_places
+from dbanon.partitioning.strata import code_released_values, rare_records
 
 
 def partition_for(
@@ -37,49 +37,49 @@ def partition_for(
 ) -> ClusteringResult:
     """Put the records into classes that satisfy the policy.
 
-    First withholds records of strata below k, if the policy allows that, and then records whose
-    sets of columns (``also_k``) cannot be k-anonymous. ``with_sets`` later finds the classes that
-    release these sets.
+    First withholds the records of strata below k, if the policy allows that, and then those whose
+    sets of columns (``also_k``) cannot be k-anonymous. ``coarsen_for_sets`` later finds the classes
+    that release these sets.
 
     Parameters
     ----------
-    trees : makes the hierarchies for a subset of the records; None to use those of the policy.
-    sensitive : attributes of the policy's models, by name.
+    trees : builds the hierarchies for a subset of the records; None to use those of the policy.
+    sensitive : the sensitive attributes of the policy's models, by name.
     memory_limit : bytes that counts of their values may use; None for no limit.
-    measures : of the released records of a larger table; None if the records are the whole table,
-        which policies with sets require.
+    measures : measures of the released records of a larger table; None if the records are the whole
+        table, as policies with sets require.
 
     Raises
     ------
     DbanonError : as ``find_classes``, ``find_attribute_classes``, ``protect`` and
         ``require_feasible_sets``.
     """
-    more: dict[str, Any] = {
+    options: dict[str, Any] = {
         "trees": trees,
         "sensitive": sensitive,
         "memory_limit": memory_limit,
         "tick": tick,
     }
     n = microdata.n_records
-    rare = rare_records(microdata, policy)
-    if rare is not None:
-        require_budget(policy, microdata.n_withheld + len(rare), microdata.n_read)
-        records = np.setdiff1d(np.arange(n), rare, assume_unique=True)
-        remaining, policy = _without_others(microdata, policy, records, trees)
+    rare_positions = rare_records(microdata, policy)
+    if rare_positions is not None:
+        require_budget(policy, microdata.n_withheld + len(rare_positions), microdata.n_read)
+        records = np.setdiff1d(np.arange(n), rare_positions, assume_unique=True)
+        remaining, policy = _select_records(microdata, policy, records, trees)
         return _expand_to_table(
-            partition_for(remaining, policy, measures=measures, **more), records, n
+            partition_for(remaining, policy, measures=measures, **options), records, n
         )
     if not policy.also_k:
-        return _partition_for(microdata, policy, measures=measures, **more)
+        return _cluster_and_protect(microdata, policy, measures=measures, **options)
     records = np.arange(n)
     while True:
-        # Records withheld for other reasons no longer count in the sets of other records.
+        # Records that were withheld no longer count in the sets of other records, so check again.
         records = feasible_records(microdata, policy, records)
         require_feasible_sets(microdata, policy, len(records))
         remaining = microdata
         if len(records) < n:
-            remaining, policy = _without_others(microdata, policy, records, trees)
-        clustering = _partition_for(remaining, policy, **more)
+            remaining, policy = _select_records(microdata, policy, records, trees)
+        clustering = _cluster_and_protect(remaining, policy, **options)
         released = records[partition_of(clustering).labels >= 0]
         if len(feasible_records(microdata, policy, released)) == len(released):
             break
@@ -87,10 +87,10 @@ def partition_for(
     return clustering if len(records) == n else _expand_to_table(clustering, records, n)
 
 
-def _without_others(
+def _select_records(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: TreeBuilder | None
 ) -> tuple[Microdata, Policy]:
-    """A subset of the records, int64 (m,), as a separate table, and the policy for it."""
+    """Return some of the records, int64 (m,), as a separate table, and the policy for it."""
     selected = replace(take_records(microdata, records), n_withheld=microdata.n_read - len(records))
     return selected, policy if trees is None else replace(policy, hierarchies=trees(selected))
 
@@ -98,13 +98,15 @@ def _without_others(
 def _expand_to_table(
     clustering: ClusteringResult, records: NDArray[np.int64], n: int
 ) -> ClusteringResult:
-    """Extend classes of a subset, int64 (m,), to all n records; the others are withheld."""
-    places = positions_among(records, n)
-    levels = None if clustering.levels is None else clustering.levels.of(places)
-    return replace(clustering, classes=clustering.classes.of(places), levels=levels, measures=None)
+    """Extend the classes of some records, int64 (m,), to all n; the others are withheld."""
+    positions = positions_among(records, n)
+    levels = None if clustering.levels is None else clustering.levels.of(positions)
+    return replace(
+        clustering, classes=clustering.classes.of(positions), levels=levels, measures=None
+    )
 
 
-def _partition_for(
+def _cluster_and_protect(
     microdata: Microdata,
     policy: Policy,
     *,
@@ -125,13 +127,13 @@ def _partition_for(
         return ClusteringResult(
             find_attribute_classes(microdata, policy, tick, measures), measures=measures
         )
-    share = 0.5 if policy.models else 1.0
+    clustering_progress = 0.5 if policy.models else 1.0
     partition = find_classes(
         microdata,
         policy,
-        lambda done: tick(share * done),
+        lambda done: tick(clustering_progress * done),
         trees,
-        # Units of entities form a separate table.
+        # With entities the records are clustered as units, which form a separate table.
         measures if microdata.entities is None else table_measures,
     )
     clustering = ClusteringResult(
@@ -144,7 +146,7 @@ def _partition_for(
             policy,
             sensitive=sensitive or {},
             memory_limit=memory_limit,
-            tick=lambda done: tick(share + (1 - share) * done),
+            tick=lambda done: tick(clustering_progress + (1 - clustering_progress) * done),
         )
     return (
         replace(clustering, measures=table_measures)
@@ -154,7 +156,7 @@ def _partition_for(
 
 
 def partition_of(clustering: ClusteringResult) -> Partition:
-    """The classes of rows of a clustering."""
+    """Return the classes of rows of a clustering."""
     assert isinstance(clustering.classes, Partition)
     return clustering.classes
 
@@ -167,15 +169,16 @@ def protect_classes(
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
-    compared: Mapping[str, tuple[NDArray[np.int32], ValueFrequencies]] | None = None,
+    compared_columns: Mapping[str, tuple[NDArray[np.int32], ValueFrequencies]] | None = None,
 ) -> ClusteringResult:
-    """Change the classes of quasi-identifiers until they satisfy the policy's models.
+    """Merge or withhold classes until they satisfy the policy's models.
 
     Parameters
     ----------
-    clustering : with the measures of the table.
-    compared : for sensitive columns whose classes are compared with another table: the code of each
-        record's value, int32 (n,), and the distribution of the codes in that table.
+    clustering : the classes, with the measures of the table.
+    sensitive, memory_limit : as for ``partition_for``.
+    compared_columns : for sensitive columns whose classes are compared with another table: value
+        codes by record, int32 (n,), and the frequencies of the codes in that table.
 
     Raises
     ------
@@ -183,18 +186,18 @@ def protect_classes(
     """
     partition, measures = partition_of(clustering), clustering.measures
     assert measures is not None
-    compared = compared or {}
-    own_models = [model for model in policy.models if model.attribute not in compared]
-    positions, table = released_places(
+    compared_columns = compared_columns or {}
+    own_models = [model for model in policy.models if model.attribute not in compared_columns]
+    positions, table = code_released_values(
         microdata, partition, own_models, sensitive, measures, memory_limit
     )
-    positions |= {name: codes for name, (codes, _) in compared.items()}
-    table |= {name: distribution for name, (_, distribution) in compared.items()}
+    positions |= {name: codes for name, (codes, _) in compared_columns.items()}
+    table |= {name: distribution for name, (_, distribution) in compared_columns.items()}
     merged = protect(microdata, partition, policy, positions, tick, measures, table)
     return replace(clustering, classes=merged)
 
 
-def joined_for(
+def join_equal_classes(
     microdata: Microdata,
     clustering: ClusteringResult,
     group_of_class: NDArray[np.int32],
@@ -204,12 +207,11 @@ def joined_for(
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
 ) -> ClusteringResult:
-    """Join classes with the same released values, and make them satisfy the models as one class.
+    """Join classes with the same released values if they violate the models as one class.
 
     Readers cannot tell such classes apart, and together they may violate a model that each of them
-    satisfies (``Model.is_union_closed``). They are then joined, and merged or withheld as in
-    ``protect``, so that the result has fewer classes. Returns ``clustering`` itself if no model is
-    violated.
+    satisfies (``Model.is_union_closed``). Joined classes are merged or withheld as in ``protect``.
+    Returns ``clustering`` itself if no model is violated.
 
     Parameters
     ----------
@@ -222,17 +224,29 @@ def joined_for(
     """
     partition = clustering.classes
     assert isinstance(partition, Partition)
-    of_records = np.append(group_of_class, SUPPRESSED)[partition.labels]
-    joined = Partition(of_records)
-    if joined.n_classes == partition.n_classes:
+    group_of_record = np.append(group_of_class, SUPPRESSED)[partition.labels]
+    joined_partition = Partition(group_of_record)
+    if joined_partition.n_classes == partition.n_classes:
         return clustering
     measures = clustering.measures or Measures.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )
-    places, table = released_places(
-        microdata, joined, policy.models, sensitive, measures, memory_limit
+    positions, table = code_released_values(
+        microdata, joined_partition, policy.models, sensitive, measures, memory_limit
     )
-    merged = protect(microdata, joined, policy, places, tick, measures, table, search=False)
-    if (merged.n_classes, merged.n_suppressed) == (joined.n_classes, joined.n_suppressed):
+    merged = protect(
+        microdata,
+        joined_partition,
+        policy,
+        positions,
+        tick,
+        measures,
+        table,
+        split_and_refine=False,
+    )
+    if (merged.n_classes, merged.n_suppressed) == (
+        joined_partition.n_classes,
+        joined_partition.n_suppressed,
+    ):
         return clustering
     return replace(clustering, classes=merged, measures=None if merged.n_suppressed else measures)

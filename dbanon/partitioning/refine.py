@@ -1,4 +1,4 @@
-"""Refinements by name: a local search after the method, never with a larger loss.
+"""Refine partitions by a local search after the method, which never increases the loss.
 
 After methods on points, the search minimizes the sum of squares (SSE) of the points that the method
 used. It takes pools of neighbouring classes out of the partition, and applies all moves and swaps
@@ -7,19 +7,19 @@ classes, until nothing improves in any pool, at most eight times.
 
 The other efforts then destroy and repair: the classes of a random pool are rebuilt, as many or one
 more or less, or a few records near each other are exchanged. The pool is searched again, and the
-result is kept if it reduces the loss. Classes with much loss are drawn more often. ``thorough``
-also accepts some increases (threshold accepting: Dueck & Scheuer 1990), in two runs with decreasing
-thresholds, each from the best partition so far, and returns the best one. After each run it
-combines the best partition of all classes that it has seen, even those of rejected partitions: a
-set partitioning problem, solved exactly in regions of about ten to eighty classes
+result is kept if it reduces the loss. Classes with a larger loss are chosen more often.
+``thorough`` also accepts some increases (threshold accepting: Dueck & Scheuer 1990), in two runs
+with decreasing thresholds, each from the best partition so far, and returns the best one. After
+each run it combines the best partition of all classes that it has seen, even those of rejected
+partitions: a set partitioning problem, solved exactly in regions of about ten to eighty classes
 (kernels/points/recombine.hpp). For k above 32 this is skipped, because regions would hold too few
 classes.
 
-Classes have k to 2k-1 records whatever the method returned: a class of 2k or more is cut where that
-reduces the loss most, and cutting never increases it. The loss that is minimized is never larger
-afterwards; other measures may be. The iterations end after a number of elementary steps that is the
-same on every machine: about 0.2 s for ``fast`` and about 20 s for ``thorough``, more for many
-records and less for very few (_Effort).
+Refined classes have k to 2k-1 records whatever the method returned: a class of 2k or more is cut
+where that reduces the loss most; cutting never increases it. Measures other than the minimized loss
+may increase. The search ends after a number of elementary steps that is the same on every machine:
+about 0.2 s for ``fast`` and 20 s for ``thorough``, more for many records and less for very few
+(``_EffortBudget``).
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from dbanon.spaces.codes import CodeSpace
 from dbanon.spaces.mixed import MixedSpace
 from dbanon.spaces.numeric import Space
 
-# Maximum number of rounds per class, if all classes had k records. With models, which make classes
-# larger, per actual class.
-ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
-# Rounds end earlier if n / k of them reduce the loss by less than the loss divided by this.
+# Maximum number of rounds, as a multiple of n / k. With models, which make classes larger, as a
+# multiple of the number of classes.
+ROUNDS_PER_CLASS = {"pass": 4, "fast": 42, "thorough": 1200}
+# Rounds end earlier if n / k of them reduce the loss by less than the loss divided by this; 0:
+# never.
 _STOP_DIVISOR = {"pass": 3000, "fast": 3000, "thorough": 0}
-# Up to this number of records, swaps before the rounds are skipped, except in blocks. Rounds take
-# little time then, and reach a smaller loss without swaps, especially if classes are merged
-# afterwards because of models or persons.
-_MOST_WITHOUT_SWAPS = 5_000
+# Up to this number of records, the swaps that precede the rounds are skipped, except in blocks. For
+# few records rounds take little time, and reach a smaller loss without swaps, especially if classes
+# are then merged because of models or persons.
+_MAX_RECORDS_WITHOUT_SWAPS = 5_000
 
 
 def refine_generalized(
@@ -72,12 +73,13 @@ def refine_generalized(
     effort : ``pass``, ``fast`` or ``thorough``.
     iterations : number of rounds; None for a number that depends on the effort, or fewer if they
         no longer reduce the loss enough.
-    share : the share of these rounds, if the records are a block and this is one of several steps.
+    share : the share of these rounds to run, if the records are a block and this is one of several
+        steps; 1 for all.
     guard : privacy models that the classes satisfy before and afterwards; None without models.
 
     Raises
     ------
-    InvalidParameter : ``seconds`` is given, which this search does not support.
+    InvalidParameter : ``seconds`` is not None, which this search does not support.
     """
     if seconds is not None:
         raise InvalidParameter(
@@ -87,10 +89,11 @@ def refine_generalized(
     stop_divisor = 0
     if iterations is None:
         stop_divisor = _STOP_DIVISOR[effort]
-        # Before a later step, classes of equal records were joined, so many have more than k.
+        # In later steps many classes have more than k records: classes of equal records were
+        # joined.
         has_larger_classes = guard is not None or share < 1
         n_classes = partition.n_classes if has_larger_classes else space.n_records // k
-        iterations = int(ROUNDS[effort] * n_classes * share)
+        iterations = int(ROUNDS_PER_CLASS[effort] * n_classes * share)
     models = Models(np.empty(0, np.int32)) if guard is None else guard.models
     table = space.table(None if guard is None else guard.values)
     costs = space.label_costs.arrays()
@@ -104,48 +107,62 @@ def refine_generalized(
         models,
         *costs,
         worth=stop_divisor,
-        swaps=space.n_records > _MOST_WITHOUT_SWAPS or share < 1,
+        swaps=space.n_records > _MAX_RECORDS_WITHOUT_SWAPS or share < 1,
     )
     return drive(kernel, tick)
 
 
+# The kernel's largest number of iterations or steps.
 _NO_LIMIT = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class _Effort:
-    """A budget in elementary steps of the kernel, each about a nanosecond.
+class _EffortBudget:
+    """A budget for an effort, in elementary steps of the kernel of about a nanosecond each.
 
     Parameters
     ----------
-    work : the number of steps, within limits per record.
-    most_heat : upper limit of ``heat``.
-    pool_classes : maximum number of classes in a pool.
+    n_steps : the number of steps, within the limits per record.
+    max_heat : upper limit of ``heat``.
+    max_pool_classes : maximum number of classes in a pool.
     """
 
-    work: int
-    most_per_record: int
-    least_per_record: int
-    most_heat: float
-    pool_classes: int
+    n_steps: int
+    max_steps_per_record: int
+    min_steps_per_record: int
+    max_heat: float
+    max_pool_classes: int
 
     def steps(self, n: int) -> int:
-        """The number of steps for n records: ``work``, within the limits per record."""
-        return max(min(self.work, self.most_per_record * n), self.least_per_record * n)
+        """The number of steps for n records: ``n_steps``, within the limits per record."""
+        return max(min(self.n_steps, self.max_steps_per_record * n), self.min_steps_per_record * n)
 
     def heat(self, k: int) -> float:
-        """The largest accepted increase at first, as a share of a pool's loss.
+        """The largest increase that is accepted initially, as a share of a pool's loss.
 
         It is smaller for larger classes, where one record contributes a smaller share of the loss;
         tuned for k = 3, 4, 5 and 10 on the CASC tables.
         """
-        return min(self.most_heat, 0.4 / k)
+        return min(self.max_heat, 0.4 / k)
 
 
-# Budgets by effort. ``pass`` has none: it is only the local search, which runs to its end.
-_EFFORTS = {
-    "fast": _Effort(150_000_000, 250_000, 8_000, most_heat=0.0, pool_classes=6),
-    "thorough": _Effort(17_000_000_000, 20_000_000, 2_000_000, most_heat=0.09, pool_classes=7),
+# Budgets by effort. ``pass`` has none: it only consists of the local search, which always
+# completes.
+_EFFORT_BUDGETS = {
+    "fast": _EffortBudget(
+        n_steps=150_000_000,
+        max_steps_per_record=250_000,
+        min_steps_per_record=8_000,
+        max_heat=0.0,
+        max_pool_classes=6,
+    ),
+    "thorough": _EffortBudget(
+        n_steps=17_000_000_000,
+        max_steps_per_record=20_000_000,
+        min_steps_per_record=2_000_000,
+        max_heat=0.09,
+        max_pool_classes=7,
+    ),
 }
 
 
@@ -171,7 +188,7 @@ def refine_points(
     Parameters
     ----------
     space : the space that the method used.
-    partition : has every record in a class of at least k.
+    partition : classes of at least k records that cover all records.
     effort : ``pass``, ``fast`` or ``thorough``.
     seed : the same seed gives the same classes, unless ``seconds`` is given.
     iterations : number of pools to rebuild; None for as many as the budget of the effort allows.
@@ -180,7 +197,7 @@ def refine_points(
     """
     if effort == "pass" or iterations == 0:
         return drive(space.kernel(Pass, MixedPass)(k, partition.labels), tick)
-    budget = _EFFORTS[effort]
+    budget = _EFFORT_BUDGETS[effort]
     kernel = space.kernel(Refine, MixedRefine)(
         k,
         partition.labels,
@@ -188,14 +205,14 @@ def refine_points(
         int(share * budget.steps(space.n_records)) if iterations is None else _NO_LIMIT,
         seconds or 0.0,
         budget.heat(k),
-        budget.pool_classes,
+        budget.max_pool_classes,
         seed,
     )
     return drive(kernel, tick)
 
 
 class Refinement(Protocol):
-    """A local search that never increases the loss and keeps all classes >= k."""
+    """A local search that never increases the loss, nor makes a class smaller than k."""
 
     def __call__(
         self,
@@ -221,13 +238,13 @@ _REFINEMENTS: dict[str, Refinement] = {
 
 @dataclass(frozen=True)
 class RefinementStep:
-    """A step of a refinement in blocks of classes; each step has other blocks.
+    """A step of a refinement in blocks of classes; each step has different blocks.
 
     Parameters
     ----------
     number : the index of the step.
     direction : the principal direction that blocks are cut across, as in ``Blocks.cut_classes``.
-    share : the share of the effort that it uses.
+    share : its share of the effort.
     """
 
     number: int
@@ -245,7 +262,7 @@ def max_refined_size(name: str, k: int) -> int | None:
 
 
 def refinement_steps(name: str) -> tuple[RefinementStep, ...]:
-    """The steps of this refinement in blocks."""
+    """The steps of a refinement, by the value of ``Method.refine``, in blocks."""
     directions = _DIRECTIONS[name]
     return tuple(
         RefinementStep(i, direction, 1 / len(directions)) for i, direction in enumerate(directions)
@@ -288,24 +305,24 @@ def refine_classes(
     for step in steps:
 
         def run(
-            number: int,
+            block_index: int,
             records: NDArray[np.int64],
             tick: Tick,
             step: RefinementStep = step,
             before: Partition = partition,
         ) -> Partition:
             _, labels = np.unique(before.labels[records], return_inverse=True)
-            guarded = None if guard is None else guard.take(records)
+            block_guard = None if guard is None else guard.take(records)
             part = Partition(labels.reshape(-1))
             return refine_block(
-                name, space.take(records), part, policy, step, number, n, tick, guarded
+                name, space.take(records), part, policy, step, block_index, n, tick, block_guard
             )
 
         def advance(share: float, step: RefinementStep = step) -> None:
             tick((step.number + share) * step.share)
 
-        cut = blocks.cut_classes(space, partition, keys, step.direction)
-        partition = partition_blocks(cut, run, advance)
+        block_positions = blocks.cut_classes(space, partition, keys, step.direction)
+        partition = partition_blocks(block_positions, run, advance)
     return partition
 
 
@@ -315,23 +332,25 @@ def refine_block(
     partition: Partition,
     policy: Policy,
     step: RefinementStep,
-    number: int,
+    block_index: int,
     n_records: int,
     tick: Tick,
     guard: Guard | None = None,
 ) -> Partition:
-    """Refine one block; the result does not depend on where other blocks are refined.
+    """Refine one block; the result does not depend on the order of blocks.
 
     Parameters
     ----------
-    number : the index of the block in its stratum and step.
+    block_index : the index of the block in its stratum and step.
     n_records : the number of records in the stratum.
     """
     iterations = policy.refine_iterations
     if iterations is not None:
         iterations = int(iterations * space.n_records // n_records * step.share)
     # Use one seed per block, so that the order in which blocks end does not matter.
-    seed = np.random.SeedSequence([policy.seed, step.number, number]).generate_state(1, np.uint64)
+    seed = np.random.SeedSequence([policy.seed, step.number, block_index]).generate_state(
+        1, np.uint64
+    )
     return _REFINEMENTS[name](
         space,
         partition,

@@ -1,12 +1,13 @@
-"""Sets of columns that are k-anonymous by themselves: withholds rows and makes values coarser.
+"""Make sets of columns k-anonymous by themselves: withhold rows and coarsen values.
 
 A set has quasi-identifiers, columns that are copied unchanged, or both. Copied values cannot be
 changed, so rows are withheld before clustering if fewer than k rows of a stratum or pattern of
 NULLs share their combination. Then classes are joined into coarser ones until each contains every
 such combination in at least k rows or not at all. The quasi-identifiers of the set are released
 with the coarser classes; other columns keep the original classes and lose nothing. Sets that share
-quasi-identifiers are processed by ascending k, each starting from the coarser classes of the set
-before. A column is therefore released with the coarsest of its sets, and earlier sets still hold.
+quasi-identifiers are processed by ascending k, each starting from the coarser classes of the
+previous set. A column is therefore released with the coarsest classes of its sets, and earlier sets
+remain k-anonymous.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from dbanon.job.sets import ColumnSet
 from dbanon.kernels import Models
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.merge import Guard, merge_block
-from dbanon.partitioning.protect import merge_by_blocks, space_of_costs
-from dbanon.partitioning.strata import groups, require_memory, stratum_numbers
+from dbanon.partitioning.protect import make_cost_space_builder, merge_by_blocks
+from dbanon.partitioning.strata import group_positions, require_memory, stratum_numbers
 from dbanon.spaces.mixed import MixedSpace
 
 
@@ -51,7 +52,7 @@ class CoarserColumns(Partition):
     ----------
     labels, method_counts : as in ``Partition``.
     coarser : by attribute, int32 (n_classes,): the coarser class of each class, from 0 without
-        gaps. Attributes that are not named are released by the classes themselves.
+        gaps. Other attributes are released with the classes themselves.
     """
 
     coarser: Mapping[str, NDArray[np.int32]]
@@ -65,8 +66,8 @@ class CoarserColumns(Partition):
         super().__init__(labels, method_counts)
         object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))
 
-    def _grouped_alike(self) -> list[NDArray[np.int32]]:
-        """The distinct groupings of classes into coarser ones, first the trivial grouping."""
+    def _distinct_groupings(self) -> list[NDArray[np.int32]]:
+        """The distinct groupings into coarser classes; the first one keeps all classes separate."""
         groupings = [np.arange(self.n_classes, dtype=np.int32)]
         for grouping in self.coarser.values():
             if not any(np.array_equal(grouping, earlier) for earlier in groupings):
@@ -74,12 +75,14 @@ class CoarserColumns(Partition):
         return groupings
 
     def rows(self) -> tuple[Partition, NDArray[np.int32]]:
-        """Classes of rows with the same release; int32 (n_classes, w), their class per grouping."""
-        return Partition(self.labels, self.method_counts), np.column_stack(self._grouped_alike())
+        """The classes of rows, and int32 (n_classes, w), their coarser class in each grouping."""
+        return Partition(self.labels, self.method_counts), np.column_stack(
+            self._distinct_groupings()
+        )
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Pairs of attributes and the classes that release them; attributes may be empty."""
-        groupings = self._grouped_alike()
+        """Pairs of attributes, possibly none, and the classes with which they are released."""
+        groupings = self._distinct_groupings()
         names_by_grouping: list[list[str]] = [[] for _ in groupings]
         for name in names:
             grouping = self.coarser.get(name, groupings[0])
@@ -93,11 +96,11 @@ class CoarserColumns(Partition):
         ]
 
     def of(self, records: NDArray[np.int64]) -> CoarserColumns:
-        """The partition of other records, as ``Partition.of``; classes without any are left out."""
+        """As ``Partition.of``; classes without a record are left out."""
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         released = labels >= 0
-        remaining, places = np.unique(labels[released], return_inverse=True)
-        labels[released] = places.reshape(-1)
+        remaining, class_numbers = np.unique(labels[released], return_inverse=True)
+        labels[released] = class_numbers.reshape(-1)
         coarser = {
             name: np.unique(coarser_classes[remaining], return_inverse=True)[1]
             .reshape(-1)
@@ -110,41 +113,45 @@ class CoarserColumns(Partition):
 def feasible_records(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The subset of records, int64 (m,) ascending, whose sets of columns can be k-anonymous.
+    """Return the records, int64 (m,) ascending, whose sets of columns can be k-anonymous.
 
-    With entities, counts persons and withholds all records of a person in a stratum.
+    With entities, counts persons and leaves out all records of a person in a stratum.
+
+    Parameters
+    ----------
+    records : the records to choose from, int64, ascending.
     """
     units = microdata.units
-    copied = [
-        (_copied_codes(microdata, column_set), _k(column_set, policy))
+    copied_codes = [
+        (_copied_codes(microdata, column_set), _k_of_set(column_set, policy))
         for column_set in policy.also_k
     ]
-    parts = stratum_numbers(microdata)
+    strata = stratum_numbers(microdata)
     while len(records):
-        failing = np.zeros(len(records), np.bool_)
-        for columns, k in copied:
-            _, group = np.unique(
-                np.column_stack([parts, *columns])[records], axis=0, return_inverse=True
+        is_failing = np.zeros(len(records), np.bool_)
+        for codes, k in copied_codes:
+            _, combinations = np.unique(
+                np.column_stack([strata, *codes])[records], axis=0, return_inverse=True
             )
-            group = group.reshape(-1)
-            counts = np.ones(len(records), np.bool_)
+            combinations = combinations.reshape(-1)
+            is_counted = np.ones(len(records), np.bool_)
             if units is not None:
-                counts = first_record_mask(units[records], group)
-            failing |= (np.bincount(group, weights=counts) < k)[group]
+                is_counted = first_record_mask(units[records], combinations)
+            is_failing |= (np.bincount(combinations, weights=is_counted) < k)[combinations]
         if units is not None:
-            failing = np.isin(units[records], units[records][failing])
-        if not failing.any():
+            is_failing = np.isin(units[records], units[records][is_failing])
+        if not is_failing.any():
             break
-        records = records[~failing]
+        records = records[~is_failing]
     return records
 
 
 def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) -> None:
-    """Check that enough records are feasible.
+    """Check that enough records are feasible (``feasible_records``).
 
     Raises
     ------
-    SuppressionOverBudget : more would be withheld than may be.
+    SuppressionOverBudget : more records would be withheld than the policy allows.
     """
     n = microdata.n_read
     withheld, allowed = n - n_records, policy.max_suppression
@@ -165,22 +172,23 @@ def require_feasible_sets(microdata: Microdata, policy: Policy, n_records: int) 
     )
 
 
-def with_sets(
+def coarsen_for_sets(
     microdata: Microdata,
     clustering: ClusteringResult,
     policy: Policy,
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
 ) -> ClusteringResult:
-    """The classes, with coarser ones for the attributes of the policy's sets.
+    """Join classes into coarser ones for the attributes of the policy's sets of columns.
 
     Parameters
     ----------
-    clustering : classes of feasible records.
+    clustering : the classes of feasible records.
+    memory_limit : bytes that counts per class and combination may use; None for no limit.
 
     Raises
     ------
-    MemoryLimit : counts per class and combination would need more than these bytes.
+    MemoryLimit : the counts would need more.
     """
     if not policy.also_k:
         return clustering
@@ -188,16 +196,16 @@ def with_sets(
     assert isinstance(partition, Partition)
     measures = clustering.measures or Measures.of(microdata)
     names = [attribute.name for attribute in microdata.attributes]
-    first = partition.members[partition.starts]
+    first_members = partition.members[partition.starts]
     coarser: dict[str, NDArray[np.int32]] = {}
-    for chain in _connected_sets(policy, names):
+    for linked_sets in _link_sets(policy, names):
         coarser_classes = np.arange(partition.n_classes, dtype=np.int32)
-        for column_set in chain:
-            joined = Partition(np.append(coarser_classes, np.int32(-1))[partition.labels])
+        for column_set in linked_sets:
+            joined_partition = Partition(np.append(coarser_classes, np.int32(-1))[partition.labels])
             merged = _merge_for_set(
-                microdata, joined, column_set, policy, measures, memory_limit, tick
+                microdata, joined_partition, column_set, policy, measures, memory_limit, tick
             )
-            coarser_classes = merged.labels[first]
+            coarser_classes = merged.labels[first_members]
             coarser |= dict.fromkeys(
                 [name for name in column_set.columns if name in names], coarser_classes
             )
@@ -206,25 +214,39 @@ def with_sets(
     )
 
 
-def _k(column_set: ColumnSet, policy: Policy) -> int:
+def _k_of_set(column_set: ColumnSet, policy: Policy) -> int:
     return int(policy.k if column_set.k is None else column_set.k)
 
 
-def _connected_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
-    """The sets with quasi-identifiers, grouped by shared quasi-identifiers, by ascending k."""
-    chains: list[list[ColumnSet]] = []
-    for column_set in sorted(policy.also_k, key=lambda column_set: _k(column_set, policy)):
+def _link_sets(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
+    """Group the sets that share quasi-identifiers, each group by ascending k; leaves out others.
+
+    Parameters
+    ----------
+    names : the quasi-identifiers.
+    """
+    linked: list[list[ColumnSet]] = []
+    for column_set in sorted(policy.also_k, key=lambda column_set: _k_of_set(column_set, policy)):
         quasi_identifiers = {*column_set.columns} & {*names}
         if not quasi_identifiers:
             continue
-        sharing = [c for c in chains if any(quasi_identifiers & {*other.columns} for other in c)]
-        chains = [c for c in chains if c not in sharing]
-        chains.append([*(other for c in sharing for other in c), column_set])
-    return [sorted(chain, key=lambda column_set: _k(column_set, policy)) for chain in chains]
+        overlapping = [
+            sets
+            for sets in linked
+            if any(quasi_identifiers & {*overlapping_set.columns} for overlapping_set in sets)
+        ]
+        linked = [sets for sets in linked if sets not in overlapping]
+        linked.append(
+            [*(overlapping_set for sets in overlapping for overlapping_set in sets), column_set]
+        )
+    return [
+        sorted(linked_sets, key=lambda column_set: _k_of_set(column_set, policy))
+        for linked_sets in linked
+    ]
 
 
 def _copied_codes(microdata: Microdata, column_set: ColumnSet) -> list[NDArray[np.int32]]:
-    """Display codes of the set's copied columns; none for strata, which no class crosses."""
+    """Display codes of the set's copied columns, without strata columns, which no class crosses."""
     return [
         microdata.sensitive[n].display_codes for n in column_set.columns if n in microdata.sensitive
     ]
@@ -239,80 +261,103 @@ def _merge_for_set(
     memory_limit: int | None,
     tick: Tick,
 ) -> Partition:
-    """Merge classes until each has every combination of copied values in 0 or at least k rows."""
-    seen = microdata.select_attributes(column_set.columns)
+    """Merge classes until each has every combination of copied values in no row or at least k."""
+    set_microdata = microdata.select_attributes(column_set.columns)
     weights = {
         name: weight for name, weight in policy.weights.items() if name in column_set.columns
     }
     trees = {name: tree for name, tree in policy.hierarchies.items() if name in column_set.columns}
-    own_policy = replace(policy, weights=weights, hierarchies=trees)
-    space = space_of_costs(seen, measures, own_policy)
+    set_policy = replace(policy, weights=weights, hierarchies=trees)
+    space = make_cost_space_builder(set_microdata, measures, set_policy)
     released = np.flatnonzero(partition.labels >= 0)
     codes = np.column_stack(
         [np.zeros(microdata.n_records, np.int32), *_copied_codes(microdata, column_set)]
     )
     units, keys = microdata.units, microdata.ordered_keys
     labels = np.full(microdata.n_records, -1, np.int32)
-    done = 0
-    for records in (released[group] for group in groups(stratum_numbers(microdata)[released])):
-        _, combination = np.unique(codes[records], axis=0, return_inverse=True)
+    n_classes_done = 0
+    for records in (
+        released[group] for group in group_positions(stratum_numbers(microdata)[released])
+    ):
+        _, combinations = np.unique(codes[records], axis=0, return_inverse=True)
         _, class_labels = np.unique(partition.labels[records], return_inverse=True)
-        part = Partition(class_labels.reshape(-1))
-        guard = _guard(
-            combination.reshape(-1).astype(np.int32),
-            _k(column_set, policy),
+        partition_in_stratum = Partition(class_labels.reshape(-1))
+        guard = _each_k_guard(
+            combinations.reshape(-1).astype(np.int32),
+            _k_of_set(column_set, policy),
             None if units is None else units[records],
         )
         require_memory(
             4,
-            part.n_classes,
+            partition_in_stratum.n_classes,
             int(guard.models.widths[0]),
             f"({', '.join(column_set.columns)})",
             "combinations of copied values",
             memory_limit,
         )
-        costs = space(records)
-        part = _join_same_ranges(costs, part, guard, _k(column_set, policy))
-        part = merge_by_blocks(costs, part, keys[records], guard, policy, tick)
-        merged = merge_block(costs, part, guard, tick)
-        labels[records] = merged.labels + np.int32(done)
-        done += merged.n_classes
+        cost_space = space(records)
+        partition_in_stratum = _join_same_ranges(
+            cost_space, partition_in_stratum, guard, _k_of_set(column_set, policy)
+        )
+        partition_in_stratum = merge_by_blocks(
+            cost_space, partition_in_stratum, keys[records], guard, policy, tick
+        )
+        merged = merge_block(cost_space, partition_in_stratum, guard, tick)
+        labels[records] = merged.labels + np.int32(n_classes_done)
+        n_classes_done += merged.n_classes
     return Partition(labels)
 
 
-def _join_same_ranges(space: MixedSpace, part: Partition, guard: Guard, k: int) -> Partition:
-    """Join classes with the same range in all attributes if one of them fails.
+def _join_same_ranges(space: MixedSpace, partition: Partition, guard: Guard, k: int) -> Partition:
+    """Join classes with the same ranges in all attributes, if one of them fails the guard.
 
-    This loses no information, and leaves few classes where there are few distinct values.
+    This loses no information, and leaves few classes if there are few distinct values.
     """
-    counts = guard.counts(part.labels.astype(np.int64), part.n_classes)[:, : guard.models.widths[0]]
-    failing = ((counts > 0) & (counts < k)).any(axis=1)
-    if not failing.any():
-        return part
-    grouped = space.codes[part.members]
-    ends = (np.minimum.reduceat(grouped, part.starts), np.maximum.reduceat(grouped, part.starts))
-    _, same_range = np.unique(np.column_stack(ends), axis=0, return_inverse=True)
-    same_range = same_range.reshape(-1)
-    joined = np.zeros(int(same_range.max()) + 1, np.bool_)
-    joined[same_range[failing]] = True
-    number = np.where(
-        joined[same_range], same_range, int(same_range.max()) + 1 + np.arange(part.n_classes)
+    counts = guard.counts(partition.labels.astype(np.int64), partition.n_classes)[
+        :, : guard.models.widths[0]
+    ]
+    is_failing = ((counts > 0) & (counts < k)).any(axis=1)
+    if not is_failing.any():
+        return partition
+    sorted_codes = space.codes[partition.members]
+    ranges = (
+        np.minimum.reduceat(sorted_codes, partition.starts),
+        np.maximum.reduceat(sorted_codes, partition.starts),
     )
-    _, number = np.unique(number, return_inverse=True)
-    return Partition(number.reshape(-1)[part.labels])
+    _, range_numbers = np.unique(np.column_stack(ranges), axis=0, return_inverse=True)
+    range_numbers = range_numbers.reshape(-1)
+    is_joined = np.zeros(int(range_numbers.max()) + 1, np.bool_)
+    is_joined[range_numbers[is_failing]] = True
+    class_numbers = np.where(
+        is_joined[range_numbers],
+        range_numbers,
+        int(range_numbers.max()) + 1 + np.arange(partition.n_classes),
+    )
+    _, class_numbers = np.unique(class_numbers, return_inverse=True)
+    return Partition(class_numbers.reshape(-1)[partition.labels])
 
 
-def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -> Guard:
-    """A guard that requires 0 or at least k rows or persons of each combination of values."""
-    width, columns = int(places.max(initial=0)) + 1, [places]
-    widths = [width]
+def _each_k_guard(
+    combinations: NDArray[np.int32], k: int, units: NDArray[np.int64] | None
+) -> Guard:
+    """Build a guard that requires no row, or at least k rows or persons, of each combination.
+
+    Parameters
+    ----------
+    combinations : int32 (n,), the combination of copied values of each record.
+    units : the person of each record, int64 (n,); None if rows are counted.
+    """
+    n_combinations, columns = int(combinations.max(initial=0)) + 1, [combinations]
+    widths = [n_combinations]
     if units is not None:
         columns = [
-            np.where(first_record_mask(units, places), places, np.int32(-1)),
+            np.where(first_record_mask(units, combinations), combinations, np.int32(-1)),
             np.where(first_record_mask(units), np.int32(0), np.int32(-1)),
         ]
         widths.append(1)
     models = Models(np.array(widths, np.int32), units is not None)
-    none = np.empty(0, np.int32)
-    models.add("each_k", 0, float(k), 1, np.zeros(width), none, np.empty((0, 2), np.int32))
+    no_parents = np.empty(0, np.int32)
+    models.add(
+        "each_k", 0, float(k), 1, np.zeros(n_combinations), no_parents, np.empty((0, 2), np.int32)
+    )
     return Guard(np.ascontiguousarray(np.column_stack(columns), np.int32), models)

@@ -32,7 +32,7 @@ from dbanon.job.job import Job
 from dbanon.job.nulls import ERROR
 from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import partition_for
-from dbanon.partitioning.strata import too_few_counted
+from dbanon.partitioning.strata import too_few_error_for_count
 from dbanon.release.recode import Release, recode
 from dbanon.run.history import build_create_chain_command
 from dbanon.run.nulls import choose_nulls, records_to_release, sample_records, share_withheld
@@ -248,7 +248,7 @@ def propose_nulls(
         if entity:
             count, unit = profile.column(entity).distinct, "persons"
         if count < request.k[0]:
-            raise too_few_counted(request.k[0], count, unit, 1)
+            raise too_few_error_for_count(request.k[0], count, unit, 1)
         return None
     planned = plan(job, source, pulse=lambda: None)
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)

@@ -15,8 +15,8 @@ from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
-from dbanon.partitioning.sets import with_sets
-from dbanon.partitioning.strata import count_of, groups, stratum_numbers
+from dbanon.partitioning.sets import coarsen_for_sets
+from dbanon.partitioning.strata import count_for_k, group_positions, stratum_numbers
 from dbanon.release.attacks import Attacks, build_attack_data, run_all_attacks
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
@@ -43,7 +43,7 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
             memory_limit=planned.job.memory_limit,
             tick=lambda share: tick(share / 2),
         )
-        clustering = with_sets(half_records, clustering, policy, planned.job.memory_limit)
+        clustering = coarsen_for_sets(half_records, clustering, policy, planned.job.memory_limit)
     except DbanonError as error:
         # The error's own text may contain a count, and more people read the ledger than the run.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
@@ -88,9 +88,9 @@ def _split_persons(
     # Start with an empty array, because concatenate needs at least one.
     released = [np.zeros(0, np.int64)]
     control = [np.zeros(0, np.int64)]
-    for records in groups(stratum_numbers(microdata)):
+    for records in group_positions(stratum_numbers(microdata)):
         in_half = is_released[person_codes[records]]
-        if count_of(microdata, records[in_half]) >= policy.k:
+        if count_for_k(microdata, records[in_half]) >= policy.k:
             released.append(records[in_half])
             control.append(records[~in_half])
     return np.sort(np.concatenate(released)), np.sort(np.concatenate(control))

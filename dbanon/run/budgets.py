@@ -9,7 +9,7 @@ from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
 from dbanon.job.concentrated import epsilon_of
 from dbanon.job.private import NewBudget
 from dbanon.ledger import budgets
-from dbanon.ledger.budgets import RecordedBudget, Spending, plain
+from dbanon.ledger.budgets import RecordedBudget, Spending, format_amount
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
@@ -102,7 +102,7 @@ class BudgetShown:
             ("protects", f"one {record.unit}{entity_text}"),
             (
                 f"{record.parameter}: total / spent / left",
-                " / ".join(map(plain, (record.total, record.spent, record.remaining))),
+                " / ".join(map(format_amount, (record.total, record.spent, record.remaining))),
             ),
             *epsilon_pairs,
             *([("raises", record.raises)] if record.raises else []),
@@ -111,7 +111,10 @@ class BudgetShown:
                 record.created_at + (f" by {record.created_by}" if record.created_by else ""),
             ),
             *(
-                (f"{record.parameter} {plain(spending.epsilon)}", _describe_spending(spending))
+                (
+                    f"{record.parameter} {format_amount(spending.epsilon)}",
+                    _describe_spending(spending),
+                )
                 for spending in self.spendings
             ),
             ("counts", "releases that name it; what was released elsewhere is not counted"),
@@ -160,7 +163,7 @@ def show_budget(store: Store, name: str) -> BudgetShown:
     """Read a budget with all of its spendings; raises BudgetNotFound."""
     with store.session(write=False) as session:
         record = budgets.find(session, name)
-        return BudgetShown(record, tuple(budgets.spendings(session, name)))
+        return BudgetShown(record, tuple(budgets.list_spendings(session, name)))
 
 
 def _describe_spending(spending: Spending) -> str:

@@ -143,7 +143,7 @@ def _superseded_tables(session: Session, output: Output, keep_last: int | None) 
         return ()
     # The table that the view shows now will be the newest of the replaced ones.
     replaced_before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
-    current_table = [] if keep_last else release_tables.shown_table(session, output.name)
+    current_table = [] if keep_last else release_tables.tables_shown_by(session, output.name)
     return tuple(str(name) for name in (*current_table, *replaced_before))
 
 

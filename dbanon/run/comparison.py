@@ -17,7 +17,7 @@ from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.recount import require_levels, trees_of_models
-from dbanon.partitioning.protect import with_null_leaves
+from dbanon.partitioning.protect import add_null_leaves
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
@@ -204,7 +204,7 @@ def recount_models(
         )
     if not models:
         return tuple(model_counts)
-    countable_models = with_null_leaves(list(models.values()))
+    countable_models = add_null_leaves(list(models.values()))
     source = session.find_source(relation)
     sensitive_names = tuple(dict.fromkeys(model.attribute for model in countable_models))
     model_attributes = session.inspect(source, [source.attribute(name) for name in sensitive_names])

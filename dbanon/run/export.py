@@ -106,7 +106,7 @@ class Exporter:
                 destinations.make_parent(path)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
-        return releases.exports_of(session, self._job.output)
+        return releases.list_exports(session, self._job.output)
 
     def __call__(
         self,

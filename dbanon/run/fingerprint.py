@@ -16,7 +16,7 @@ from typing import Any
 from dbanon.data.option import build_options
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.ledger.entry_checks import MISSHAPEN
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS
 from dbanon.ledger.recorded_report import recorded_request
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import MAX_SALT, Relation, random_salt
@@ -110,7 +110,7 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
     is_publisher = publisher == session.current_user()
     try:
         job, recorded_digest = _parse_recorded_read(request)
-    except MISSHAPEN:
+    except MALFORMED_ERRORS:
         # The roles that run jobs write these entries; a malformed one must not break the listing.
         return None
     if job.where is not None and not is_publisher:

@@ -44,8 +44,8 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
     ids : release ids, in lower case.
     """
     with store.session(write=False) as session:
-        tables = release_tables.tables_of_releases(session, output)
-        files = releases.exports_of(session, str(output))
+        tables = release_tables.own_tables_by_release(session, output)
+        files = releases.list_exports(session, str(output))
         without_data = {
             release_id
             for release_id in ids

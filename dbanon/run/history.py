@@ -38,7 +38,7 @@ def require_first_release(
     if job.chain is not None or job.releases == INDEPENDENT:
         return
     for entity in job.guarantee.persons:
-        earlier_releases = history.of_entity(entity)
+        earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
@@ -49,7 +49,7 @@ def require_first_release(
 
 def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caution | None:
     """A caution that earlier releases may intersect with this one; None if there is no risk."""
-    earlier_releases = history.with_classes()
+    earlier_releases = history.releases_with_classes()
     if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
         return None
     return releases_intersect(
@@ -67,7 +67,7 @@ def measure_joint_histories(
     for entity in () if job.chain is not None else job.guarantee.persons:
         if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
-        earlier_releases = history.of_entity(entity)
+        earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             counts = target.joint_histories(written, earlier_releases, int(job.policy.k))
             chained_outputs = [release.output for release in earlier_releases if release.is_chained]
@@ -78,7 +78,7 @@ def measure_joint_histories(
 def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
     """The report's entry about joint histories when no ledger records the released persons."""
     for entity in job.guarantee.persons:
-        earlier_releases = history.of_entity(entity)
+        earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
             return {JOINT: describe_joint_histories(len(earlier_releases), None, ())}
     return {}
@@ -104,7 +104,7 @@ def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """Suggest a chain where the source's database supports one, or else the option."""
     independent_hint = f"To release it all the same, with no protection against this: {consent}"
-    if not history.takes_chains:
+    if not history.supports_chains:
         reason = "Its source is no database" if history.file_url is None else "No database here"
         return f"{reason} that keeps chains. {independent_hint}"
     database = "" if history.file_url is None else " in the database that takes the releases"

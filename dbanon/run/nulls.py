@@ -16,7 +16,7 @@ from dbanon.hierarchy.leaves import take_records
 from dbanon.job.nulls import CATEGORY, ERROR, MERGE, SUPPRESS
 from dbanon.job.policy import Policy
 from dbanon.partitioning.nulls import merge_nulls
-from dbanon.partitioning.strata import count_of, groups, pattern_codes, rare_records
+from dbanon.partitioning.strata import count_for_k, group_positions, pattern_codes, rare_records
 from dbanon.release.recode import Release
 
 # In order of preference among equal losses: the smallest change comes first.
@@ -65,8 +65,11 @@ def _count_smallest_pattern(microdata: Microdata) -> int:
     if not microdata.n_records:
         return 0
     if microdata.valid is None:
-        return count_of(microdata, np.arange(microdata.n_records))
-    return min(count_of(microdata, pattern) for pattern in groups(pattern_codes(microdata.valid)))
+        return count_for_k(microdata, np.arange(microdata.n_records))
+    return min(
+        count_for_k(microdata, pattern)
+        for pattern in group_positions(pattern_codes(microdata.valid))
+    )
 
 
 def share_withheld(microdata: Microdata) -> float:
@@ -171,7 +174,7 @@ def _draw_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> 
     samples = [sampled]
     is_sampled = np.zeros(microdata.n_records, np.bool_)
     is_sampled[sampled] = True
-    for records in groups(pattern_codes(microdata.valid)):
+    for records in group_positions(pattern_codes(microdata.valid)):
         samples.append(_draw_missing_records(microdata, records, is_sampled[records], k, rng))
     return np.sort(np.concatenate(samples))
 

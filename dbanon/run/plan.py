@@ -30,7 +30,7 @@ from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier
-from dbanon.partitioning.protect import with_null_leaves
+from dbanon.partitioning.protect import add_null_leaves
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
@@ -265,7 +265,7 @@ def plan(
     state, history = _read_state(job, relation, source, target)
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
-    models = with_null_leaves(hierarchies.models)
+    models = add_null_leaves(hierarchies.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))

@@ -192,7 +192,7 @@ def _build_report(
     rho = (
         None
         if budget.delta is None
-        else float(budgets.charged(job.private_options.cost, budget.delta))
+        else float(budgets.compute_charge(job.private_options.cost, budget.delta))
     )
     return PrivateReport(
         release_id=planned.release_id,
@@ -265,7 +265,7 @@ def _publish_rows(
     )
     recorded_at = entries.record_row(session, ledger_row, column_rows, output, run)
     if session.writes_own_ledger():
-        budgets.published(session, planned.release_id)
+        budgets.record_publication(session, planned.release_id)
     return report.with_provenance(created_at=recorded_at)
 
 
@@ -294,7 +294,7 @@ def run_private(
                 return _run(job, store, timed_progress)
         except (Exception, KeyboardInterrupt) as error:
             failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
-            entries.note_failure(store, failed_run)
+            entries.record_failure(store, failed_run)
             raise
 
 

@@ -80,7 +80,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
     _require_budget_of(budget, job, relation)
-    budgets.require_left(budget, job.private_options.cost)
+    budgets.require_sufficient(budget, job.private_options.cost)
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
         require_kind(attribute)

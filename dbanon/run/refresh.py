@@ -135,10 +135,10 @@ def _read_entry(
     session: Session, name: RelationName
 ) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
     """Read the request, the version of dbanon and the report's arguments of a release."""
-    if not entries.trusted(session):
+    if not entries.has_trusted_ledger(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
     existing_relation = session.find_existing(name)
-    release_id = entries.entry_of(session, name, existing_relation)
+    release_id = entries.release_id_of(session, name, existing_relation)
     if release_id is None or existing_relation is None:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {name}.",
@@ -183,7 +183,7 @@ def _is_publisher(session: Session, request: str | None, publisher: str | None) 
 
     A renamed role keeps its OID, and another role may take its former name.
     """
-    publisher_oid = None if request is None else json.loads(request).get(entries.PUBLISHER)
+    publisher_oid = None if request is None else json.loads(request).get(entries.PUBLISHER_OID_KEY)
     if publisher_oid is None:
         return publisher == session.current_user()
     return bool(publisher_oid == session.role_id())

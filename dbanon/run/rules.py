@@ -179,7 +179,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
     _require_trusted(relation.name, [rule for rule in all_rules if rule.name in columns])
     trusted_rules = [rule for rule in all_rules if rule.is_trusted]
     if not trusted_rules:
-        renamed_table = stored_rules.followed_table(session, relation.name)
+        renamed_table = stored_rules.renamed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
             hint=f"The rules went with the table that had this name, {renamed_table} now. Declare"

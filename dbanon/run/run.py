@@ -20,9 +20,9 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import ExpectedRelease
 from dbanon.partitioning.nulls import merge_nulls
-from dbanon.partitioning.partition_for import joined_for, partition_for
+from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
-from dbanon.partitioning.sets import with_sets
+from dbanon.partitioning.sets import coarsen_for_sets
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, combinations, find_lost_columns, recode
@@ -300,7 +300,7 @@ def _join_indistinguishable(
     while not all(model.is_union_closed(has_entities) for model in policy.models):
         previous = clustering
         release = recode_release(planned, policy, source, microdata, previous)
-        clustering = joined_for(
+        clustering = join_equal_classes(
             microdata,
             previous,
             combinations(microdata, release),
@@ -312,7 +312,7 @@ def _join_indistinguishable(
         # each time, so this ends.
         if clustering is previous:
             break
-    return with_sets(microdata, clustering, policy, planned.job.memory_limit)
+    return coarsen_for_sets(microdata, clustering, policy, planned.job.memory_limit)
 
 
 def recode_release(

@@ -100,7 +100,7 @@ def run_with_ledger(
         except (Exception, KeyboardInterrupt) as error:
             if not isinstance(error, UNRECORDED_ERRORS):
                 failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
-                entries.note_failure(target or source, failed_run)
+                entries.record_failure(target or source, failed_run)
             raise
 
 

@@ -17,7 +17,7 @@ from dbanon.errors import (
 )
 from dbanon.job.export import PARQUET
 from dbanon.job.guarantee_names import guarantee_from_ledger
-from dbanon.ledger.entry_checks import MISSHAPEN, are_texts, require_arguments
+from dbanon.ledger.entry_checks import MALFORMED_ERRORS, is_list_of_strings, require_arguments
 from dbanon.run.comparison import recount_models
 from dbanon.run.verify import Verification, recount_sets, require_smallest_class
 from dbanon.sessions.names import RelationName
@@ -109,8 +109,10 @@ def _read_release_metadata(
         k = int(metadata["k_requested"])
         # The file may have been edited, so check every value.
         arguments = dict(require_arguments(json.loads(metadata.get("arguments", "{}"))))
-        is_valid = are_texts(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
-    except (*MISSHAPEN, InvalidParameter):
+        is_valid = (
+            is_list_of_strings(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
+        )
+    except (*MALFORMED_ERRORS, InvalidParameter):
         is_valid = False
     if not is_valid:
         raise InvalidParameter(f"The release information in the file {path} is broken.", hint=hint)

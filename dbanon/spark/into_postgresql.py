@@ -81,7 +81,7 @@ class PostgresqlTarget:
         """Record the failed run in the ledger, if there is one."""
         if not isinstance(error, UNRECORDED_ERRORS):
             run = build_run_record(self.job, elapsed_seconds, error_code(error))
-            entries.note_failure(PostgresqlStore(self.url), run)
+            entries.record_failure(PostgresqlStore(self.url), run)
 
     def publish(
         self, rows: DataFrame, report: Report, elapsed_seconds: Callable[[], float]

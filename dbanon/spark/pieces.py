@@ -17,10 +17,10 @@ from dbanon.data.microdata import CodedColumn, Microdata, is_wide
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import Policy
-from dbanon.partitioning.entities import Units, units_of
+from dbanon.partitioning.entities import Units, build_units
 from dbanon.partitioning.merge import Guard
-from dbanon.partitioning.protect import guard_of
-from dbanon.partitioning.strata import released_places
+from dbanon.partitioning.protect import build_guard
+from dbanon.partitioning.strata import code_released_values
 from dbanon.spark.arrow import combine_chunks, encode_texts, to_floats, to_integers, valid_mask
 from dbanon.spark.layout import KEY, Layout
 
@@ -154,7 +154,7 @@ def prepare_clustering(
     """
     if microdata.entities is None:
         return microdata, None
-    units = units_of(microdata, attributes_with_hierarchy)
+    units = build_units(microdata, attributes_with_hierarchy)
     return units.microdata, units
 
 
@@ -209,18 +209,20 @@ def _encode_sensitive(
     return coded_columns
 
 
-def build_guard(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
+def build_class_guard(microdata: Microdata, partition: Partition, context: TableContext) -> Guard:
     """Build the guard that checks the privacy models on records that all have a class."""
     attributes = {attribute.name: attribute for attribute in context.layout.sensitive}
-    places, frequencies = released_places(
+    places, frequencies = code_released_values(
         microdata, partition, context.policy.models, attributes, context.record_measures, None
     )
-    return guard_of(microdata, context.policy, places, frequencies)
+    return build_guard(microdata, context.policy, places, frequencies)
 
 
 def build_table_guard(context: TableContext) -> Guard:
     """Build the guard with which the driver checks counts of sensitive values, without records."""
-    return build_guard(build_empty_microdata(context), Partition(np.zeros(0, np.int32)), context)
+    return build_class_guard(
+        build_empty_microdata(context), Partition(np.zeros(0, np.int32)), context
+    )
 
 
 def build_empty_microdata(context: TableContext) -> Microdata:

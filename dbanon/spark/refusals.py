@@ -25,7 +25,7 @@ from dbanon.job.requirements import CLIENT
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
-from dbanon.partitioning.strata import null_error, too_few
+from dbanon.partitioning.strata import null_error, too_few_error
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.plan import Plan
 from dbanon.spark.facts import Facts
@@ -161,7 +161,7 @@ def check_facts(facts: Facts, planned: Plan, n_withheld: int) -> None:
             stratum_records = _make_placeholder_records(
                 n_units, planned, null_pattern, n_withheld, counts_persons
             )
-            raise too_few(stratum_records, policy, np.arange(n_units), len(strata_sizes))
+            raise too_few_error(stratum_records, policy, np.arange(n_units), len(strata_sizes))
 
 
 def _make_placeholder_records(

@@ -18,8 +18,8 @@ from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.partitioning.blocks import Blocks as BlockSizes
-from dbanon.partitioning.blocks import failing
-from dbanon.partitioning.classes import space_of
+from dbanon.partitioning.blocks import make_failure_check
+from dbanon.partitioning.classes import make_space_builder
 from dbanon.partitioning.cuts import Cuts, sample_positions, sample_size
 from dbanon.partitioning.refine import RefinementStep, refinement_steps
 from dbanon.spark.class_repartition import (
@@ -131,7 +131,7 @@ class ClusterStages:
             samples += collect_from(
                 rows, SampleRecords(self.context, uncut_forest, limits), self._rows_per_piece, ROWS
             )
-        axes = space_of(
+        axes = make_space_builder(
             build_empty_microdata(self.context), self.context.clustered_measures, self.policy
         )(np.empty(0, np.int64)).axes
         for number, n_blocks in n_blocks_by_stratum.items():
@@ -185,7 +185,7 @@ class ClusterStages:
                 )
                 block_of_leaf = tree.cuts.join_small(
                     counts,
-                    block_sizes.least,
+                    block_sizes.min_records,
                     self._make_violation_check(number, len(counts), sensitive_counts),
                 )
                 trees.append(Tree(first_block, tree.cuts, block_of_leaf))
@@ -208,7 +208,7 @@ class ClusterStages:
         counts = np.array(
             [sensitive_counts.get((stratum_number, leaf), no_counts) for leaf in range(n_leaves)]
         )
-        return failing(guard.allows, counts)
+        return make_failure_check(guard.allows, counts)
 
     def _choose_task_count(self, n_blocks: int, forest: Forest) -> int:
         """Return how many tasks work on blocks: as requested, or at least one per core."""
@@ -270,7 +270,7 @@ class ClusterStages:
             )
         block_sizes = _require_block_sizes(self.policy)
         n_blocks_by_stratum = {
-            number: block_sizes.parts_of_classes(n_classes[number], n_members[number])
+            number: block_sizes.block_count_for_classes(n_classes[number], n_members[number])
             for number in range(len(forest.strata))
             if block_sizes.block_count_for(n_members[number]) is not None
         }

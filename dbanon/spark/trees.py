@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import Microdata
 from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.job.policy import Policy
-from dbanon.partitioning.classes import space_of
+from dbanon.partitioning.classes import make_space_builder
 from dbanon.partitioning.cuts import Cuts, hash_keys
-from dbanon.partitioning.strata import strata_of
+from dbanon.partitioning.strata import find_strata
 from dbanon.spark.pieces import TableContext
 
 # Which quasi-identifiers are present, that is, not NULL.
@@ -119,7 +119,7 @@ def group_by_stratum(
     groups = []
     stratum_numbers = forest.stratum_numbers
     all_present = (True,) * len(microdata.attributes)
-    for records in strata_of(microdata, policy):
+    for records in find_strata(microdata, policy):
         first_record = int(records[0])
         values_number = 0 if microdata.strata is None else int(microdata.strata[first_record])
         null_pattern = all_present
@@ -140,7 +140,9 @@ def assign_leaves(
         cuts = forest.trees[stratum_number].cuts
         leaves = np.zeros(len(records), np.int64)
         if cuts is not None:
-            space = space or space_of(microdata, context.clustered_measures, context.policy)
+            space = space or make_space_builder(
+                microdata, context.clustered_measures, context.policy
+            )
             for start in range(0, len(records), PIECE_RECORDS):
                 chunk = records[start : start + PIECE_RECORDS]
                 leaves[start : start + PIECE_RECORDS] = cuts.assign(

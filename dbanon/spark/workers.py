@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.methods import find_method
-from dbanon.partitioning.blocks import first_keys, means_of_classes
-from dbanon.partitioning.classes import cluster_block, space_of
-from dbanon.partitioning.protect import protect_block, space_of_costs
+from dbanon.partitioning.blocks import compute_class_means, first_keys_of_classes
+from dbanon.partitioning.classes import cluster_block, make_space_builder
+from dbanon.partitioning.protect import make_cost_space_builder, protect_block
 from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_block
 from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
@@ -39,7 +39,7 @@ from dbanon.spark.layout import (
 from dbanon.spark.pieces import (
     TableContext,
     TablePiece,
-    build_guard,
+    build_class_guard,
     build_piece,
     prepare_clustering,
 )
@@ -114,7 +114,7 @@ class SampleRecords:
             return
         microdata = build_piece(rows, context.layout, context).microdata
         clustered, _ = prepare_clustering(microdata, context.policy.hierarchies)
-        space = space_of(clustered, context.clustered_measures, context.policy)
+        space = make_space_builder(clustered, context.clustered_measures, context.policy)
         keys = clustered.keys[:, 0]
         for stratum_number, records in group_by_stratum(clustered, context.policy, self.forest):
             if stratum_number in self.hash_limits:
@@ -158,7 +158,7 @@ class AssignBlocks:
         for stratum_number, records, leaves in assign_leaves(clustered, context, self.forest):
             blocks[records] = self.forest.trees[stratum_number].blocks_of_leaves(leaves)
         if units is not None:
-            blocks = blocks[units.of_record]
+            blocks = blocks[units.unit_of_record]
         yield from pack_by_task(piece.rows, blocks, self.forest)
 
 
@@ -268,13 +268,13 @@ class ClusterBlocks:
             return self._merge_for_models(piece, number, stratum_number)
         [(number_by_records, records)] = group_by_stratum(clustered, policy, self.forest)
         assert number_by_records == stratum_number
-        space = space_of(clustered, context.clustered_measures, policy)(records)
+        space = make_space_builder(clustered, context.clustered_measures, policy)(records)
         keys = clustered.keys[:, 0]
         if self.refinement_step is None:
             classes = cluster_block(space, keys, policy, index_in_stratum, _ignore_progress)
         else:
             classes = self._refine_classes(piece, space, units, stratum_number, index_in_stratum)
-        record_classes = classes if units is None else classes.of(units.of_record)
+        record_classes = classes if units is None else classes.of(units.unit_of_record)
         facts = BlockFacts(
             number,
             stratum_number,
@@ -287,7 +287,7 @@ class ClusterBlocks:
             return self._build_release(piece, record_classes, facts), facts
         if self.precedes_merge:
             # Models apply to records, and the cost of a merge is the loss of the records' labels.
-            space = space_of_costs(piece.microdata, context.record_measures, policy)
+            space = make_cost_space_builder(piece.microdata, context.record_measures, policy)
             positions = space(np.arange(piece.microdata.n_records))
             return self._pack_classes(
                 piece, record_classes, record_classes, positions, piece.keys
@@ -301,9 +301,9 @@ class ClusterBlocks:
         context, microdata = self.context, piece.microdata
         labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         classes = Partition(np.unique(labels, return_inverse=True)[1].reshape(-1))
-        space = space_of_costs(microdata, context.record_measures, context.policy)
+        space = make_cost_space_builder(microdata, context.record_measures, context.policy)
         positions = space(np.arange(microdata.n_records))
-        guard = build_guard(microdata, classes, context)
+        guard = build_class_guard(microdata, classes, context)
         merged = protect_block(positions, classes, guard, context.policy, _ignore_progress)
         n = microdata.n_records
         facts = BlockFacts(
@@ -327,7 +327,7 @@ class ClusterBlocks:
         """Refine the classes that were moved into this block, unless their stratum is not cut."""
         class_labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         if units is not None:
-            first_record_of_unit = np.unique(units.of_record, return_index=True)[1]
+            first_record_of_unit = np.unique(units.unit_of_record, return_index=True)[1]
             class_labels = class_labels[first_record_of_unit]
         _, labels = np.unique(class_labels, return_inverse=True)
         classes = Partition(labels.reshape(-1))
@@ -358,21 +358,21 @@ class ClusterBlocks:
         keys: NDArray[np.int64],
     ) -> list[Packet]:
         """Pack the rows with their classes, and the classes with their coordinates and sizes."""
-        coordinates = means_of_classes(space, classes)
+        coordinates = compute_class_means(space, classes)
         n_classes, n_axes = coordinates.shape
         columns = {
             BLOCK: pa.array(
                 np.full(n_classes, combine_chunks(piece.rows[BLOCK])[0].as_py(), np.int64)
             ),
             LABEL: pa.array(np.arange(n_classes)),
-            KEY: pa.array(first_keys(classes, keys)),
+            KEY: pa.array(first_keys_of_classes(classes, keys)),
             CLASS_SIZE: pa.array(classes.sizes.astype(np.int64)),
             COORDINATES: pa.FixedSizeListArray.from_arrays(
                 pa.array(coordinates.reshape(-1)), n_axes
             ),
         }
         if self.precedes_merge:
-            counts = build_guard(piece.microdata, classes, self.context).counts(
+            counts = build_class_guard(piece.microdata, classes, self.context).counts(
                 classes.labels.astype(np.int64), classes.n_classes
             )
             value_counts = pa.array(counts.reshape(-1))

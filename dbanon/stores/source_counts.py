@@ -31,7 +31,7 @@ from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.nulls import merge_patterns
-from dbanon.partitioning.strata import null_error, too_few_counted
+from dbanon.partitioning.strata import null_error, too_few_error_for_count
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -376,15 +376,15 @@ def _require_strata(
         for a, is_absent in zip(columns_with_nulls, first_rare_stratum.absent, strict=False)
         if is_absent
     ]
-    raise too_few_counted(
+    raise too_few_error_for_count(
         k,
         first_rare_stratum.size,
         unit,
         max(len(strata), 1),
         withheld=withheld,
-        absent=absent if columns_with_nulls else None,
-        by_values=bool(roles.by),
-        merged=policy.nulls == MERGE,
+        null_columns=absent if columns_with_nulls else None,
+        has_columns=bool(roles.by),
+        is_merged=policy.nulls == MERGE,
     )
 
 

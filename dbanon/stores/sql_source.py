@@ -32,7 +32,7 @@ from dbanon.hierarchy.leaves import leaf_text, sort_values
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job, SourceRequest
-from dbanon.ledger.rules import require_digest
+from dbanon.ledger.rules import require_unchanged_rules
 from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Relation
@@ -78,7 +78,7 @@ class SqlSource:
         Declared rules were read in an earlier transaction, so the table may have changed since.
         """
         if job.declared is not None:
-            require_digest(self.session, relation.name, job.declared)
+            require_unchanged_rules(self.session, relation.name, job.declared)
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
             missing = [name for name in job.roles if name not in columns]

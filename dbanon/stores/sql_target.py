@@ -89,7 +89,7 @@ class SqlTarget:
         """The counts of the job's last release of this source and output; None if there is none."""
         if job.name is None:
             return None
-        last_counts = job_history.last_counts(self.session, job.name, str(source), output)
+        last_counts = job_history.last_release_counts(self.session, job.name, str(source), output)
         if last_counts is None:
             return None
         release_id, totals = last_counts
@@ -174,8 +174,8 @@ class SqlTarget:
         if not draft.roles.persons or job.chain is not None:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
-        history = SourceHistory(earlier).of_entity(str(job.entity))
-        return person_record.new_salt(
+        history = SourceHistory(earlier).releases_of_entity(str(job.entity))
+        return person_record.choose_salt(
             [release for release in history if release.normalize == job.entity_normalize]
         )
 
@@ -353,8 +353,8 @@ class SqlTarget:
         if not comparable:
             return JointHistories(releases=0, k=k, persons=0, below=0, alone=0, missing=missing)
         in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
-        ids = [release.release_id for release in comparable[-person_record.MOST_RELEASES :]]
-        counts = person_record.measure(self.session, ids, k, in_progress)
+        ids = [release.release_id for release in comparable[-person_record.MAX_COUNTED_RELEASES :]]
+        counts = person_record.count_joint_histories(self.session, ids, k, in_progress)
         return replace(counts, missing=missing, older=len(comparable) - len(ids))
 
     def digest(self, staged_release: StagedSqlRelease) -> str | None:
@@ -414,7 +414,7 @@ class SqlTarget:
             internal=internal,
         )
         if staged_release.salt is not None:
-            person_record.write(self.session, report.release_id)
+            person_record.record_persons(self.session, report.release_id)
         return published
 
 

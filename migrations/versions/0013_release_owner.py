@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dbanon.ledger.postgresql_releases import NUMBER_ENTRIES
+from dbanon.ledger.postgresql_releases import RECORD_OIDS
 
 revision = "0013"
 down_revision = "0012"
@@ -29,7 +29,7 @@ def upgrade() -> None:
             schema="dbanon" if on_postgresql else None,
         )
     if on_postgresql:
-        op.get_bind().exec_driver_sql(NUMBER_ENTRIES)
+        op.get_bind().exec_driver_sql(RECORD_OIDS)
 
 
 def downgrade() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dbanon.ledger.postgresql import CLOSE_PERSONS
+from dbanon.ledger.postgresql import REVOKE_PERSONS
 
 revision = "0015"
 down_revision = "0014"
@@ -37,7 +37,7 @@ def upgrade() -> None:
     )
     if schema is not None:
         op.execute("REVOKE ALL ON dbanon.release_person FROM PUBLIC")
-        op.execute(CLOSE_PERSONS)
+        op.execute(REVOKE_PERSONS)
 
 
 def downgrade() -> None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from dbanon.ledger.postgresql import CLOSE_INTERNAL
+from dbanon.ledger.postgresql import REVOKE_INTERNAL
 
 revision = "0016"
 down_revision = "0015"
@@ -30,7 +30,7 @@ def upgrade() -> None:
         schema=schema,
     )
     if on_postgresql:
-        op.get_bind().exec_driver_sql(CLOSE_INTERNAL)
+        op.get_bind().exec_driver_sql(REVOKE_INTERNAL)
 
 
 def downgrade() -> None:

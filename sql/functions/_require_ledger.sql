@@ -7,10 +7,10 @@ AS $function$
 DECLARE
     wrong record;
 BEGIN
-    FOR wrong IN SELECT u.what, u.owner FROM (@UNTRUSTED@) AS u LOOP
+    FOR wrong IN SELECT u.object, u.owner FROM (@UNTRUSTED@) AS u LOOP
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = format('The ledger of this database is not trusted: %s, of role %I.',
-                             wrong.what, wrong.owner),
+                             wrong.object, wrong.owner),
             HINT = 'Its owner''s code would run as this role. Ask an administrator to look at it,'
                    ' and to run: dbanon upgrade';
     END LOOP;

@@ -17,7 +17,7 @@ class Cuts(NamedTuple):
     directions: np.ndarray
     borders: np.ndarray
     keys: np.ndarray
-    next: np.ndarray
+    targets: np.ndarray
 
 
 def assign(cuts, points, keys):
@@ -30,7 +30,7 @@ def assign(cuts, points, keys):
             for value, share in zip(point, cuts.directions[at].tolist(), strict=True):
                 along += value * share
             border = (float(cuts.borders[at]), int(cuts.keys[at]))
-            at = int(cuts.next[at][0 if (along, key) < border else 1])
+            at = int(cuts.targets[at][0 if (along, key) < border else 1])
         blocks.append(-1 - at)
     return blocks
 
@@ -63,7 +63,7 @@ def joined(cuts, counts, least):
     def walk(at):
         if at < 0:
             return [[-1 - at]]
-        low, high = (walk(int(child)) for child in cuts.next[at])
+        low, high = (walk(int(child)) for child in cuts.targets[at])
         for first, other in ((low, high), (high, low)):
             if len(first) == 1 and other and sum(counts[i] for i in first[0]) < least:
                 by_size = sorted(other, key=lambda leaves: sum(counts[i] for i in leaves))

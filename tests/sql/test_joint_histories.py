@@ -15,7 +15,7 @@ import pytest
 
 import dbanon
 from dbanon.doors import install
-from dbanon.ledger.person_record import PERSON, joint_counts
+from dbanon.ledger.person_record import PERSON_DTYPE, count_joint_histories_of_records
 from tests.sql.ledger_entries import MAKE, RECORD, entry, mark, oid
 from tests.sql.rule_owners import roles
 
@@ -299,10 +299,12 @@ def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> No
         )
     ]
     records = [
-        np.frombuffer(b"".join(bytes(part) for id_, part in rows if id_ == release_id), PERSON)
+        np.frombuffer(
+            b"".join(bytes(part) for id_, part in rows if id_ == release_id), PERSON_DTYPE
+        )
         for release_id in ids
     ]
-    counted = joint_counts(records, 5)
+    counted = count_joint_histories_of_records(records, 5)
     measured = dbanon.measure_releases(sql_url, ["release.three"], k=5)
     assert [(risk.persons, risk.below, risk.alone) for risk in measured.known] == counted
     assert counted[-1] == count_plainly(run_sql, "one", "two", "three")

@@ -114,13 +114,13 @@ def test_a_renamed_role_keeps_its_jobs_and_exports(
     new = make_url(url).set(username="anna_smith", password="secret")
     with open_store(new).session(write=False) as session:
         last = job_history.last_release(session, "people")
-        files = releases.exports_of(session, "release.p")
+        files = releases.list_exports(session, "release.p")
     assert last is not None
     assert last.release_id == report.release_id
     assert [release_id for release_id, _, _ in files] == [report.release_id]
     # Another role with the old name gets neither.
     with open_store(sql_role("anna")).session(write=False) as session:
         assert job_history.last_release(session, "people") is None
-        assert releases.exports_of(session, "release.p") == []
+        assert releases.list_exports(session, "release.p") == []
     # The file belongs to the release and may be replaced.
     assert run(new.render_as_string(hide_password=False)).release_id != report.release_id

@@ -113,12 +113,14 @@ def test_the_ledger_is_asked_once_the_files_are_held(
     options = {**AGES, "exports": [str(tmp_path / "{release}.parquet")]}
     release = crashed(monkeypatch, database, **options)
     events: list[str] = []
-    lock_leftover, exports_of = destinations.lock_leftover, exporting.releases.exports_of
+    lock_leftover, list_exports = destinations.lock_leftover, exporting.releases.list_exports
     monkeypatch.setattr(
         destinations, "lock_leftover", lambda path: events.append("held") or lock_leftover(path)
     )
     monkeypatch.setattr(
-        exporting.releases, "exports_of", lambda *all_: events.append("ledger") or exports_of(*all_)
+        exporting.releases,
+        "exports_of",
+        lambda *all_: events.append("ledger") or list_exports(*all_),
     )
     database.anonymize(**options)
     assert events[:2] == ["held", "ledger"]

@@ -16,7 +16,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.html.page import render_page
 from dbanon.errors import InvalidParameter
 from dbanon.ledger import person_record
-from dbanon.ledger.person_record import PERSON, joint_counts
+from dbanon.ledger.person_record import PERSON_DTYPE, count_joint_histories_of_records
 from dbanon.run.inspect_release import inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
@@ -124,14 +124,14 @@ def test_persons_of_several_rows_have_all_of_their_classes() -> None:
     records, classes = [], []
     for _ in range(4):
         pairs = {(int(p), int(c)) for p, c in rng.integers(0, (60, 6), (70, 2))}
-        records.append(np.array(sorted(pairs), PERSON))
+        records.append(np.array(sorted(pairs), PERSON_DTYPE))
         classes_by_person: dict[int, Any] = {}
         for person, number in pairs:
             classes_by_person[person] = classes_by_person.get(person, frozenset()) | {number}
         classes.append(classes_by_person)
     expected = [plainly(classes[: count + 1], K) for count in range(4)]
-    assert joint_counts(records, K) == expected
-    assert joint_counts(records, K, each=False) == expected[-1:]
+    assert count_joint_histories_of_records(records, K) == expected
+    assert count_joint_histories_of_records(records, K, after_each_release=False) == expected[-1:]
 
 
 def test_what_has_no_record_is_named(database: Database) -> None:
@@ -190,7 +190,7 @@ def test_a_source_elsewhere_is_not_measured(
 def test_a_report_counts_so_many_and_the_command_all(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(person_record, "MOST_RELEASES", 2)
+    monkeypatch.setattr(person_record, "MAX_COUNTED_RELEASES", 2)
     load_people(database)
     options = OPTIONS | {"keep": [], "if_exists": "replace", "output": "release.people"}
     for number in range(5):

@@ -49,7 +49,7 @@ OPTIONS = {
 @pytest.fixture
 def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A DuckDB file with 2,000 rows whose keys are in no order, on which samples are taken."""
-    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     path = tmp_path / "people.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute(
@@ -93,7 +93,7 @@ CASES: dict[str, dict[str, object]] = {
 @pytest.fixture
 def people_in_sqlite(sqlite_file: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> Database:
     """Rows such as those of `people`, in the database that answers soonest."""
-    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     rng = np.random.default_rng(7)
     column_values = zip(
         *(rng.integers(0, most, 2000) for most in (70, 20000, 4, 3, 50)), strict=True
@@ -159,7 +159,7 @@ def test_reports_tell_the_same_losses(people: str, tmp_path: Path) -> None:
 def test_every_database_gives_the_same(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     rng = np.random.default_rng(4)
     rows = [
         (int(key), int(age), float(pay), "ab"[age % 2])

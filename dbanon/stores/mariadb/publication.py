@@ -129,7 +129,7 @@ def _require_replaceable(
         return
     if output.replaced_kind is None:
         raise OutputExists(f"Another session made {output.name} meanwhile; nothing was published.")
-    if entries.entry_of(session, output.name, existing) is None:
+    if entries.release_id_of(session, output.name, existing) is None:
         raise OutputNotOurs(
             f"Another session replaced {output.name} meanwhile; nothing was published."
         )

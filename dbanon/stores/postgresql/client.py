@@ -22,7 +22,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.ledger.postgresql import CLOSE_INTERNAL, CLOSE_PERSONS
+from dbanon.ledger.postgresql import REVOKE_INTERNAL, REVOKE_PERSONS
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -392,8 +392,8 @@ class PsycopgSession(PassthroughSession):
         return [
             f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
             f"REVOKE ALL ON {tables} FROM PUBLIC",
-            CLOSE_INTERNAL,
-            CLOSE_PERSONS,
+            REVOKE_INTERNAL,
+            REVOKE_PERSONS,
         ]
 
     def ensure_ledger(self) -> None:
@@ -402,7 +402,7 @@ class PsycopgSession(PassthroughSession):
         # The usual case: return before taking the lock.
         if ledger_is_current(self):
             return
-        from dbanon.ledger.migrate import make_or_migrate
+        from dbanon.ledger.migrate import create_or_migrate
 
         # If two first releases race, the second one waits here and finds the new ledger.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
@@ -410,7 +410,7 @@ class PsycopgSession(PassthroughSession):
             # A waiting migration would block all later readers.
             lock_schema(self, "dbanon", self.lock_seconds)
             with translate_errors():
-                make_or_migrate(self, self._connection, self._revoke_statements())
+                create_or_migrate(self, self._connection, self._revoke_statements())
         except OutputExists:
             raise SourceChanged(
                 "Another session created the ledger meanwhile; nothing was published.",

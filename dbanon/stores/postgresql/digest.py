@@ -345,11 +345,11 @@ class PostgresqlPrivateSession(SessionInterface):
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def spend_budget_as_owner(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        if not self.rows(ledger.SPENDER):
+        if not self.rows(ledger.FIND_SPENDER):
             return None
         call = "SELECT dbanon._spend(?, CAST(? AS numeric), CAST(? AS uuid))::text"
         [(spent,)] = self.rows(call, (budget, epsilon, spending_id))
         return spent is not None
 
     def writes_own_ledger(self) -> bool:
-        return not self.rows(ledger.WRITER)
+        return not self.rows(ledger.FIND_RELEASE_WRITER)

@@ -123,7 +123,7 @@ class PostgresqlRules(RulesSession):
 
     def write_rules_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         oid = self._lookup_oid(source)
-        if oid is None or not self.rows(ledger.RULES_WRITER):
+        if oid is None or not self.rows(ledger.FIND_RULES_WRITER):
             return False
         self.call("dbanon._declare", [json_text({"source": oid, **change})])
         return True

@@ -24,9 +24,9 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.ledger.postgresql import PERSONS_WRITER
+from dbanon.ledger.postgresql import FIND_PERSONS_WRITER
 from dbanon.ledger.postgresql_persons import joint_histories, pack_persons
-from dbanon.ledger.postgresql_releases import NUMBER_ENTRIES
+from dbanon.ledger.postgresql_releases import RECORD_OIDS
 from dbanon.ledger.postgresql_rules import tie_rules
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
@@ -106,7 +106,7 @@ class PostgresqlPersons(Session):
                 "relation_oid": self._oid_of(relation),
                 "source_oid": self._oid_of(source),
             }
-        if self.look_up(PERSONS_WRITER):
+        if self.look_up(FIND_PERSONS_WRITER):
             rows = self.rows(_COUNT_JOINT_HISTORIES.format(persons=persons), (json_text(request),))
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
@@ -121,7 +121,7 @@ class PostgresqlPersons(Session):
     def record_persons_in_database(self, release_id: str) -> bool:
         # Entries without the oid of their source have no salt.
         if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
-            if self.look_up(PERSONS_WRITER):
+            if self.look_up(FIND_PERSONS_WRITER):
                 self.rows(
                     f"SELECT dbanon._record_persons(?::uuid, {_STAGED_PERSONS})", (release_id,)
                 )
@@ -433,7 +433,7 @@ class PostgresqlSession(
     def record_release_as_owner(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
-        if not self.look_up(postgresql_ledger.WRITER):
+        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return None
         column_rows = [{key: c[key] for key in c if key != "release_id"} for c in columns]
         arguments = postgresql_ledger.entry_arguments(row), column_rows, run
@@ -441,7 +441,7 @@ class PostgresqlSession(
         return str(json.loads(entry)["created_at"])
 
     def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
-        if not self.look_up(postgresql_ledger.WRITER):
+        if not self.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return False
         self.call("dbanon._record_run", [json_text(run)])
         return True
@@ -451,7 +451,7 @@ class PostgresqlSession(
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
     def tie_releases(self) -> None:
-        self.run(NUMBER_ENTRIES)
+        self.run(RECORD_OIDS)
         self.run(tie_rules())
 
     def may_drop(self, existing: ExistingRelation) -> bool:

@@ -166,8 +166,8 @@ def target_with_summary(session: Session, job: Job) -> SqlTarget:
         existing = session.find_existing(output)
         if (
             existing is not None
-            and entries.summary_of(session, output, existing) is not None
-            and entries.entry_of(session, output, existing) is not None
+            and entries.find_summary(session, output, existing) is not None
+            and entries.release_id_of(session, output, existing) is not None
         ):
             return SummarizedTarget(session, plan(session, output, job.if_exists))
     return SqlTarget(session)

@@ -460,10 +460,10 @@ class SqliteSession(SqliteStagingSession):
     def ensure_ledger(self) -> None:
         if ledger_is_current(self):
             return
-        from dbanon.ledger.migrate import make_or_migrate
+        from dbanon.ledger.migrate import create_or_migrate
 
         with translate_errors():
-            make_or_migrate(self, self._connection)
+            create_or_migrate(self, self._connection)
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")

@@ -15,7 +15,7 @@ from dbanon.doors.cli.options import parse_bounds
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
 from dbanon.job.concentrated import Cost, epsilon_of
 from dbanon.job.private import NewBudget, private_job, private_method_options
-from dbanon.ledger.budgets import charged
+from dbanon.ledger.budgets import compute_charge
 from dbanon.stores.synthetic import numpy_dtype, require_kind, to_synthetic_column
 
 OPTIONS: dict[str, Any] = {
@@ -81,10 +81,10 @@ def test_two_sides_of_bounds() -> None:
 
 
 def test_what_an_epsilon_costs_is_never_less() -> None:
-    assert charged(Cost(0.1), None) == Decimal("0.1")
-    assert charged(Cost(1e-30), None) == Decimal("1e-9")
-    assert charged(Cost(1.0000000001), None) == Decimal("1.000000001")
-    assert sum((charged(Cost(0.1), None) for _ in range(3)), Decimal(0)) == Decimal("0.3")
+    assert compute_charge(Cost(0.1), None) == Decimal("0.1")
+    assert compute_charge(Cost(1e-30), None) == Decimal("1e-9")
+    assert compute_charge(Cost(1.0000000001), None) == Decimal("1.000000001")
+    assert sum((compute_charge(Cost(0.1), None) for _ in range(3)), Decimal(0)) == Decimal("0.3")
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 3, 6])
@@ -93,14 +93,14 @@ def test_one_release_may_spend_all_of_a_budget(epsilon: float) -> None:
     cost = Cost(epsilon, 1e-9)
     budget = NewBudget(name="m", source="people", epsilon=epsilon, delta=1e-9)
     total = Decimal(repr(budget.amount)).quantize(Decimal("1e-9"), ROUND_FLOOR)
-    assert total == charged(cost, 1e-9) == Decimal(repr(cost.rho))
+    assert total == compute_charge(cost, 1e-9) == Decimal(repr(cost.rho))
     assert epsilon_of(float(total), 1e-9) <= epsilon * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-9, 1e-5])
 def test_a_rho_of_less_than_a_part_is_none(epsilon: float) -> None:
     with pytest.raises(InvalidParameter, match="must be 1e-9 or more"):
-        charged(Cost(epsilon, 1e-9), 1e-9)
+        compute_charge(Cost(epsilon, 1e-9), 1e-9)
     with pytest.raises(InvalidParameter, match="must be 1e-9 or more"):
         NewBudget(name="m", source="people", epsilon=epsilon, delta=1e-9)
 

@@ -12,7 +12,7 @@ from dbanon.data.partition import Partition
 from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model, sensitive_counts
 from dbanon.partitioning import refine
-from dbanon.partitioning.merge import Guard, merge
+from dbanon.partitioning.merge import Guard, merge_classes
 from dbanon.partitioning.protect import compile_models
 from dbanon.spaces.mixed import UNIT, MixedSpace
 from tests.generalization_data import random_tree, spaces
@@ -179,7 +179,7 @@ def test_refinement_keeps_to_the_models(case, seed, rounds):
     start = Partition(finish(kernels.GaaCp(space.table(), k)))
     guard, tables = guard_of(codes, models, start.labels)
     try:
-        start = merge(space, start, guard, lambda share: None)
+        start = merge_classes(space, start, guard, lambda share: None)
     except ModelInfeasible:
         return
 

@@ -9,7 +9,7 @@ from dbanon import kernels
 from dbanon.data.microdata import first_record_mask
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
-from dbanon.partitioning.merge import Guard, keeps
+from dbanon.partitioning.merge import Guard, satisfies_models
 from dbanon.partitioning.protect import compile_models
 from dbanon.spaces.mixed import UNIT, MixedSpace
 from tests.reference import enforce as reference_enforce
@@ -38,7 +38,7 @@ def guard_of(codes, models, who, labels):
     columns = [np.where(first_record_mask(who, codes[name]), codes[name], -1) for name in names]
     columns.append(np.where(first_record_mask(who), 0, -1))
     values = np.column_stack(columns).astype(np.int32)
-    return Guard(values, compile_models(models, names, tables, persons=True)), tables
+    return Guard(values, compile_models(models, names, tables, counts_persons=True)), tables
 
 
 @given(cases(), st.integers(0, 20), st.integers(1, 6), st.integers(1, 3))
@@ -98,7 +98,7 @@ def test_one_record_each_is_as_without_persons(case, size):
     np.testing.assert_array_equal(
         actual, reference_enforce.enforce(space, labels, named, models, exact=exact)
     )
-    assert keeps(guard) == guard.models.keeps(
+    assert satisfies_models(guard) == guard.models.keeps(
         np.concatenate(
             [
                 np.bincount(c[c >= 0], minlength=w)

@@ -198,7 +198,7 @@ def _plain_passes(points, k, size, how):
 @pytest.mark.parametrize("how", ["pass", "fast"])
 @pytest.mark.parametrize("kind", ["normal", "whole"])
 def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monkeypatch):
-    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     rng = np.random.default_rng(8)
     points = rng.normal(size=(1300, 3))
     if kind == "whole":
@@ -280,7 +280,7 @@ def test_a_table_of_one_block_is_anonymized_as_without_blocks():
 
 
 def test_the_order_and_the_pieces_of_rows_change_nothing(monkeypatch, tmp_path):
-    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     rng = np.random.default_rng(5)
     frame = pd.DataFrame(rng.normal(size=(4000, 3)).round(1), columns=["a", "b", "c"])
     frame["id"] = rng.permutation(10**6)[:4000]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dbanon import kernels
 from dbanon.data.partition import Partition
-from dbanon.partitioning.blocks import Blocks, DeferredSpace, _groups
+from dbanon.partitioning.blocks import Blocks, DeferredSpace, _records_by_block
 from dbanon.partitioning.cuts import Cuts, hash_keys, sample_positions
 from dbanon.spaces.numeric import Space
 from tests.reference import cuts as reference
@@ -21,7 +21,7 @@ from tests.reference import cuts as reference
 def small_samples():
     """Samples of 500 a block of small tables, too, as large ones have them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+        patch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
         yield
 
 
@@ -67,9 +67,9 @@ def test_records_go_where_a_plain_loop_sends_them(cloud) -> None:
 def test_cuts_found_on_all_cores_are_those_found_one_by_one(cloud, apart) -> None:
     points, keys, parts, direction = cloud
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbanon.partitioning.cuts._LEAST_APART", apart)
+        patch.setattr("dbanon.partitioning.cuts._MIN_PARALLEL_POINTS", apart)
         cuts = Cuts.fit(points, parts, direction, keys)
-    arrays = (cuts.directions, cuts.borders, cuts.keys, cuts.next)
+    arrays = (cuts.directions, cuts.borders, cuts.keys, cuts.targets)
     for actual, expected in zip(arrays, reference.fit(points, parts, direction, keys), strict=True):
         np.testing.assert_array_equal(actual, expected)
 
@@ -171,16 +171,16 @@ def test_the_sample_is_the_same_where_the_first_bound_is_too_low(monkeypatch) ->
     monkeypatch.setattr("dbanon.data.pieces.PIECE_RECORDS", 700)
     positions = sample_positions(keys, 2)
     assert positions.tolist() == reference.sampled(keys.tolist(), 1000)
-    monkeypatch.setattr("dbanon.partitioning.cuts._SPARE_DEVIATIONS", -20.0)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MARGIN_DEVIATIONS", -20.0)
     assert sample_positions(keys, 2).tolist() == positions.tolist()
 
 
 def test_a_sample_has_limits_but_a_point_for_each_block(monkeypatch) -> None:
-    monkeypatch.setattr("dbanon.partitioning.cuts._MOST_SAMPLED", 700)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MAX_SAMPLED", 700)
     keys = np.arange(5000)
     assert len(sample_positions(keys, 5)) == 700
     assert len(sample_positions(keys, 900)) == 900
-    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 650)
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 650)
     assert len(sample_positions(keys, 1)) == 650
 
 
@@ -240,14 +240,14 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
 def test_groups_leave_out_what_belongs_to_nothing(monkeypatch):
     monkeypatch.setattr("dbanon.data.pieces.PIECE_RECORDS", 3)
     numbers = np.array([2, -1, 0, 1, 2, 0, -1], np.int32)
-    groups = _groups(numbers, np.array([1, 0, 1]))
+    groups = _records_by_block(numbers, np.array([1, 0, 1]))
     assert [group.tolist() for group in groups] == [[3], [0, 2, 4, 5]]
-    assert _groups(np.full(4, -1, np.int32), np.array([0])) == []
+    assert _records_by_block(np.full(4, -1, np.int32), np.array([0])) == []
 
 
 def test_groups_of_more_blocks_than_16_bits_count():
     numbers = np.random.default_rng(0).permutation(np.arange(70_000).repeat(2)).astype(np.int32)
-    groups = _groups(numbers, np.arange(70_000))
+    groups = _records_by_block(numbers, np.arange(70_000))
     assert len(groups) == 70_000
     for number in (0, 2**16 - 1, 2**16, 69_999):
         np.testing.assert_array_equal(groups[number], np.flatnonzero(numbers == number))

@@ -24,7 +24,7 @@ from dbanon.errors import (
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
 from dbanon.partitioning.classes import find_classes
-from dbanon.partitioning.entities import units_of
+from dbanon.partitioning.entities import build_units
 from dbanon.stores.frame.microdata import microdata_from_frame
 
 
@@ -71,20 +71,20 @@ def test_worked_example():
     )
     microdata = microdata_from_frame(frame, ["age", "sex"])
     object.__setattr__(microdata, "entities", np.array([2, 1, 1, 3, 3, 3], np.int32))
-    units = units_of(microdata)
-    assert units.of_record.tolist() == [0, 1, 1, 2, 2, 2]
+    units = build_units(microdata)
+    assert units.unit_of_record.tolist() == [0, 1, 1, 2, 2, 2]
     assert units.microdata.numbers[:, 0].tolist() == [30, 21, 41]
     # f and m are equally frequent for person 1: the first in order.
     assert units.microdata.codes[:, 0].tolist() == [1, 0, 0]
     assert units.microdata.keys[:, 0].tolist() == [0, 1, 3]
-    assert Partition([0, 1, 1]).of(units.of_record).labels.tolist() == [0, 1, 1, 1, 1, 1]
+    assert Partition([0, 1, 1]).of(units.unit_of_record).labels.tolist() == [0, 1, 1, 1, 1, 1]
 
 
 def test_the_mean_of_equal_values_is_exact():
     frame = pd.DataFrame({"age": [0.1] * 3 + [1e308, -1e308, 1e308]})
     microdata = microdata_from_frame(frame, ["age"])
     object.__setattr__(microdata, "entities", np.array([0, 0, 0, 1, 1, 1], np.int32))
-    numbers = units_of(microdata).microdata.numbers[:, 0]
+    numbers = build_units(microdata).microdata.numbers[:, 0]
     assert numbers[0] == 0.1
     assert numbers[1] == pytest.approx(1e308 / 3)
 

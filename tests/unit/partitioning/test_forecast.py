@@ -18,7 +18,7 @@ from dbanon.methods.forecast import (
     Shape,
     describe_seconds,
 )
-from dbanon.partitioning.forecast import REFINEMENTS, fastest_method, forecast
+from dbanon.partitioning.forecast import REFINEMENT_FORECASTS, fastest_method, forecast
 
 SIX, MIXED = Shape(REFERENCE_ATTRIBUTES), Shape(2, categories=4)
 
@@ -93,9 +93,9 @@ def test_what_advice_tries_has_a_forecast(curve: str) -> None:
 
 def test_every_refinement_of_every_kind_is_foreseen() -> None:
     kinds = {method.refine for method in METHODS.values() if method.refine is not None}
-    assert set(REFINEMENTS) == kinds
+    assert set(REFINEMENT_FORECASTS) == kinds
     for kind in kinds:
-        assert set(REFINEMENTS[kind]) == set(EFFORTS)
+        assert set(REFINEMENT_FORECASTS[kind]) == set(EFFORTS)
 
 
 def test_refinement_of_points_is_foreseen_of_mixed_data_too() -> None:

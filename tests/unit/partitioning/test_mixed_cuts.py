@@ -14,7 +14,12 @@ import dbanon
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.cuts import Cuts
-from dbanon.partitioning.mixed_cuts import LEAST_OF_MEAN, MOST_OF_MEAN, MixedCuts, levels_of
+from dbanon.partitioning.mixed_cuts import (
+    MAX_SIZE_RATIO,
+    MIN_SIZE_RATIO,
+    MixedCuts,
+    ancestors_by_height,
+)
 from dbanon.spaces.mixed import Axis
 from tests.reference import cuts as reference
 
@@ -52,8 +57,8 @@ def test_records_go_where_a_plain_loop_sends_them_and_blocks_have_a_good_size(ta
     assert counts.min() >= 1
     between = (cuts.keys == np.iinfo(np.int64).min).all()
     if between and parts > 1:
-        assert counts.max() <= MOST_OF_MEAN * len(points) / parts
-        assert counts.min() >= LEAST_OF_MEAN * len(points) / parts
+        assert counts.max() <= MAX_SIZE_RATIO * len(points) / parts
+        assert counts.min() >= MIN_SIZE_RATIO * len(points) / parts
 
 
 @given(tables())
@@ -64,8 +69,8 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
     mixed = MixedCuts.of(axes, len(points) / n_parts, lambda some: np.eye(some.shape[1])[0])
     if mixed is None or n_parts == 1:
         return
-    pairs = mixed.near(points, records, None)
-    cut = mixed.best(points, records, pairs, n_parts)
+    pairs = mixed.find_near_pairs(points, records, None)
+    cut = mixed.find_best_border(points, records, pairs, n_parts)
     best = None
     numbers = [at for at, axis in enumerate(axes) if axis.tree is None][:1]
     for at in numbers + [at for at, axis in enumerate(axes) if axis.tree and axis.width > 0]:
@@ -74,22 +79,22 @@ def test_the_border_parts_the_fewest_pairs_for_each_bit(table) -> None:
             low, high = below.sum(), (~below).sum()
             blocks = min(max(round(n_parts * low / len(points)), 1), n_parts - 1)
             sizes = [low / blocks, high / (n_parts - blocks)]
-            if max(sizes) > MOST_OF_MEAN * mixed.size or min(sizes) < max(
-                LEAST_OF_MEAN * mixed.size, 1
+            if max(sizes) > MAX_SIZE_RATIO * mixed.mean_size or min(sizes) < max(
+                MIN_SIZE_RATIO * mixed.mean_size, 1
             ):
                 continue
             share = low / len(points)
             bits = -share * np.log2(share) - (1 - share) * np.log2(1 - share)
-            parted = sum(below[i] != below[j] for i, j in pairs)
-            value_of = (parted + 1) / (len(pairs) + 1) / bits
+            cost = sum(below[i] != below[j] for i, j in pairs)
+            value_of = (cost + 1) / (len(pairs) + 1) / bits
             best = value_of if best is None else min(best, value_of)
     assert (cut is None) == (best is None)
     if cut is not None:
-        assert cut.parted == pytest.approx(best)
+        assert cut.cost == pytest.approx(best)
 
 
 def test_levels_are_where_leaves_meet() -> None:
-    levels = levels_of(UNEVEN)
+    levels = ancestors_by_height(UNEVEN)
     for i, j in itertools.combinations(range(UNEVEN.n_leaves), 2):
         meet = UNEVEN.heights[UNEVEN.common(np.array([i]), np.array([j]))[0]]
         assert [bool(row[i] == row[j]) for row in levels] == [
@@ -104,7 +109,7 @@ def test_pairs_are_the_nearest_by_the_squares_of_heights() -> None:
     points = np.column_stack([codes[:, 0] / (UNEVEN.n_leaves - 1), rng.random(60), codes[:, 1] / 2])
     mixed = MixedCuts.of(axes, 30, lambda some: np.ones(some.shape[1]))
     assert mixed is not None
-    pairs = mixed.near(points, np.arange(60), None)
+    pairs = mixed.find_near_pairs(points, np.arange(60), None)
     common = UNEVEN.heights[UNEVEN.common(*(codes[pairs, 0].T))] / UNEVEN.height
     same = codes[pairs[:, 0], 0] == codes[pairs[:, 1], 0]
     assert ((common == 0) == same).all()

@@ -78,7 +78,7 @@ def test_rows_are_in_order_of_what_differs_within_persons() -> None:
 
 
 def test_there_are_no_more_layers_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(person_rows, "MOST_LAYERS", 4)
+    monkeypatch.setattr(person_rows, "MAX_LAYERS", 4)
     assert layers_of(table([0, 1, 2] * 10)).max() == 3
 
 

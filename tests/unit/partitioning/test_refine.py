@@ -301,7 +301,7 @@ def test_seconds_end_thorough_with_classes_of_k(seconds):
 
 
 def test_every_refinement_knows_the_efforts_that_a_policy_knows():
-    assert ("pass", *points_module._EFFORTS) == tuple(refine.ROUNDS) == REFINEMENTS
+    assert ("pass", *points_module._EFFORT_BUDGETS) == tuple(refine.ROUNDS_PER_CLASS) == REFINEMENTS
     for method in METHODS.values():
         assert method.refine in (None, "points", "generalized")
         assert (method.refine is None) is (method.result_type is not Partition)

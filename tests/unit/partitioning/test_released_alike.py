@@ -17,7 +17,7 @@ from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.policy import Policy
-from dbanon.partitioning.partition_for import joined_for
+from dbanon.partitioning.partition_for import join_equal_classes
 from dbanon.partitioning.protect import compile_models
 from dbanon.run import run
 from dbanon.spaces.mixed import mixed_space
@@ -94,12 +94,12 @@ def test_joining_goes_on_until_no_class_fails() -> None:
     rounds = []
 
     def join(*args: Any, **more: Any) -> ClusteringResult:
-        joined = joined_for(*args, **more)
+        joined = join_equal_classes(*args, **more)
         rounds.append(joined is not args[1])
         return joined
 
     frame = people(12, 120)
-    with mock.patch.object(run, "joined_for", join):
+    with mock.patch.object(run, "join_equal_classes", join):
         out, report = release(frame)
     assert rounds == [True, True, False], "choose a table whose classes are joined twice"
     levels = deltas(out, ["age", "sex"])
@@ -151,9 +151,9 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
     codes = {"ill": codes.astype(np.int32)}
     result = ClusteringResult(Partition(labels))
     measures = Measures.of(microdata)
-    places = "dbanon.partitioning.partition_for.released_places"
+    places = "dbanon.partitioning.partition_for.code_released_values"
     with mock.patch(places, return_value=(codes, None)):
-        joined = joined_for(
+        joined = join_equal_classes(
             microdata,
             result,
             released_groups,

@@ -1,8 +1,8 @@
 """Find the ledger entry of a relation.
 
-On PostgreSQL the oids in the ledger decide (``ledger.postgresql_releases``). Other databases have
-neither roles nor stable relation ids. There the name and kind of the relation decide, and the mark
-that dbanon writes in its comment.
+On PostgreSQL the oids in the ledger identify it (``ledger.postgresql_releases``). Other databases
+have neither roles nor stable relation ids. There the relation is identified by its name, its kind
+and the mark that dbanon writes in its comment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
 
-def trusted(session: Session) -> bool:
+def has_trusted_ledger(session: Session) -> bool:
     """Return True if there is a ledger; raises LedgerNotTrusted if reading it is unsafe."""
     if not session.has_ledger():
         return False
@@ -24,26 +24,28 @@ def trusted(session: Session) -> bool:
 
 
 def optional_column(session: Session, column: str, table: str = "release") -> str:
-    """SQL of a column that older ledgers lack; NULL if it is missing.
+    """Return SQL of a column that older ledgers lack: its name, or NULL if it is missing.
 
-    Only writing a release migrates a ledger; until then its old tables are read.
+    Only writing a release migrates a ledger; until then the old tables are read as they are.
     """
     types = dict(session.columns_of(session.ledger_name(table)))
     return quote(column) if column in types else "NULL"
 
 
-def entry_of(session: Session, name: RelationName, existing: ExistingRelation | None) -> str | None:
+def release_id_of(
+    session: Session, name: RelationName, existing: ExistingRelation | None
+) -> str | None:
     """Return the id of the release that a relation holds, or None.
 
     In older ledgers and on other databases the mark names the entry, and the entry must name the
     relation, since marks can be copied. On PostgreSQL the entry must also have the relation's oid
     or, if it records none, its owner.
     """
-    if existing is None or not trusted(session):
+    if existing is None or not has_trusted_ledger(session):
         return None
     if postgresql_releases.has_oids(session):
         return postgresql_releases.release_id_of(session, existing)
-    entry = _entry(session, existing.mark)
+    entry = _marked_entry(session, existing.mark)
     if entry is None or not session.is_same_name(entry.output, name) or entry.kind != existing.kind:
         return None
     if existing.oid is None:
@@ -53,31 +55,32 @@ def entry_of(session: Session, name: RelationName, existing: ExistingRelation | 
     return entry.release_id if entry.output_oid == existing.oid else None
 
 
-def published_by_role(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
-    """SQL condition for entries that this role published, and its parameters.
+def own_entries_condition(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
+    """Return an SQL condition for the entries that this role published, and its parameters.
 
-    It compares the role's oid, which survives a rename, if the entry has an oid of this database;
-    otherwise the name. Without roles all names are empty.
+    Roles are compared by oid, which survives a rename, if the entry was recorded in this database;
+    otherwise by name. In databases without roles all names are empty.
 
     Parameters
     ----------
-    alias : the alias of the table of releases, with its dot.
+    alias : the alias of the table of releases with a dot, such as ``r.``.
     """
-    by_name = f"coalesce({alias}published_by, '') = ?"
+    name_condition = f"coalesce({alias}published_by, '') = ?"
     user, role_oid = session.current_user() or "", session.role_id()
-    ledger = session.find_existing(session.ledger_name("release"))
-    if role_oid is None or ledger is None or not postgresql_releases.has_oids(session):
-        return by_name, (user,)
-    by_oid = f"coalesce({alias}publisher_oid, 0) = ?"
+    release_table = session.find_existing(session.ledger_name("release"))
+    if role_oid is None or release_table is None or not postgresql_releases.has_oids(session):
+        return name_condition, (user,)
+    oid_condition = f"coalesce({alias}publisher_oid, 0) = ?"
     return (
-        f"CASE WHEN coalesce({alias}ledger_oid, 0) = ? THEN {by_oid} ELSE {by_name} END",
-        (ledger.oid, role_oid, user),
+        f"CASE WHEN coalesce({alias}ledger_oid, 0) = ? THEN {oid_condition}"
+        f" ELSE {name_condition} END",
+        (release_table.oid, role_oid, user),
     )
 
 
-def names_entry(session: Session, existing: ExistingRelation) -> bool:
+def mark_names_entry(session: Session, existing: ExistingRelation) -> bool:
     """Return True if the mark of a relation names an entry, perhaps that of another relation."""
-    return _entry(session, existing.mark) is not None
+    return _marked_entry(session, existing.mark) is not None
 
 
 def summary_name(output: RelationName) -> RelationName:
@@ -85,12 +88,12 @@ def summary_name(output: RelationName) -> RelationName:
     return output.sibling(output.name + SUMMARY_SUFFIX)
 
 
-def summary_of(
+def find_summary(
     session: Session, output: RelationName, existing_output: ExistingRelation | None
 ) -> ExistingRelation | None:
     """Return the summary of an output, or None.
 
-    A name over the limit has no summary: PostgreSQL would truncate it to that of the output.
+    A name that exceeds the limit has none: PostgreSQL would truncate it to the output's own name.
     """
     name = summary_name(output)
     limit = session.name_limit
@@ -110,22 +113,23 @@ def is_summary_of(
 ) -> bool:
     """Return True if a relation is the summary of a release of this output.
 
-    It must have the owner and either the columns or, for summaries of earlier versions, the mark.
+    It must belong to the owner, and have the columns of a summary or, in earlier versions, its
+    mark.
     """
-    if not trusted(session):
+    if not has_trusted_ledger(session):
         return False
     if postgresql_releases.has_oids(session) and postgresql_releases.is_summary(
         session, output, existing, existing_output
     ):
         return True
-    entry = _entry(session, existing.mark)
+    entry = _marked_entry(session, existing.mark)
     if entry is None or existing.kind != "table" or not session.is_same_name(entry.output, output):
         return False
     owners = {entry.published_by, existing_output.owner if existing_output else entry.published_by}
     return existing.owner in owners
 
 
-class _Entry(NamedTuple):
+class _EntryRelation(NamedTuple):
     """The ledger columns that identify the relation of a release."""
 
     release_id: str
@@ -135,7 +139,8 @@ class _Entry(NamedTuple):
     published_by: str | None
 
 
-def _entry(session: Session, mark: str | None) -> _Entry | None:
+def _marked_entry(session: Session, mark: str | None) -> _EntryRelation | None:
+    """Return the entry whose release id is in a mark; None if there is none."""
     if mark is None or not mark.startswith(MARK):
         return None
     rows = session.rows(
@@ -148,4 +153,4 @@ def _entry(session: Session, mark: str | None) -> _Entry | None:
     if not rows:
         return None
     release_id, schema, name, kind, output_oid, publisher = rows[0]
-    return _Entry(str(release_id), RelationName(schema, name), kind, output_oid, publisher)
+    return _EntryRelation(str(release_id), RelationName(schema, name), kind, output_oid, publisher)
