@@ -74,7 +74,7 @@ class CoarserColumns(Partition):
                 groupings.append(grouping)
         return groupings
 
-    def rows(self) -> tuple[Partition, NDArray[np.int32]]:
+    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
         """The classes of rows, and int32 (n_classes, w), their coarser class in each grouping."""
         return Partition(self.labels, self.method_counts), np.column_stack(
             self._distinct_groupings()
