@@ -14,7 +14,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 
 # The suffix of timestamps with a time zone.
 UTC = "+00:00"
@@ -25,7 +25,7 @@ ANY = "*"
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 
 
-def trees_of(
+def resolve_hierarchies(
     attributes: Sequence[Attribute], hierarchies: Hierarchies, measures: Measures
 ) -> tuple[Hierarchy | None, ...]:
     """The hierarchy of each attribute: from ``hierarchies``, None for a number, else a flat one.
@@ -48,11 +48,11 @@ def trees_of(
         elif attribute.kind.is_numeric:
             trees.append(None)
         else:
-            trees.append(flat(measures.categories[attribute.name].values))
+            trees.append(flat_hierarchy(measures.categories[attribute.name].values))
     return tuple(trees)
 
 
-def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
+def encode_leaves(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
     """The leaf position of each record's value, int32 (n,); 0 for NULL.
 
     Raises
@@ -67,16 +67,18 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
     valid = microdata.valid_column(attribute.name)
     codes = np.zeros(len(numbers), np.int32)
-    present = slice(None) if valid is None else valid
-    values, inverse = np.unique(numbers[present], return_inverse=True)
-    leaves = tree.encode(texts_in(tree, values, attribute), attribute.name)
-    codes[present] = leaves[inverse.reshape(-1)]
+    not_null = slice(None) if valid is None else valid
+    values, inverse = np.unique(numbers[not_null], return_inverse=True)
+    leaves = tree.encode(format_as_leaves(tree, values, attribute), attribute.name)
+    codes[not_null] = leaves[inverse.reshape(-1)]
     return codes
 
 
-def texts_in(tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute) -> list[str]:
+def format_as_leaves(
+    tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute
+) -> list[str]:
     """Values of a numeric attribute, float64 (m,), in the spelling of the hierarchy's leaves."""
-    return spell_as_leaves(tree, [number_text(value, attribute) for value in values], attribute)
+    return spell_as_leaves(tree, [format_number(value, attribute) for value in values], attribute)
 
 
 def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> list[str]:
@@ -97,17 +99,17 @@ def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute)
     return [text if text in labels else tree.numbers.get(Decimal(text), text) for text in texts]
 
 
-def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
+def list_column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
     """The distinct values of an attribute, spelled as leaves, in the attribute's order."""
     if not attribute.kind.is_numeric:
         return list(microdata.categories[microdata.categorical.index(attribute)])
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
     valid = microdata.valid_column(attribute.name)
     values = np.unique(numbers if valid is None else numbers[valid])
-    return list(dict.fromkeys(number_text(value, attribute) for value in values))
+    return list(dict.fromkeys(format_number(value, attribute) for value in values))
 
 
-def number_text(value: float, attribute: Attribute) -> str:
+def format_number(value: float, attribute: Attribute) -> str:
     """A number, date, timestamp or rank, spelled as a leaf of a hierarchy."""
     if attribute.kind is Kind.ORDINAL:
         return attribute.order[int(value)]
@@ -122,11 +124,11 @@ def number_text(value: float, attribute: Attribute) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-def leaf_text(text: str, attribute: Attribute) -> str:
+def format_leaf(text: str, attribute: Attribute) -> str:
     """A database's text of a value, spelled as a leaf of a hierarchy."""
     if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
         return f"{Decimal(text):.{attribute.scale}f}"
-    return number_text(float(text), attribute) if attribute.kind is Kind.FLOAT else text
+    return format_number(float(text), attribute) if attribute.kind is Kind.FLOAT else text
 
 
 def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
@@ -134,7 +136,7 @@ def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
     if set(texts) <= set(attribute.order):
         return [text for text in attribute.order if text in texts]
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
-        return sorted(texts, key=_by_number)
+        return sorted(texts, key=_number_sort_key)
     return sorted(texts)
 
 
@@ -143,11 +145,11 @@ def sort_key(text: str, attribute: Attribute) -> Any:
     if text in attribute.order:
         return attribute.order.index(text)
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
-        return _by_number(text)
+        return _number_sort_key(text)
     return text
 
 
-def _by_number(text: str) -> tuple[bool, Decimal]:
+def _number_sort_key(text: str) -> tuple[bool, Decimal]:
     """A key that sorts NaN last."""
     number = Decimal(text)
     return number.is_nan(), Decimal(0) if number.is_nan() else number

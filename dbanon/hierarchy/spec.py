@@ -19,12 +19,12 @@ from dbanon.data.microdata import Microdata
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy import builders
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
-from dbanon.hierarchy.leaves import column_texts
+from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.tree import Hierarchy
 
 TABLE, NAME, ENUM = "table", "name", "enum"
-IN_DATABASES = (TABLE, NAME, ENUM)
-_WITH_SHORT_FORM = (TABLE, NAME)
+DATABASE_KINDS = (TABLE, NAME, ENUM)
+_SHORT_FORM_KINDS = (TABLE, NAME)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ HierarchySource: TypeAlias = Hierarchy | HierarchySpec | Mapping[str, Any] | str
 class _KeyRule:
     """The values that a key accepts."""
 
-    fits: Callable[[Any], bool]
+    is_valid: Callable[[Any], bool]
     expected: str
 
 
@@ -69,7 +69,7 @@ class _KindRule:
     options: Mapping[str, _KeyRule]
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -81,16 +81,18 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, (list, tuple)) and bool(value) and all(map(fits, value))
+def _make_list_check(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, (list, tuple)) and bool(value) and all(map(is_valid, value))
+    )
 
 
-_FANOUT = _KeyRule(lambda value: _is_whole(value) and value >= 2, "a whole number, 2 or more")
+_FANOUT = _KeyRule(lambda value: _is_integer(value) and value >= 2, "a whole number, 2 or more")
 _LABELS = _KeyRule(
-    _list_of(lambda value: isinstance(value, str) or _is_number(value)), "a list of texts"
+    _make_list_check(lambda value: isinstance(value, str) or _is_number(value)), "a list of texts"
 )
 _TRUE_OR_LABELS = _KeyRule(
-    lambda value: value is True or _LABELS.fits(value),
+    lambda value: value is True or _LABELS.is_valid(value),
     "true for the column's own order, or a list of its values in order",
 )
 
@@ -105,26 +107,31 @@ KINDS: dict[str, _KindRule] = {
         {},
     ),
     "levels": _KindRule(
-        _KeyRule(_list_of(_LABELS.fits), 'a list of rows ["leaf", "level 1", …, "root"]'), {}
+        _KeyRule(
+            _make_list_check(_LABELS.is_valid), 'a list of rows ["leaf", "level 1", …, "root"]'
+        ),
+        {},
     ),
     "intervals": _KindRule(
-        _KeyRule(_list_of(_is_number), "a list of widths, each a multiple of the one before"),
+        _KeyRule(
+            _make_list_check(_is_number), "a list of widths, each a multiple of the one before"
+        ),
         {"origin": _KeyRule(_is_number, "a number: a border of the grid")},
     ),
     "dates": _KindRule(
-        _KeyRule(_list_of(_is_text), "a list of " + ", ".join(builders.DATE_STEPS)),
+        _KeyRule(_make_list_check(_is_text), "a list of " + ", ".join(builders.DATE_STEPS)),
         {},
     ),
     "mask": _KindRule(
         _KeyRule(
-            lambda value: value is True or _list_of(_is_whole)(value),
+            lambda value: value is True or _make_list_check(_is_integer)(value),
             "true, or a list of numbers of leading characters that stay, decreasing",
         ),
         {"character": _KeyRule(lambda value: _is_text(value) and len(value) == 1, "one character")},
     ),
     "ordered": _KindRule(_TRUE_OR_LABELS, {"fanout": _FANOUT}),
     "grouped": _KindRule(
-        _KeyRule(_list_of(_is_whole), "a list of sizes of groups, in order"),
+        _KeyRule(_make_list_check(_is_integer), "a list of sizes of groups, in order"),
         {"order": _TRUE_OR_LABELS},
     ),
     ENUM: _KindRule(_KeyRule(lambda value: value is True, "true"), {"fanout": _FANOUT}),
@@ -147,14 +154,14 @@ def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
         return source
     if isinstance(source, str):
         kind, colon, name = source.partition(":")
-        if colon and kind in _WITH_SHORT_FORM:
+        if colon and kind in _SHORT_FORM_KINDS:
             return parse({kind: name}, files=files)
         if source.lstrip().startswith("{"):
             return parse(_load_json(source), files=files)
     if isinstance(source, (str, Path)) and files:
         return _load_or_refuse(lambda: Hierarchy.load(source), "Name a CSV or JSON file, in UTF-8.")
     if not isinstance(source, Mapping):
-        raise InvalidParameter("A hierarchy must be a JSON object.", hint=_known_kinds())
+        raise InvalidParameter("A hierarchy must be a JSON object.", hint=_list_known_kinds())
     return _parse_object(source)
 
 
@@ -166,7 +173,7 @@ def parse_all(
         raise InvalidParameter("hierarchies must be an object: a hierarchy by column.")
     parsed = {}
     for column, source in (sources or {}).items():
-        with _name_column(column):
+        with _prefix_errors(column):
             parsed[column] = parse(source, files=files)
     return parsed
 
@@ -193,10 +200,10 @@ def build_all(
             )
         order = attributes[column].order
         if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == ENUM and order:
-            trees[column] = enum_tree(hierarchy, order)
+            trees[column] = build_enum_hierarchy(hierarchy, order)
         elif isinstance(hierarchy, HierarchySpec):
             trees[column] = build(
-                hierarchy, column_texts(microdata, attributes[column]), column, pulse
+                hierarchy, list_column_texts(microdata, attributes[column]), column, pulse
             )
         else:
             trees[column] = hierarchy
@@ -239,16 +246,16 @@ def build(
     ------
     InvalidParameter : the builder rejects the values, or the hierarchy needs a database.
     """
-    if spec.kind in IN_DATABASES:
+    if spec.kind in DATABASE_KINDS:
         raise InvalidParameter(
             f'The hierarchy of "{column}" is read from a database, but no database is given here.',
             hint="Load it first, and give it as a Hierarchy.",
         )
-    with _name_column(column):
+    with _prefix_errors(column):
         return _BUILDERS[spec.kind](spec.parameters, values, pulse)
 
 
-def enum_tree(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
+def build_enum_hierarchy(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
     """The hierarchy of an enumerated type, from its labels in order."""
     return builders.ordered(labels, spec.parameters.get("fanout", 2))
 
@@ -286,10 +293,10 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
     kinds = [key for key in parameters if key in KINDS]
     if len(kinds) != 1:
         unknown = [str(key) for key in parameters if key not in KINDS]
-        near = nearest_names(unknown[0], KINDS) if unknown and not kinds else None
+        suggested_names = nearest_names(unknown[0], KINDS) if unknown and not kinds else None
         raise InvalidParameter(
             "A hierarchy must have one key that says its kind.",
-            hint=" ".join(filter(None, (near, _known_kinds()))),
+            hint=" ".join(filter(None, (suggested_names, _list_known_kinds()))),
         )
     [name] = kinds
     kind = KINDS[name]
@@ -300,11 +307,12 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
                 f'A hierarchy of kind "{name}" has no such key.',
                 hint="Known keys: " + ", ".join(keys) + ".",
             )
-        if not keys[key].fits(value):
+        if not keys[key].is_valid(value):
             raise InvalidParameter(f'"{key}" must be {keys[key].expected}.')
     if name == "tree":
         return _load_or_refuse(
-            lambda: Hierarchy.from_json(_tree_labels(parameters["tree"])), _tree_hint()
+            lambda: Hierarchy.from_json(_convert_tree_labels(parameters["tree"])),
+            _describe_tree_format(),
         )
     if name == "levels":
         return Hierarchy.from_levels(parameters["levels"])
@@ -319,27 +327,27 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
     return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))
 
 
-def _tree_labels(tree: Any) -> Any:
+def _convert_tree_labels(tree: Any) -> Any:
     """The tree with numbers as text; raises TypeError for other types of labels."""
     if isinstance(tree, (list, tuple)):
         if not all(isinstance(row, (list, tuple)) for row in tree):
             raise TypeError
         return [
-            (_label_text(child), None if parent is None else _label_text(parent))
+            (_to_label(child), None if parent is None else _to_label(parent))
             for child, parent in tree
         ]
-    return {label: _branch_labels(below) for label, below in tree.items()}
+    return {label: _convert_branch_labels(branch) for label, branch in tree.items()}
 
 
-def _branch_labels(tree: Any) -> Any:
+def _convert_branch_labels(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {label: _branch_labels(branch) for label, branch in tree.items()}
+        return {label: _convert_branch_labels(branch) for label, branch in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_label_text(leaf) for leaf in tree]
+        return [_to_label(leaf) for leaf in tree]
     raise TypeError
 
 
-def _label_text(value: Any) -> str:
+def _to_label(value: Any) -> str:
     if isinstance(value, str) or _is_number(value):
         return str(value)
     raise TypeError
@@ -361,19 +369,19 @@ def _load_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidParameter("A hierarchy is not valid JSON.", hint=_known_kinds()) from None
+        raise InvalidParameter("A hierarchy is not valid JSON.", hint=_list_known_kinds()) from None
 
 
-def _known_kinds() -> str:
+def _list_known_kinds() -> str:
     return "Known kinds: " + ", ".join(KINDS) + '; as in {"table": "ref.education_tree"}.'
 
 
-def _tree_hint() -> str:
+def _describe_tree_format() -> str:
     return 'Write {"root": {"branch": ["leaf", …]}}, or a list of ["child", "parent"].'
 
 
 @contextmanager
-def _name_column(column: str) -> Iterator[None]:
+def _prefix_errors(column: str) -> Iterator[None]:
     """Prefix errors with the column of the hierarchy."""
     try:
         yield

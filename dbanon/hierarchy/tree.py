@@ -26,14 +26,14 @@ from dbanon.hierarchy.edges import (
     Edge,
     HierarchyProblem,
     Pulse,
-    broken,
+    build_nodes,
+    hierarchy_error,
     ignore_pulses,
-    tree_of,
     with_pulses,
 )
 
 # ARX uses the semicolon. The comma is last because labels may contain one.
-_SEPARATORS = (";", "\t", "|", ",")
+_DELIMITERS = (";", "\t", "|", ",")
 
 
 class Hierarchy:
@@ -96,13 +96,13 @@ class Hierarchy:
     @cached_property
     def _same_label_leaves(self) -> NDArray[np.int64]:
         """The leaves, as nodes, that have the same label as their parent."""
-        same = [
+        same_label_nodes = [
             node
             for node in range(1, len(self.labels))
             if self.parents[node] == node - 1 and self.labels[node] == self.labels[node - 1]
         ]
         inner = set(self.parents.tolist())
-        return np.array([node for node in same if node not in inner], np.int64)
+        return np.array([node for node in same_label_nodes if node not in inner], np.int64)
 
     def _released_nodes(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """The released nodes: the parent of a leaf with the same label, else the node itself."""
@@ -149,7 +149,7 @@ class Hierarchy:
 
         The depth of the lowest common ancestor of leaves i < j is the minimum over ``gaps[i:j]``.
         """
-        return self.depths[self.ancestors(self.leaves[:-1], self.leaves[1:])]
+        return self.depths[self.common_ancestors(self.leaves[:-1], self.leaves[1:])]
 
     def node(self, label: str) -> int:
         """The highest node with this label; raises KeyError if missing."""
@@ -177,20 +177,20 @@ class Hierarchy:
                     ambiguous.add(number)
         return {number: label for number, label in labels.items() if number not in ambiguous}
 
-    def ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
+    def common_ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
         """The lowest common ancestors of pairs of nodes, int32, of the shape of the arguments."""
         left, right = np.array(first, np.int32), np.array(second, np.int32)
-        while (apart := left != right).any():
+        while (differs := left != right).any():
             # Parents have smaller indices, so the larger of two different nodes is not the answer.
-            higher = apart & (left > right)
-            lower = apart & ~higher
+            higher = differs & (left > right)
+            lower = differs & ~higher
             left[higher] = self.parents[left[higher]]
             right[lower] = self.parents[right[lower]]
         return left
 
     def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
         """The released node of leaves ``low`` to ``high``: their lowest common ancestor."""
-        return self._released_nodes(self.ancestors(self.leaves[low], self.leaves[high]))
+        return self._released_nodes(self.common_ancestors(self.leaves[low], self.leaves[high]))
 
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
         """Generalized edges over all edges to the root: 0 for the leaf itself, 1 for the root.
@@ -203,9 +203,9 @@ class Hierarchy:
         nodes : int (n,), the released nodes: the leaves or nodes above them.
         """
         depths = self.leaf_depths[leaves]
-        climbed = depths - self.depths[nodes]
+        generalized_edges = depths - self.depths[nodes]
         shares = np.zeros(len(depths))
-        np.divide(climbed, depths, out=shares, where=depths > 0)
+        np.divide(generalized_edges, depths, out=shares, where=depths > 0)
         return shares
 
     @cached_property
@@ -236,7 +236,7 @@ class Hierarchy:
             labels.append(self.labels[node])
         return tuple(labels)
 
-    def at_level(self, level: int) -> NDArray[np.int32]:
+    def nodes_at_level(self, level: int) -> NDArray[np.int32]:
         """int32 (L,), the released node of each leaf, ``level`` edges above it or the root."""
         nodes: NDArray[np.int32] = self.leaves.copy()
         for _ in range(level):
@@ -287,7 +287,7 @@ class Hierarchy:
         """
         problems = self.check(values)
         if problems:
-            raise broken(
+            raise hierarchy_error(
                 problems,
                 f'The hierarchy of column "{column}" does not cover its values',
                 hint="Give each value a row of its own, also one that is a label above others; in a"
@@ -322,7 +322,7 @@ class Hierarchy:
             parents = [*path[1:], None] if path else []
             edges += [(child, parent, line) for child, parent in zip(path, parents, strict=True)]
             edges += [(label, label, line) for label in path[:1]]
-        return cls(*tree_of(edges, pulse=pulse))
+        return cls(*build_nodes(edges, pulse=pulse))
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
@@ -337,7 +337,7 @@ class Hierarchy:
         edges: list[Edge] = [
             (str(child), parent, line) for line, (child, parent) in enumerate(rows, 1)
         ]
-        return cls(*tree_of(edges))
+        return cls(*build_nodes(edges))
 
     @classmethod
     def from_nested(cls, tree: Mapping[str, Any]) -> Hierarchy:
@@ -356,17 +356,17 @@ class Hierarchy:
                 walk(subbranch, str(label))
 
         walk(tree, None)
-        return cls(*tree_of(edges))
+        return cls(*build_nodes(edges))
 
     @classmethod
     def from_csv(cls, text: str, delimiter: str | None = None) -> Hierarchy:
-        """From CSV text: leaf, level 1, ..., root in each line, as ``rows_of`` reads it.
+        """From CSV text: leaf, level 1, ..., root in each line, as ``read_levels`` reads it.
 
         Raises
         ------
         HierarchyBroken : the lines do not form a tree; the error lists all problems.
         """
-        rows, first = rows_of(text, delimiter)
+        rows, first = read_levels(text, delimiter)
         return cls.from_levels(rows, first=first)
 
     @classmethod
@@ -415,7 +415,7 @@ class Hierarchy:
         return text.getvalue()
 
 
-def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
+def flat_hierarchy(values: Sequence[str], root: str = "*") -> Hierarchy:
     """A hierarchy with all values directly below the root."""
     while root in values:
         root += "*"
@@ -424,7 +424,7 @@ def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
     )
 
 
-def rows_of(text: str, delimiter: str | None = None) -> tuple[list[list[str]], int]:
+def read_levels(text: str, delimiter: str | None = None) -> tuple[list[list[str]], int]:
     """The rows (leaf, level 1, ..., root), and the line number of the first, from 1.
 
     The delimiter is detected from the first line: semicolon, tab, bar or comma. All but the
@@ -436,21 +436,21 @@ def rows_of(text: str, delimiter: str | None = None) -> tuple[list[list[str]], i
     ------
     csv.Error : the text is not valid CSV.
     """
-    rows = _rows(text, delimiter or _separator(text))
+    rows = _read_rows(text, delimiter or _detect_delimiter(text))
     if not _has_header(rows):
         return rows, 1
     return rows[1:], 2
 
 
-def _rows(text: str, delimiter: str) -> list[list[str]]:
+def _read_rows(text: str, delimiter: str) -> list[list[str]]:
     return list(
         csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=delimiter == ",")
     )
 
 
-def _separator(text: str) -> str:
-    for delimiter in _SEPARATORS:
-        rows = [row for row in _rows(text, delimiter) if row]
+def _detect_delimiter(text: str) -> str:
+    for delimiter in _DELIMITERS:
+        rows = [row for row in _read_rows(text, delimiter) if row]
         if rows and len(rows[0]) > 1 and (delimiter == ";" or len(set(map(len, rows))) == 1):
             return delimiter
     return ";"

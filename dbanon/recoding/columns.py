@@ -166,7 +166,7 @@ class Recoding:
     parameters: tuple[str, ...] = ()
 
 
-def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
+def require_fit(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
     """Check that released values outside the column's range fit into its type.
 
     Parameters
@@ -178,8 +178,8 @@ def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
     UnsupportedType : they do not fit; carries ``hint``.
     """
     if attribute.kind is Kind.INTEGER:
-        room = 2.0 ** (attribute.bits - 1)
-        fits = (values >= -room) & (values < room)
+        limit = 2.0 ** (attribute.bits - 1)
+        fits = (values >= -limit) & (values < limit)
     elif attribute.kind is Kind.DECIMAL and attribute.precision:
         fits = np.abs(values) < 10.0**attribute.precision
     else:
@@ -207,7 +207,7 @@ def refuse_wide(microdata: Microdata, recoding: str) -> None:
         )
 
 
-def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
+def compute_class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
     """The lower median of each class, float64 (n_classes,), of ``values``, float64 (n,)."""
     grouped = values[partition.members]
     ordered = grouped[np.lexsort((grouped, partition.labels[partition.members]))]
@@ -215,12 +215,12 @@ def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[
     return medians
 
 
-def table_deviation(scale: Scale) -> float:
+def compute_sample_deviation(scale: Scale) -> float:
     """The sample standard deviation of a non-constant column, in its unit."""
     return float(np.ldexp(scale.deviation, scale.exponent))
 
 
-def column_of_members(
+def release_member_values(
     microdata: Microdata, partition: Partition, position: int, values: NDArray[np.float64]
 ) -> ReleasedColumn:
     """A released column with a value of some member of each class.
@@ -265,16 +265,16 @@ def recode_attributes(
         if not column_names:
             continue
 
-        def totals(
+        def sum_totals(
             partition: Partition,
             attributes: Sequence[Attribute],
             row_classes: NDArray[np.int32] = row_classes,
         ) -> Mapping[str, NDArray[np.object_]]:
-            sums = {}
+            totals = {}
             for name, row_totals in exact_totals(attributes).items():
-                sums[name] = np.zeros(partition.n_classes, object)
-                np.add.at(sums[name], row_classes, row_totals)
-            return sums
+                totals[name] = np.zeros(partition.n_classes, object)
+                np.add.at(totals[name], row_classes, row_totals)
+            return totals
 
         subset = (
             microdata
@@ -283,7 +283,7 @@ def recode_attributes(
         )
         columns += [
             _expand_to_rows(column, partition, row_sets, row_classes)
-            for column in run(subset, partition, totals)
+            for column in run(subset, partition, sum_totals)
         ]
     columns.sort(key=lambda column: names.index(column.source))
     return tuple(columns)

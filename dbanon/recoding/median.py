@@ -14,13 +14,13 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    class_medians,
-    column_of_members,
+    compute_class_medians,
     refuse_wide,
+    release_member_values,
 )
 
 
-def median(
+def release_medians(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
@@ -35,13 +35,15 @@ def median(
     """
     refuse_wide(microdata, "median")
     return tuple(
-        column_of_members(microdata, partition, position, class_medians(values, partition))
+        release_member_values(
+            microdata, partition, position, compute_class_medians(values, partition)
+        )
         for position, values in enumerate(microdata.numbers.T)
     )
 
 
 RECODING = Recoding(
     name="median",
-    run=median,
+    run=release_medians,
     summary="Class median, the lower of two; a value that occurs",
 )

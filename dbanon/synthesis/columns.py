@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dbanon.data.conversion import to_moment
 from dbanon.errors import BoundsRequired, InvalidParameter
 from dbanon.hierarchy import builders
-from dbanon.hierarchy.spec import HierarchySpec, enum_tree
+from dbanon.hierarchy.spec import HierarchySpec, build_enum_hierarchy
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PrivateOptions
 from dbanon.synthesis.domains import (
@@ -193,7 +193,7 @@ def _find_hierarchy(
         raise InvalidParameter(f'Column "{name}" has both a hierarchy and an order: give only one.')
     hierarchy = options.hierarchies.get(name)
     if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == "enum" and labels:
-        return enum_tree(hierarchy, labels)
+        return build_enum_hierarchy(hierarchy, labels)
     if isinstance(hierarchy, HierarchySpec):
         raise InvalidParameter(
             f'The hierarchy of "{name}" would be made from the values of the column, or read'

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta, chi2
 
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.synthesis import edges as of_edges
 from dbanon.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, compute_noise_scale
 from dbanon.synthesis.domains import BOOLEAN_HIERARCHY
@@ -166,8 +166,10 @@ def test_insensitive_microaggregation_is_caught_with_the_noise_of_one_class():
         for table in (first, second):
             rows = (insensitive_microaggregation(table, 3, share, 1.0, rng) for _ in range(4000))
             noisy_rows.append(np.array([row.reshape(-1) for row in rows]))
-        flat = [centre.reshape(-1) for centre in centres]
-        return lower_bound_of_epsilon(*(likelihood(rows, *flat, 2 * share) for rows in noisy_rows))
+        flat_hierarchy = [centre.reshape(-1) for centre in centres]
+        return lower_bound_of_epsilon(
+            *(likelihood(rows, *flat_hierarchy, 2 * share) for rows in noisy_rows)
+        )
 
     assert audit(1 / 3) >= 1.5
     assert audit(24 / 3 / 3) <= 1.0
@@ -326,7 +328,7 @@ def test_the_whole_of_dp_ranks_keeps_its_claim_with_listed_values(margins):
     Uses numpy's noise, which takes a third of the time; the test above uses OpenDP's.
     """
     rng = np.random.default_rng(0)
-    tree = flat([str(i) for i in range(5)])
+    tree = flat_hierarchy([str(i) for i in range(5)])
     truth = rng.integers(0, 2, 1000)
     first = np.array([rng.integers(0, GRID + 1, 1000), truth * 3, truth])
     first[:, 0] = 0, 4, 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.job.synthesis import PrivateOptions
 from dbanon.synthesis.columns import TypedTable, define_public_columns
 from dbanon.synthesis.dependence import compute_expected_counts, count_two_way, score_independence
@@ -115,7 +115,7 @@ def kinds_of(frame, labels=None, **options):
 
 # Accounting
 
-MIXED = (None, TREE, BOOLEAN_HIERARCHY, flat([str(i) for i in range(300)]))
+MIXED = (None, TREE, BOOLEAN_HIERARCHY, flat_hierarchy([str(i) for i in range(300)]))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_bins_are_the_deepest_cut_and_then_the_heaviest_values():
     ]
     assert assign_bins(TREE, even, 2).tolist() == [1, 0, 0, 0, 0, 0]
     assert assign_bins(TREE, even, 1).tolist() == [0] * 6
-    listed = flat([str(i) for i in range(50)])
+    listed = flat_hierarchy([str(i) for i in range(50)])
     assert len(set(assign_bins(listed, np.arange(50.0), 8).tolist())) == 8
     assert assign_bins(listed, np.arange(50.0), 8)[:43].tolist() == [0] * 43
 
@@ -264,4 +264,4 @@ def test_a_type_that_states_its_values_has_no_other():
 
 def test_other_is_a_leaf_and_only_one():
     assert add_other_leaf(TREE) is TREE
-    assert list(add_other_leaf(flat(["a", "b"])).positions) == ["a", "b", "other"]
+    assert list(add_other_leaf(flat_hierarchy(["a", "b"])).positions) == ["a", "b", "other"]

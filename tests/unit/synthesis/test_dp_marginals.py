@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.job.concentrated import Cost, delta_of, epsilon_of, rho_of, rho_of_pure
 from dbanon.synthesis import marginals, ranks
 from dbanon.synthesis.domains import BOOLEAN_HIERARCHY
@@ -23,7 +23,7 @@ from tests.unit.synthesis.test_audits import NEVER, bound
 
 import_or_skip("opendp")
 
-TREE = flat([str(i) for i in range(6)])
+TREE = flat_hierarchy([str(i) for i in range(6)])
 TREES = (TREE, BOOLEAN_HIERARCHY, None, None)
 VALUES = (0, 0, 0, 5)
 AMOUNTS = {"pure": 3.0, "zcdp": rho_of(3.0, 1e-9)}

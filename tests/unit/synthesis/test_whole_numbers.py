@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbanon
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.synthesis.dependence import count_two_way, fit_common_shares, score_by_own_margins
 from dbanon.synthesis.domains import NumericDomain
 from dbanon.synthesis.margins import group_adjacent_values, measure_grid_margin, round_to_values
@@ -19,7 +19,7 @@ from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, divide_epsilon
 from tests.reference.synthesis import Recording, Seeded
 
-COLOURS = flat([f"colour {i}" for i in range(6)])
+COLOURS = flat_hierarchy([f"colour {i}" for i in range(6)])
 
 
 def test_one_row_moves_a_score_by_own_shares_by_six_rows_at_most():
