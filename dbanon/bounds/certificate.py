@@ -18,7 +18,8 @@ records that costs less than its prices. There are four methods of computing pri
 
 - ``neighbours``: half the squared distances of a record to its k - 1 nearest neighbours, divided by
   k. Each record contributes half of k - 1 squared distances over k to SSE(S), none of them smaller.
-- ``pairs``: the linear program of ``compute_pair_prices``, where both records of a pair share its distance.
+- ``pairs``: the linear program of ``compute_pair_prices``, where both records of a pair share its
+  distance.
 - ``classes``: the linear program of ``classes.py`` over all classes of k records: the best prices
   possible.
 - ``fitting``: nearly the same without a solver, for any number of records (``fitting.py``).
@@ -56,7 +57,7 @@ _MAX_DISTANCES_IN_MEMORY = 2**22
 
 
 def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and whether they are optimal to within 1e-5.
+    """Compute prices, float64 (n,), and whether they are optimal to within 1e-5.
 
     Parameters
     ----------
@@ -85,13 +86,14 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
         costs = np.square(points[pairs[:, 0]] - points[pairs[:, 1]]).sum(axis=1) / k
         starts = np.arange(0, 2 * len(new_pairs), 2, dtype=np.int32)
         program.add(pairs.ravel(), starts, costs, 1.0)
-        solved = program.solve(deadline)
-        if solved is None:
+        solution = program.solve(deadline)
+        if solution is None:
             return prices, False
-        certified, candidate_pairs = _repair_prices(points, k, solved[0], tick)
+        duals, optimum = solution
+        certified, candidate_pairs = _repair_prices(points, k, duals, tick)
         if certified.sum() > prices.sum():
             prices = certified
-        if solved[1] - prices.sum() <= OPTIMALITY_GAP * abs(solved[1]):
+        if optimum - prices.sum() <= OPTIMALITY_GAP * abs(optimum):
             return prices, True
         if time.monotonic() > deadline:
             return prices, False
@@ -101,7 +103,10 @@ def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> 
 def _repair_prices(
     points: Floats, k: int, duals: Floats, tick: Tick
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Feasible prices from duals, float64 (n,), rounded down, and the violated pairs."""
+    """Compute feasible prices from duals, both float64 (n,), rounded down.
+
+    Also returns the pairs whose duals exceed their cost, int64 (m, 2).
+    """
     n, p = points.shape
     error = SLACK + relative_error(p)
     total_excess, violated = np.zeros(n), []
@@ -124,11 +129,11 @@ def _repair_prices(
 
 
 def _distance_rows(points: Floats) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-    """Row indices and rows, float64 (rows, n), of the matrix of squared distances, in batches."""
+    """Yield batches of the matrix of squared distances: row indices and rows, float64 (rows, n)."""
     n = len(points)
-    width = max(1, _MAX_DISTANCES_IN_MEMORY // n)
-    for first in range(0, n, width):
-        rows = np.arange(first, min(first + width, n))
+    n_rows = max(1, _MAX_DISTANCES_IN_MEMORY // n)
+    for start in range(0, n, n_rows):
+        rows = np.arange(start, min(start + n_rows, n))
         distances = np.zeros((len(rows), n))
         for column in points.T:
             difference = column[rows, None] - column[None, :]
@@ -140,7 +145,8 @@ Floats = NDArray[np.float64]
 
 # The programs compute all distances, repeatedly.
 MAX_RECORDS = 10_000
-# For larger k, branch and bound visits too many classes before it can prune.
+# The largest k for ``classes``: for larger ones, branch and bound visits too many classes before it
+# can prune.
 MAX_K_FOR_CLASSES = 6
 
 
@@ -158,7 +164,7 @@ class Certificate(LabelledTextWithCard):
     prices : float64 (n,), one per record, as shares of SST: every class of k or more loses at least
         the sum of its prices minus its tolls. ``share`` is the sum of prices minus that of tolls.
     tolls : shares of SST; empty unless k is 3.
-    simple : the bound of ``neighbours`` alone.
+    simple : the bound that ``neighbours`` alone gives.
     seconds : CPU seconds.
     """
 
@@ -177,13 +183,13 @@ class Certificate(LabelledTextWithCard):
         return self.method
 
     def gap(self, loss: float) -> float:
-        """The excess of a loss over the bound, as a share of the bound; infinite if that is 0."""
+        """Return by what share a loss exceeds the bound; infinite if the bound is 0."""
         if self.share > 0:
             return loss / self.share - 1
         return 0.0 if loss <= 0 else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """The bound as plain values, for JSON; without prices, which describe single records."""
+        """Return the bound as JSON values, without prices, which describe single records."""
         return {
             "k": self.k,
             "records": len(self.prices),
@@ -195,13 +201,13 @@ class Certificate(LabelledTextWithCard):
         }
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The bound as pairs of label and text, for display."""
-        ended = "" if self.complete else ", stopped early: valid, but perhaps not the best"
+        """Return the bound as pairs of label and text, for display."""
+        status = "" if self.complete else ", stopped early: valid, but perhaps not the best"
         return [
             ("records", str(len(self.prices))),
             ("k", str(self.k)),
             ("information loss, SSE/SST, at least", f"{self.share:.6f}"),
-            ("by", self.method + ended),
+            ("by", self.method + status),
             ("by nearest neighbours only", f"{self.simple:.6f}"),
             ("CPU seconds", f"{self.seconds:.2f}"),
         ]
@@ -215,7 +221,7 @@ def compute_certificate(
     seconds: float,
     tick: Tick = lambda share: None,
 ) -> Certificate:
-    """The best certificate within the time limit.
+    """Compute the best certificate within the time limit.
 
     Parameters
     ----------
@@ -259,7 +265,7 @@ def compute_certificate(
 
 
 def compute_neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: None) -> Floats:
-    """Half the squared distances to k - 1 neighbours, over k, rounded down, float64 (n,)."""
+    """Halve the squared distances to k - 1 neighbours, over k, rounded down, float64 (n,)."""
     kernel = Neighbours(points, k - 1)
     while not kernel.step():
         tick(kernel.progress)
@@ -267,7 +273,7 @@ def compute_neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: 
 
 
 def _compute_sst(points: Floats) -> float:
-    """SST, rounded up."""
+    """Compute SST, the total sum of squares, rounded up."""
     sst = math.fsum(
         math.fsum(np.square(column - column.mean()))
         for column in points.T
@@ -277,12 +283,12 @@ def _compute_sst(points: Floats) -> float:
 
 
 def _to_shares_of_sst(prices: Floats, sst: float) -> Floats:
-    """Prices as shares of SST, rounded down."""
+    """Convert prices to shares of SST, rounded down."""
     if not sst:
         return np.zeros(len(prices))
     return round_down(prices / sst, 1)
 
 
 def _sum_rounded_down(prices: Floats) -> float:
-    """The sum of the prices, rounded down, at least 0: no loss is negative."""
+    """Sum the prices, rounded down; at least 0, since no loss is negative."""
     return max(math.nextafter(math.fsum(prices), -math.inf), 0.0)

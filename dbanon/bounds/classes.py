@@ -45,17 +45,17 @@ SLACK = 2.0**-40
 
 
 def relative_error(terms: int) -> float:
-    """Bound of the relative error of a sum of ``terms`` products of non-negative numbers."""
+    """Bound the relative error of a sum of ``terms`` products of non-negative numbers."""
     return float((terms + 64) * 2.0**-50)
 
 
 def round_down(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
-    """Lower bounds of the exact values, which are sums of ``terms`` terms."""
+    """Compute lower bounds of the exact values, which are sums of ``terms`` terms."""
     return np.asarray(values - (SLACK + relative_error(terms)) * np.abs(values))
 
 
 def round_up(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
-    """Upper bounds of the exact values, which are sums of ``terms`` terms."""
+    """Compute upper bounds of the exact values, which are sums of ``terms`` terms."""
     return -round_down(-values, terms)
 
 
@@ -125,7 +125,7 @@ class Pool:
         return len(new_triples)
 
     def _cut_rows_of(self, members: tuple[int, ...]) -> set[int]:
-        """The rows of the cuts whose triple shares two or three records with a class."""
+        """Return the rows of the cuts whose triple shares two or three records with a class."""
         if not self._cut_rows_by_pair:
             return set()
         return {
@@ -160,7 +160,7 @@ def compute_class_prices(
     deadline: float,
     tick: Tick,
 ) -> tuple[Floats, SubsetRowDuals, bool]:
-    """Prices, float64 (n,), tolls, and whether they are optimal within the tolerance.
+    """Compute prices, float64 (n,), tolls, and whether they are optimal within the tolerance.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ class _Search:
 
 
 def _generate_subclasses(partition: Partition, k: int) -> Iterator[Classes]:
-    """Classes of k that, in equal shares, cover each class of the partition exactly once."""
+    """Yield classes of k that, in equal shares, cover each class of the partition exactly once."""
     for members in np.split(partition.members, partition.starts[1:]):
         class_size = len(members)
         if math.comb(class_size, k) <= _MAX_SUBCLASSES:
@@ -270,9 +270,10 @@ def _generate_subclasses(partition: Partition, k: int) -> Iterator[Classes]:
 
 
 def _find_near_classes(points: Floats, k: int, tick: Tick) -> tuple[Classes, Floats]:
-    """Classes of near records, and the sums of squared distances to the k - 2 nearest neighbours.
+    """Find classes of near records, and each record's squared distances to k - 2 neighbours.
 
-    Each record with its k - 1 nearest neighbours, and with the k-th in exchange for one of them.
+    Combines each record with its k - 1 nearest neighbours, and with the k-th in place of one of
+    them. The distances to the k - 2 nearest neighbours are added up, float64 (n,).
     """
     n = len(points)
     n_neighbours = min(k, n - 1)

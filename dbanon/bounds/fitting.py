@@ -44,8 +44,8 @@ _FINAL_SPREADS, _EARLY_SPREADS, _PRICING_SPREADS = (
 )
 # Passes of proportional fitting over all records.
 _SWEEPS = 80
-# The program hardly uses classes that cost this many spreads more than their prices: drop them from
-# the pool, or do not search around them.
+# The program hardly uses classes that cost this many spreads more than their prices. Beyond the
+# first limit they are dropped from the pool; beyond the second, nothing is searched around them.
 _SPREADS_TO_KEEP, _SPREADS_TO_SEARCH = 30.0, 6.0
 # Negligible reduced costs, as shares of the cost of a class.
 _GATHERING_THRESHOLD, _THRESHOLD = 1e-4, 1e-7
@@ -67,7 +67,7 @@ _COST_FACTOR = 1.5
 def fit_prices(
     points: Floats, k: int, prices: Floats, deadline: float, tick: Tick
 ) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and False if time ran out.
+    """Compute prices, float64 (n,), and whether the computation finished in time.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def fit_prices(
 
 
 def scale_prices(prices: Floats, size: int, k: int) -> Floats:
-    """A certificate for classes of k from one for ``size``, rounded down, float64 (n,)."""
+    """Convert a certificate for classes of ``size`` to one for k, rounded down, float64 (n,)."""
     if size == k:
         return prices
     return round_down(prices * (size * (k - 1)) / (k * (size - 1)), 3)
@@ -102,7 +102,7 @@ class _Pool:
     classes: Classes
 
     def with_changes(self, in_use: NDArray[np.bool_], *cheap_classes: Classes) -> _Pool:
-        """The classes in use, the permanent ones, and new ones."""
+        """Return a pool of the classes in use, the permanent ones, and new ones."""
         return _Pool(
             self.permanent,
             _remove_duplicates(
@@ -112,7 +112,7 @@ class _Pool:
 
 
 class _SizeSearch:
-    """Certificates for classes of 2 records, of 3, and so on."""
+    """A search for certificates for classes of 2 records, of 3, and so on."""
 
     def __init__(self, points: Floats, k: int, deadline: float, tick: Tick) -> None:
         self._points, self._k, self._ends, self._tick = points, k, deadline, tick
@@ -185,7 +185,7 @@ class _SizeSearch:
         return self._k > _MAX_SEARCHED_SIZE and size + 1 >= _MAX_SEARCHED_SIZE
 
     def _gather(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
-        """Initial classes, and prices close to their costs."""
+        """Gather initial classes, and compute prices close to their costs."""
         pool = self._build_near_pool(size)
         centres = self._points
         for spread in _FINAL_SPREADS if self._may_be_final(size) else _EARLY_SPREADS:
@@ -200,7 +200,7 @@ class _SizeSearch:
         return pool, prices
 
     def _build_near_pool(self, size: int) -> _Pool:
-        """Each record with its nearest neighbours, and with the next one swapped in."""
+        """Combine each record with its nearest neighbours, and with the next one swapped in."""
         neighbours = self._neighbours
         nearest = _remove_duplicates(neighbours[:, :size])
         if neighbours.shape[1] == size:
@@ -217,7 +217,7 @@ class _SizeSearch:
         return means
 
     def _fit(self, pool: _Pool, prices: Floats, spread: float) -> tuple[Floats, Floats]:
-        """Improved prices, and by how much the prices of each class in the pool exceed its cost."""
+        """Improve prices; also returns by how much those of each class exceed its cost."""
         kernel = Fitting(self._points, pool.classes, prices, spread, _SWEEPS)
         self._run(kernel)
         return kernel.prices(), kernel.excess()
@@ -232,12 +232,12 @@ class _SizeSearch:
 
 
 def _remove_duplicates(classes: Classes) -> Classes:
-    """Distinct classes, each with its records in ascending order."""
+    """Return the distinct classes, each with its records in ascending order."""
     return np.unique(np.sort(classes, axis=1), axis=0).astype(np.int32)
 
 
 def _order_by_proximity(points: Floats) -> NDArray[np.int64]:
-    """An order of the records that keeps near ones together, int64 (n,)."""
+    """Order the records such that near ones stay together, int64 (n,)."""
     order = np.arange(len(points))
     ranges = [(0, len(points))]
     while ranges:

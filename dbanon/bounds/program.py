@@ -20,7 +20,7 @@ OPTIMALITY_GAP = 1e-5
 
 @cache
 def _silent_solver() -> Any:
-    """The class of HiGHS without its banner on stdout.
+    """Return the class of HiGHS, changed so that it prints no banner on stdout.
 
     The constructor of ``Highs`` enables callbacks, and HiGHS prints its banner at the first call
     that does not set an option. So the option must be set before.
@@ -38,7 +38,7 @@ def _silent_solver() -> Any:
 
 
 def has_solver() -> bool:
-    """Whether HiGHS is installed; only the first program imports it."""
+    """Return whether HiGHS is installed; it is imported only when a program is created."""
     return find_spec("highspy") is not None
 
 
@@ -69,7 +69,7 @@ class Program:
         rows: NDArray[np.int32],
         starts: NDArray[np.int32],
         costs: NDArray[np.float64],
-        max_cover: float,
+        upper_bound: float,
     ) -> None:
         """Add columns.
 
@@ -78,12 +78,11 @@ class Program:
         rows : int32, the rows that each column covers, concatenated.
         starts : int32 (m,), the offset of each column in ``rows``.
         costs : float64 (m,).
-        max_cover : upper bound of each column.
+        upper_bound : of the value of each column.
         """
-        count, upper, ones = len(starts), np.full(len(starts), max_cover), np.ones(len(rows))
-        self._solver.addCols(
-            count, costs, np.zeros(count), upper, len(rows), starts, rows.astype(np.int32), ones
-        )
+        m, ones = len(starts), np.ones(len(rows))
+        low, high = np.zeros(m), np.full(m, upper_bound)
+        self._solver.addCols(m, costs, low, high, len(rows), starts, rows.astype(np.int32), ones)
 
     def add_cut_rows(self, columns: NDArray[np.int32], starts: NDArray[np.int32]) -> None:
         """Add rows with an upper bound of 1.
@@ -93,12 +92,12 @@ class Program:
         columns : int32, the columns with coefficient 1 in each row, concatenated.
         starts : int32 (m,), the offset of each row in ``columns``.
         """
-        count, ones = len(starts), np.ones(len(columns))
-        low, high = np.full(count, -np.inf), np.ones(count)
-        self._solver.addRows(count, low, high, len(columns), starts, columns, ones)
+        m, ones = len(starts), np.ones(len(columns))
+        low, high = np.full(m, -np.inf), np.ones(m)
+        self._solver.addRows(m, low, high, len(columns), starts, columns, ones)
 
     def solve(self, deadline: float) -> tuple[NDArray[np.float64], float] | None:
-        """Row duals, float64 (rows,), and the optimal value; None if time ran out.
+        """Compute row duals, float64 (rows,), and the optimal value; None if time ran out.
 
         The duals are approximate.
 
@@ -119,5 +118,5 @@ class Program:
         return prices, float(self._solver.getInfo().objective_function_value)
 
     def column_values(self) -> NDArray[np.float64]:
-        """The value of each column in the last solution, float64 (columns,)."""
+        """Return the value of each column in the last solution, float64 (columns,)."""
         return np.array(self._solver.getSolution().col_value)

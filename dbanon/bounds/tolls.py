@@ -42,7 +42,7 @@ _MIN_USE = 1e-9
 
 @dataclass(frozen=True)
 class SubsetRowDuals:
-    """Triples, and the toll that a class with two or three of their records pays.
+    """Triples of records, and the toll that a class with two or three of a triple's records pays.
 
     Parameters
     ----------
@@ -54,19 +54,24 @@ class SubsetRowDuals:
     duals: Floats
 
     def select_positive(self) -> SubsetRowDuals:
-        """The positive tolls."""
-        select_positive = self.duals > 0
-        return SubsetRowDuals(self.triples[select_positive], self.duals[select_positive])
+        """Return the triples with positive tolls."""
+        is_positive = self.duals > 0
+        return SubsetRowDuals(self.triples[is_positive], self.duals[is_positive])
 
     def pairs(self) -> tuple[Triples, Floats]:
-        """The pairs of the triples, int32 (3 c, 2), and the toll of each, float64 (3 c,)."""
+        """Return the pairs of the triples, int32 (3 c, 2), and the toll of each, float64 (3 c,)."""
         pairs = np.concatenate(
             [self.triples[:, positions] for positions in ([0, 1], [0, 2], [1, 2])]
         )
         return np.ascontiguousarray(pairs), np.tile(self.duals, 3)
 
     def compute_payments(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
-        """The tolls that classes, int (m, s) of n records, pay, float64 (m,).
+        """Compute the tolls that classes pay, float64 (m,).
+
+        Parameters
+        ----------
+        classes : records of each class, int (m, s).
+        n : number of records in the table.
 
         Each pair of a triple is charged; a complete triple holds three pairs but pays once, so two
         are refunded.
@@ -89,7 +94,7 @@ class SubsetRowDuals:
 
 
 def empty_duals() -> SubsetRowDuals:
-    """An empty set of tolls."""
+    """Return an empty set of tolls."""
     return SubsetRowDuals(np.zeros((0, K_WITH_TOLLS), np.int32), np.zeros(0))
 
 
@@ -103,7 +108,7 @@ def _encode_groups(groups: Ints, n: int) -> Ints:
 def find_violated_triples(
     classes: list[tuple[int, ...]], uses: Floats, existing: set[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
-    """Triples whose subset-row cut the solution violates, the most violated first.
+    """Find the triples whose subset-row cut the solution violates, the most violated first.
 
     Parameters
     ----------
@@ -155,11 +160,15 @@ class TripleSearch:
     def find_violations(
         self, prices: Floats, tolls: SubsetRowDuals, error: float
     ) -> tuple[Floats, list[tuple[int, ...]]]:
-        """Least reduced costs by seed, at most 0, float64 (n,), and the classes below 0.
+        """Find classes with a reduced cost below 0, and the least reduced cost of each seed.
 
         Parameters
         ----------
         error : bound of the rounding error of a reduced cost; it is subtracted.
+
+        Returns
+        -------
+        Reduced costs, at most 0, float64 (n,), and the classes.
         """
         n = len(prices)
         positive_tolls = tolls.select_positive()
@@ -178,7 +187,7 @@ class TripleSearch:
         return least_costs, violations
 
     def _candidates(self, prices: Floats, tolls: SubsetRowDuals, error: float) -> list[Ints]:
-        """Classes of 3, 4 and 5 records that may violate their prices, each int64 (m, size)."""
+        """List classes of 3, 4 and 5 records that may violate their prices, int64 (m, size)."""
         n = len(prices)
         classes_of_four, classes_of_five = (
             [np.zeros((0, 4), np.int64)],
@@ -209,7 +218,7 @@ class TripleSearch:
         return [triples, np.concatenate(classes_of_four), np.concatenate(classes_of_five)]
 
     def _distances(self, triple: tuple[int, ...]) -> tuple[float, Floats]:
-        """The sum of squared distances within a triple, and from each record to its members."""
+        """Return the sums of squared distances within a triple, and from each record to it."""
         distances = self._distance_cache.get(triple)
         if distances is None:
             distances = np.zeros(len(self._points))
@@ -221,5 +230,5 @@ class TripleSearch:
 
 
 def _extend_triple(triple: Ints, others: Ints) -> Ints:
-    """Classes of the triple and each row of further records."""
+    """Combine a triple with each row of ``others`` to a class."""
     return np.concatenate([np.broadcast_to(triple, (len(others), len(triple))), others], axis=1)

@@ -1,4 +1,4 @@
-"""Building a tree from edges, or reporting every problem with them."""
+"""Build a tree from edges, or report every problem with them."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class HierarchyProblem:
 
 
 def ignore_pulses() -> None:
-    """A pulse for callers who never cancel."""
+    """Do nothing: the pulse of callers who never cancel."""
 
 
 def with_pulses(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
-    """The items, with regular pulses, so that long work can be cancelled."""
+    """Yield the items, and call ``pulse`` regularly, so that long work can be cancelled."""
     for count, item in enumerate(items):
         if count % _ITEMS_PER_PULSE == 0:
             pulse()
@@ -62,7 +62,7 @@ def hierarchy_error(
     subject: str,
     hint: str = "Correct the hierarchy; for its labels see `problems()`.",
 ) -> HierarchyBroken:
-    """An error that lists all problems, without labels."""
+    """Create an error that lists all problems, without labels; ``subject`` starts its message."""
     located_texts = [problem.text_with_line for problem in problems[:_MAX_LISTED_PROBLEMS]]
     counts = {text: located_texts.count(text) for text in located_texts}
     problem_texts = [
@@ -84,13 +84,16 @@ def build_nodes(
     earlier_problems: Sequence[HierarchyProblem] = (),
     pulse: Pulse = ignore_pulses,
 ) -> tuple[list[str], list[int]]:
-    """Labels and parents of the nodes of a tree, depth first.
+    """Build the labels and parents of the nodes of a tree, depth first.
 
     A value may also be an inner label, as E11 is above E11.9. An edge from a label to itself marks
     this and adds a leaf of the same label as its first child. A label without children is a leaf
     anyway.
 
-    ``subject`` names the hierarchy in the error, which includes the problems of ``earlier_problems``.
+    Parameters
+    ----------
+    subject : names the hierarchy in the error.
+    earlier_problems : found before; the error includes them.
 
     Raises
     ------
@@ -114,8 +117,8 @@ def build_nodes(
         if child not in parents:
             parents[child], lines[child] = parent, line
         elif parents[child] != parent:
-            first = f"; its first is in line {lines[child]}" if line else ""
-            text = f"a label has a second parent{first}"
+            first_parent = f"; its first is in line {lines[child]}" if line else ""
+            text = f"a label has a second parent{first_parent}"
             problems.append(HierarchyProblem("second parent", line, text, child))
     for parent in [p for child, p, _ in edges if p and p != child]:
         parents.setdefault(parent, None)
@@ -151,9 +154,10 @@ def build_nodes(
 def _find_cycles(
     parents: Mapping[str, str | None], lines: Mapping[str, int], pulse: Pulse
 ) -> list[HierarchyProblem]:
-    """One problem per cycle."""
+    """Return one problem per cycle."""
     problems: list[HierarchyProblem] = []
     walk_of_label: dict[str, int] = {}
+    # Walk up from each label; meeting a label of the same walk again closes a cycle.
     for walk, start in enumerate(with_pulses(parents, pulse), 1):
         label: str | None = start
         while label is not None and label not in walk_of_label:

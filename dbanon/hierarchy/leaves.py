@@ -1,4 +1,4 @@
-"""Mapping values of microdata to leaves of hierarchies, and selecting records."""
+"""Map values of microdata to leaves of hierarchies, and select records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 def resolve_hierarchies(
     attributes: Sequence[Attribute], hierarchies: Hierarchies, measures: Measures
 ) -> tuple[Hierarchy | None, ...]:
-    """The hierarchy of each attribute: from ``hierarchies``, None for a number, else a flat one.
+    """Determine the hierarchy of each attribute.
+
+    That in ``hierarchies`` if there is one, else None for a number and a flat one for a category.
 
     Raises
     ------
@@ -53,7 +55,7 @@ def resolve_hierarchies(
 
 
 def encode_leaves(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
-    """The leaf position of each record's value, int32 (n,); 0 for NULL.
+    """Return the leaf position of each record's value, int32 (n,); 0 for NULL.
 
     Raises
     ------
@@ -77,12 +79,12 @@ def encode_leaves(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -
 def format_as_leaves(
     tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute
 ) -> list[str]:
-    """Values of a numeric attribute, float64 (m,), in the spelling of the hierarchy's leaves."""
+    """Format values of a numeric attribute, float64 (m,), in the spelling of the tree's leaves."""
     return spell_as_leaves(tree, [format_number(value, attribute) for value in values], attribute)
 
 
 def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> list[str]:
-    """Values in the spelling of a hierarchy: 0.5 for 0.50 if only the former is a label.
+    """Convert values to the spelling of a hierarchy: 0.50 to 0.5 if only the latter is a label.
 
     Values that the hierarchy lacks are unchanged.
     """
@@ -100,7 +102,7 @@ def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute)
 
 
 def list_column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
-    """The distinct values of an attribute, spelled as leaves, in the attribute's order."""
+    """List the distinct values of an attribute, spelled as leaves, in the attribute's order."""
     if not attribute.kind.is_numeric:
         return list(microdata.categories[microdata.categorical.index(attribute)])
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
@@ -110,13 +112,13 @@ def list_column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
 
 
 def format_number(value: float, attribute: Attribute) -> str:
-    """A number, date, timestamp or rank, spelled as a leaf of a hierarchy."""
+    """Format a number, date, timestamp or rank as a leaf of a hierarchy."""
     if attribute.kind is Kind.ORDINAL:
         return attribute.order[int(value)]
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        # Write the zone of an instant, since readers cannot know it otherwise.
+        # Write the time zone of an instant, since readers cannot know it otherwise.
         zone = UTC if attribute.has_time_zone else ""
         return str(np.datetime64(int(value), "us")).replace("T", " ") + zone
     if attribute.kind is Kind.DECIMAL:
@@ -125,7 +127,7 @@ def format_number(value: float, attribute: Attribute) -> str:
 
 
 def format_leaf(text: str, attribute: Attribute) -> str:
-    """A database's text of a value, spelled as a leaf of a hierarchy."""
+    """Format a value as a leaf of a hierarchy; ``text`` is the value as the database writes it."""
     if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
         return f"{Decimal(text):.{attribute.scale}f}"
     return format_number(float(text), attribute) if attribute.kind is Kind.FLOAT else text
@@ -141,7 +143,7 @@ def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
 
 
 def sort_key(text: str, attribute: Attribute) -> Any:
-    """The key for ``sort_values``; equal for different spellings of a number."""
+    """Return the key of ``sort_values``; equal for different spellings of a number."""
     if text in attribute.order:
         return attribute.order.index(text)
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
@@ -150,12 +152,12 @@ def sort_key(text: str, attribute: Attribute) -> Any:
 
 
 def _number_sort_key(text: str) -> tuple[bool, Decimal]:
-    """A key that sorts NaN last."""
+    """Return a key that sorts numbers, NaN last."""
     number = Decimal(text)
     return number.is_nan(), Decimal(0) if number.is_nan() else number
 
 
-# Builds hierarchies by column, using only the values of the microdata passed.
+# Builds hierarchies by column, using only the values in the given microdata.
 TreeBuilder: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 
 

@@ -65,6 +65,8 @@ class _KeyRule:
 
 @dataclass(frozen=True)
 class _KindRule:
+    """The values of the key that gives the kind, and those of further keys."""
+
     key: _KeyRule
     options: Mapping[str, _KeyRule]
 
@@ -139,11 +141,11 @@ KINDS: dict[str, _KindRule] = {
 
 
 def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
-    """The hierarchy if the specification contains it, else a validated specification.
+    """Parse a specification: to the hierarchy if it is written out, else to a validated spec.
 
     Parameters
     ----------
-    files : True if text may be the path of a file; never on a server.
+    files : whether text may be the path of a file; never on a server.
 
     Raises
     ------
@@ -168,7 +170,7 @@ def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
 def parse_all(
     sources: Mapping[str, HierarchySource] | None, *, files: bool
 ) -> dict[str, Hierarchy | HierarchySpec]:
-    """The hierarchies by column; errors of ``parse`` name the column."""
+    """Parse the specifications by column; errors of ``parse`` name the column."""
     if not isinstance(sources or {}, Mapping):
         raise InvalidParameter("hierarchies must be an object: a hierarchy by column.")
     parsed = {}
@@ -183,7 +185,7 @@ def build_all(
     microdata: Microdata,
     pulse: Pulse = ignore_pulses,
 ) -> dict[str, Hierarchy]:
-    """The hierarchies of quasi-identifiers, with builders applied to the columns' values.
+    """Build the hierarchies of quasi-identifiers, applying builders to the columns' values.
 
     Raises
     ------
@@ -238,7 +240,7 @@ def refuse_labels_with_values(
 def build(
     spec: HierarchySpec, values: Sequence[str], column: str, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """The hierarchy that a builder makes from the values of a column, in their order.
+    """Build a hierarchy from the values of a column, in their order.
 
     ``pulse`` is called regularly; an exception from it cancels the work.
 
@@ -256,12 +258,12 @@ def build(
 
 
 def build_enum_hierarchy(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
-    """The hierarchy of an enumerated type, from its labels in order."""
+    """Build the hierarchy of an enumerated type from its labels in order."""
     return builders.ordered(labels, spec.parameters.get("fanout", 2))
 
 
-# Kinds whose steps can be validated before values are read, using this value.
-_PROBES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
+# For kinds whose parameters can be checked before values are read, a value to try them with.
+_SAMPLE_VALUES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
 # The key that may list the values in order.
 _ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
 
@@ -318,17 +320,17 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
         return Hierarchy.from_levels(parameters["levels"])
     if isinstance(parameters.get(_ORDER_KEYS.get(name, "")), (list, tuple)):
         return _BUILDERS[name](parameters, (), ignore_pulses)
-    if name in _PROBES:
+    if name in _SAMPLE_VALUES:
         # Whether steps are valid does not depend on the values.
-        probe = _PROBES[name]
-        _BUILDERS[name](
-            parameters, ("_" if parameters.get("character") == probe else probe,), ignore_pulses
-        )
+        sample = _SAMPLE_VALUES[name]
+        if parameters.get("character") == sample:
+            sample = "_"
+        _BUILDERS[name](parameters, (sample,), ignore_pulses)
     return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))
 
 
 def _convert_tree_labels(tree: Any) -> Any:
-    """The tree with numbers as text; raises TypeError for other types of labels."""
+    """Convert numbers in a tree to text; raises TypeError for other types of labels."""
     if isinstance(tree, (list, tuple)):
         if not all(isinstance(row, (list, tuple)) for row in tree):
             raise TypeError

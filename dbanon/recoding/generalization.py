@@ -50,7 +50,7 @@ def generalize(
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The common ancestor or interval of every class and attribute, in the attributes' order.
+    """Release the common ancestor or interval of every class, for each attribute in order.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _release_intervals(
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
     if valid is not None:
-        # NULLs are not released, so any number will do.
+        # NULL is released as NULL, so any number will do here.
         numbers = np.where(valid, numbers, scale.least)
     step = settings.steps.get(attribute.name)
     is_ordinal = attribute.kind is Kind.ORDINAL
@@ -201,7 +201,7 @@ def _wide_column_error(attribute: Attribute) -> InvalidParameter:
 def _compute_class_ranges(
     values: NDArray[Any], partition: Partition
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The smallest and largest value of each class."""
+    """Compute the smallest and largest value of each class."""
     if not partition.n_classes:
         return values[:0], values[:0]
     grouped = values[partition.members]
@@ -218,7 +218,7 @@ def _compute_level_ranges(
     local_range: bool,
     is_wide: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The released range of each class: its cell on this level of the column.
+    """Compute the released range of each class: its cell on this level of the column.
 
     A class that spans several cells, for example after merging for a privacy model, gets the cell
     of the first level that covers it. So two labels are equal, disjoint or nested.
@@ -227,8 +227,8 @@ def _compute_level_ranges(
     ----------
     numbers : float64 (n,), of all records, arbitrary for NULL.
     is_released : bool (n,), records that are released and not NULL in this column.
-    local_range : True for the smallest and largest released number in the cell.
-    is_wide : True if float64 may have rounded numbers; cells then cover the rounding error.
+    local_range : whether to release the smallest and largest released number in the cell.
+    is_wide : whether float64 may have rounded numbers; cells then cover the rounding error.
     """
     low, high = _compute_class_ranges(numbers, partition)
     if is_wide:
@@ -256,29 +256,29 @@ def _format_intervals(
     attribute: Attribute,
     closed: bool,
 ) -> NDArray[np.object_]:
-    """``[low, high)``; for closed ones ``[low, high]``, or the value if both are equal."""
-    ends = [
+    """Format ``[low, high)``; for closed ones ``[low, high]``, or the value if both are equal."""
+    lows, highs = (
         [format_number(number, attribute) for number in borders.tolist()] for borders in (low, high)
-    ]
-    if attribute.kind is Kind.TIMESTAMP and all(
-        _ZERO_FRACTION in text for borders in ends for text in borders
-    ):
-        ends = [[text.replace(_ZERO_FRACTION, "") for text in borders] for borders in ends]
+    )
+    if attribute.kind is Kind.TIMESTAMP and all(_ZERO_FRACTION in text for text in lows + highs):
+        lows, highs = (
+            [text.replace(_ZERO_FRACTION, "") for text in borders] for borders in (lows, highs)
+        )
     texts = []
-    for first, last in zip(*ends, strict=True):
+    for low_text, high_text in zip(lows, highs, strict=True):
         if closed:
-            texts.append(first if first == last else f"[{first}, {last}]")
+            texts.append(low_text if low_text == high_text else f"[{low_text}, {high_text}]")
         else:
-            texts.append(f"[{first}, {last})")
+            texts.append(f"[{low_text}, {high_text})")
     return np.array(texts, object)
 
 
 def _to_column_type(
     numbers: NDArray[np.float64], attribute: Attribute, is_integral: bool = True
 ) -> NDArray[np.generic]:
-    """Numbers in the column's type, as in ``ReleasedColumn``.
+    """Convert numbers to the column's type, as in ``ReleasedColumn``.
 
-    Fractional borders are rounded up, so the same values of the type are in ``[low, high)``.
+    Fractional borders are rounded up, so that ``[low, high)`` holds the same values of the type.
     """
     if attribute.kind is Kind.FLOAT:
         return numbers
@@ -291,10 +291,10 @@ def _to_column_type(
 
 
 def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Borders of ranges; floats as text, which converts to decimals without loss."""
+    """Convert borders of floats to text, which a database converts to decimals without loss."""
     if numbers.dtype != np.float64:
         return numbers
-    return np.array([repr(x) for x in numbers.tolist()], object)
+    return np.array([repr(number) for number in numbers.tolist()], object)
 
 
 def _to_text_attribute(attribute: Attribute) -> Attribute:
@@ -307,7 +307,7 @@ def _to_text_attribute(attribute: Attribute) -> Attribute:
 def _set_zero_if_missing(
     losses: NDArray[np.float64], missing: NDArray[np.bool_] | None
 ) -> NDArray[np.float64]:
-    """Losses with 0 for NULL, which is released unchanged."""
+    """Set the losses of NULL to 0, since it is released unchanged."""
     return losses if missing is None else np.where(missing, 0.0, losses)
 
 

@@ -31,7 +31,7 @@ from dbanon.recoding.columns import (
 
 
 def compute_class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
-    """The mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
+    """Compute the mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
 
     Means are clipped to the range of the class, so the mean of equal values is exact.
     """
@@ -47,7 +47,7 @@ def compute_class_means(values: NDArray[np.float64], partition: Partition) -> ND
 
 
 def compute_integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np.int64]:
-    """The mean of each class rounded half to even, int64 (n_classes,), in exact arithmetic.
+    """Compute the exact mean of each class, rounded half to even, int64 (n_classes,).
 
     Summing quotients and remainders separately avoids overflow. Stores use the same formula in SQL
     for wide columns.
@@ -56,7 +56,7 @@ def compute_integer_means(values: NDArray[np.int64], partition: Partition) -> ND
 
 
 def round_half_even(total: int, size: int) -> int:
-    """total / size rounded to an integer, half to even, for integers of any length."""
+    """Round total / size to an integer, half to even, for integers of any length."""
     quotient, remainder = divmod(total, size)
     return quotient + (2 * remainder > size or (2 * remainder == size and quotient % 2 != 0))
 
@@ -69,7 +69,7 @@ def _compute_exact_means(totals: NDArray[np.object_], partition: Partition) -> N
 
 
 def _to_timestamps(attribute: Attribute, microseconds: NDArray[np.object_]) -> NDArray[np.int64]:
-    """Microseconds since 1970 as int64 (n_classes,)."""
+    """Convert microseconds since 1970 to int64 (n_classes,)."""
     limits = np.iinfo(np.int64)
     if any(not limits.min <= value <= limits.max for value in microseconds):
         raise UnsupportedType(
@@ -87,7 +87,7 @@ def release_means(
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The class means of every attribute, in the type of its column.
+    """Release the class means of every attribute, in the type of its column.
 
     Raises
     ------
@@ -98,12 +98,13 @@ def release_means(
     totals = exact_totals(partition, wide) if wide else {}
     exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}
 
-    def released(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
-        return _release_column(microdata, partition, *numbered_attribute, exact_means)
+    def release(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
+        position, attribute = numbered_attribute
+        return _release_column(microdata, partition, position, attribute, exact_means)
 
     # Compute the cached members before threads share them.
     _ = partition.members
-    return tuple(choose_column_map(microdata.numbers)(released, enumerate(microdata.numeric)))
+    return tuple(choose_column_map(microdata.numbers)(release, enumerate(microdata.numeric)))
 
 
 def _release_column(
@@ -113,7 +114,7 @@ def _release_column(
     attribute: Attribute,
     exact_means: Mapping[str, NDArray[np.object_]],
 ) -> ReleasedColumn:
-    """The class means of one attribute; ``exact_means`` holds those of wide attributes."""
+    """Release the class means of one attribute; ``exact_means`` holds those of wide attributes."""
     values = microdata.numbers[:, position]
     valid = microdata.valid_column(attribute.name)
     if attribute.kind is Kind.ORDINAL:
@@ -145,7 +146,7 @@ def round_means(
     unrounded: NDArray[np.float64],
     partition: Partition,
 ) -> NDArray[np.int64] | NDArray[np.float64]:
-    """Class means in the column's type; shapes as in ``ReleasedColumn``."""
+    """Round class means to the column's type; see ``ReleasedColumn`` for shapes and units."""
     if attribute.kind is Kind.FLOAT:
         if attribute.bits == 32:
             return unrounded.astype(np.float32).astype(np.float64)
@@ -161,7 +162,7 @@ def round_means(
 
 
 def microseconds_per_digit(attribute: Attribute) -> int:
-    """Microseconds of the last digit of a timestamp; 1 for other kinds."""
+    """Return the microseconds of a timestamp's last digit; 1 for other kinds."""
     return 10 ** (6 - attribute.scale) if attribute.kind is Kind.TIMESTAMP else 1
 
 

@@ -27,7 +27,7 @@ def release_medians(
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The class medians of every attribute, in the type of its column.
+    """Release the class medians of every attribute, in the type of its column.
 
     Raises
     ------

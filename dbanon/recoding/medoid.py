@@ -31,7 +31,7 @@ def release_medoids(
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The values of each class's medoid, in the types of their columns.
+    """Release the values of each class's medoid, in the types of their columns.
 
     Raises
     ------

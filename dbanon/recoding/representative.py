@@ -46,7 +46,7 @@ def release_representatives(
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The mean, median, plurality or medoid of every class and attribute, in their order.
+    """Release the mean, median, plurality or medoid of every class, for each attribute in order.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def release_representatives(
 def find_medoids(
     microdata: Microdata, partition: Partition, attribute: Attribute, tree: Hierarchy
 ) -> NDArray[np.int64]:
-    """For each class a record whose value has the least sum of distances, int64 (n_classes,).
+    """Find for each class a record whose value has the least sum of distances, int64 (n_classes,).
 
     Raises
     ------
@@ -114,7 +114,7 @@ def find_medoids(
 def _find_first_records(
     partition: Partition, codes: NDArray[np.int32], chosen: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The first record of each class with its chosen code, int64 (n_classes,)."""
+    """Find the first record of each class with its chosen code, int64 (n_classes,)."""
     members = partition.members
     labels = partition.labels[members]
     # Members are in record order, and at least one has the code.
@@ -126,7 +126,7 @@ def _find_first_records(
 def _release_record_values(
     microdata: Microdata, partition: Partition, attribute: Attribute, records: NDArray[np.int64]
 ) -> ReleasedColumn:
-    """A column with the values of these records, int64 (n_classes,), one per class."""
+    """Release the values of these records, int64 (n_classes,), one per class."""
     if attribute.kind.is_numeric:
         refuse_wide(microdata.select_attributes([attribute.name]), "representative")
         position = microdata.numeric.index(attribute)

@@ -34,14 +34,14 @@ from dbanon.recoding.mean import release_means
 
 
 def compute_security_ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
-    """The share of ``values``, float64 (m,), at distance ``epsilon`` or more from ``released``."""
+    """Compute the share of ``values``, float64 (m,), ``epsilon`` or more from ``released``."""
     return float((np.abs(values - released) >= epsilon).mean())
 
 
 def find_secure_value(
     values: NDArray[np.float64], start: float, epsilon: float, gamma0: float, step: float, side: int
 ) -> float:
-    """The value nearest to ``start`` on one side whose security ratio is ``gamma0`` or more.
+    """Find the value nearest to ``start`` on one side whose security ratio is at least ``gamma0``.
 
     Parameters
     ----------
@@ -66,12 +66,17 @@ def find_secure_value(
 
 
 def choose_sides(downwards: Iterable[float], upwards: Iterable[float]) -> list[bool]:
-    """For each class True to move up, given the shifts of the attribute's sum for both sides."""
-    total, released_means = 0.0, []
+    """Choose for each class whether to move its value up.
+
+    Parameters
+    ----------
+    downwards, upwards : by how much each side would shift the attribute's sum.
+    """
+    total_shift, moves_up = 0.0, []
     for down, up in zip(downwards, upwards, strict=True):
-        released_means.append(abs(total + up) < abs(total + down))
-        total += up if released_means[-1] else down
-    return released_means
+        moves_up.append(abs(total_shift + up) < abs(total_shift + down))
+        total_shift += up if moves_up[-1] else down
+    return moves_up
 
 
 def release_secure_means(
@@ -84,7 +89,7 @@ def release_secure_means(
     epsilon: float,
     gamma0: float,
 ) -> tuple[ReleasedColumn, ...]:
-    """Class means, replaced if they are insecure, in the type of each column.
+    """Release class means, replaced if they are insecure, in the type of each column.
 
     Raises
     ------
@@ -152,7 +157,7 @@ def _secure_column(
 
 
 def _find_smallest_difference(attribute: Attribute) -> float:
-    """The smallest difference between values of the column's type; 0 for floats."""
+    """Find the smallest difference between values of the column's type; 0 for floats."""
     if attribute.kind is Kind.FLOAT:
         return 0.0
     if attribute.kind is Kind.DECIMAL:

@@ -43,7 +43,7 @@ _MIN_EXACT_SQUARE = 1 << 51
 
 @dataclass(frozen=True)
 class AttributeMetric:
-    """An attribute and the spread that ``Metric.of`` scales it to.
+    """An attribute and its spread, by which ``Metric.of`` scales it.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class AttributeMetric:
     def of(
         cls, tree: Hierarchy | None, scale: Scale | None, standardize: str, factor: float
     ) -> AttributeMetric:
-        """An attribute whose distances are multiplied by ``factor`` after standardization."""
+        """Create an attribute whose distances are standardized, then multiplied by ``factor``."""
         if scale is None:
             return cls(tree, None, factor)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -87,7 +87,7 @@ class Metric:
 
     @classmethod
     def of(cls, attributes: Sequence[AttributeMetric]) -> Metric:
-        """The metric with as many bits as fit all attributes."""
+        """Create the metric with the largest number of bits that fits all attributes."""
         spreads = np.array([attribute.spread for attribute in attributes])
         bits = 0
         if (largest := float(spreads.max())) > 0:
@@ -110,13 +110,13 @@ class Metric:
 
     @property
     def trees(self) -> list[Hierarchy]:
-        """The hierarchies, without gaps for numbers."""
+        """The hierarchies of the attributes that have one."""
         return [a.tree for a in self.attributes if a.tree is not None]
 
     def codes(
         self, position: int, values: NDArray[np.float64], valid: NDArray[np.bool_] | None
     ) -> NDArray[np.int32]:
-        """The codes of values, float64 (n,), of a numeric attribute; 0 for NULL."""
+        """Encode the values, float64 (n,), of a numeric attribute; 0 for NULL."""
         scale, unit = self.attributes[position].scale, int(self.units[position])
         assert scale is not None
         if scale.is_integral and unit < _MIN_CODES_PER_STEP * scale.spread:
@@ -124,7 +124,7 @@ class Metric:
         return encode_numbers(values, valid, scale, unit)
 
     def table(self, codes: NDArray[np.int32]) -> MixedTable:
-        """Records with these codes, int32 (n, d), as an argument of kernels."""
+        """Convert the codes of records, int32 (n, d), to an argument of kernels."""
         empty, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
         leaves = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
         # Distances use heights, so a shallow leaf counts as if it were as deep as the others.
@@ -149,7 +149,7 @@ class Metric:
 
 
 def _compute_step_square(width: float, tree: Hierarchy) -> int:
-    """The square of one step of height, so that the whole tree is about ``width`` wide."""
+    """Compute the square of one step of height, so that the whole tree is about ``width`` wide."""
     square = int(width * width)
     if square >= _MIN_EXACT_SQUARE:
         square -= square % _SHARE_MULTIPLE
@@ -204,14 +204,14 @@ class CodeSpace:
         return [attribute.tree for attribute in self.metric.attributes]
 
     def take(self, records: NDArray[np.int64]) -> CodeSpace:
-        """The space of some of the records, int64 (m,)."""
+        """Return the space of some of the records, int64 (m,)."""
         codes = np.ascontiguousarray(self.codes[records])
         return replace(self, codes=codes, records=self.records[records])
 
     def kernel(
         self, points_kernel: Callable[..., KernelT], codes_kernel: Callable[..., KernelT] | None
     ) -> Callable[..., KernelT]:
-        """The method's kernel for codes, if it has one, else that for points."""
+        """Bind the records to the method's kernel for codes; without one, to that for points."""
         if codes_kernel is None:
             return partial(points_kernel, self.points)
         return partial(codes_kernel, self.metric.table(self.codes), self.metric.squares)

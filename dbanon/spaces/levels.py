@@ -31,7 +31,7 @@ class LevelSpace:
     values: NDArray[np.float64]
 
     def heights(self) -> tuple[int, ...]:
-        """The highest level of each attribute."""
+        """Return the highest level of each attribute."""
         top_levels = (None if levels is None else levels.top_level for levels in self.numbers)
         return tuple(
             tree.height if tree is not None else int(top_level or 0)
@@ -39,7 +39,7 @@ class LevelSpace:
         )
 
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-        """The group of each record on each level, int64 (n,) from 0, and the total loss per level.
+        """Return each record's group on each level, int64 (n,), and the total loss per level.
 
         Losses are integers, since units are multiples of all depths: equal losses compare equal.
         """
@@ -83,7 +83,7 @@ def level_space(
     level_steps: Mapping[str, float] | None = None,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], LevelSpace]:
-    """A function from records, int64 (m,), to their space, based on ``mixed_space``.
+    """Return a function from records, int64 (m,), to their space, based on ``mixed_space``.
 
     Parameters
     ----------

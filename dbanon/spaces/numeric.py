@@ -35,7 +35,7 @@ def embed_leaves(
     trees: Sequence[Hierarchy],
     n_further: int,
 ) -> list[NDArray[np.float64]]:
-    """Euclidean embeddings of the leaves of hierarchies.
+    """Embed the leaves of hierarchies in Euclidean space.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def embed_leaves(
 
     Raises
     ------
-    MemoryLimit : more than ``MAX_COORDINATES`` coordinates in total, or ``MAX_COORDINATES_PER_RECORD`` for
-        one record.
+    MemoryLimit : more than ``MAX_COORDINATES`` coordinates in total, or for one record more than
+        ``MAX_COORDINATES_PER_RECORD``.
     HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     occurring_leaves = [
@@ -61,14 +61,17 @@ def embed_leaves(
     ]
     n_coordinates = n_further + sum(map(len, nodes))
     if n_coordinates > MAX_COORDINATES_PER_RECORD or n_records * n_coordinates > MAX_COORDINATES:
-        largest = max(zip(map(len, nodes), attributes, strict=True), key=lambda entry: entry[0])
+        n_largest, largest_attribute = max(
+            zip(map(len, nodes), attributes, strict=True), key=lambda entry: entry[0]
+        )
         limit = f"{MAX_COORDINATES} in all"
         if n_coordinates > MAX_COORDINATES_PER_RECORD:
             limit = f"{MAX_COORDINATES_PER_RECORD} for each"
         raise MemoryLimit(
             f"{n_coordinates} coordinates for each of {n_records} records are more than {limit},"
             " which is the most that methods on points may have.",
-            detail=f'"{largest[1].name}" needs the most, {largest[0]}, about one for each value.',
+            detail=f'"{largest_attribute.name}" needs the most, {n_largest}, about one for each'
+            " value.",
             hint="Bring rare values together in a view, or choose a method that needs no"
             ' coordinates, as `method="mdav"`.',
         )
@@ -81,7 +84,7 @@ def embed_leaves(
 def _occurring_leaves(
     attribute: Attribute, tree: Hierarchy, measures: Measures
 ) -> NDArray[np.int64]:
-    """The positions of leaves that occur in the table, ascending; all leaves for numbers."""
+    """List the positions of leaves that occur in the table, ascending; all leaves for numbers."""
     if attribute.name not in measures.categories:
         return np.arange(tree.n_leaves)
     values = measures.categories[attribute.name].occurring_values().values
@@ -89,7 +92,7 @@ def _occurring_leaves(
 
 
 def _splitting_nodes(tree: Hierarchy, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The nodes that split the leaves: some of them are below the node, others are not."""
+    """List the nodes that split the leaves: some of them are below the node, others are not."""
     first, last = tree.ranges.T
     below = np.searchsorted(leaves, last, "right") - np.searchsorted(leaves, first)
     return np.flatnonzero((below > 0) & (below < len(leaves)))
@@ -139,13 +142,13 @@ class Space:
         return ()
 
     def take(self, records: NDArray[np.int64]) -> Space:
-        """The space of some of the records, int64 (m,)."""
+        """Return the space of some of the records, int64 (m,)."""
         return Space(np.ascontiguousarray(self.points[records]), self.names)
 
     def kernel(
         self, points_kernel: Callable[..., KernelT], codes_kernel: Callable[..., KernelT] | None
     ) -> Callable[..., KernelT]:
-        """The method's kernel for points, applied to these."""
+        """Bind the points to the method's kernel for points."""
         del codes_kernel
         return partial(points_kernel, self.points)
 
@@ -158,7 +161,7 @@ def numeric_space(
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
 ) -> Callable[[NDArray[np.int64]], Space | CodeSpace]:
-    """A function from records, int64 (m,), to their space, on the scales of ``measures``.
+    """Return a function from records, int64 (m,), to their space, on the scales of ``measures``.
 
     NULLs are 0: methods get one NULL pattern at a time. With text or hierarchies the space is a
     ``CodeSpace``, which computes points (``embed_leaves``) only for methods that need them.
@@ -243,7 +246,7 @@ def _mixed_points(
     factors: NDArray[np.float64],
     codes: NDArray[np.int32],
 ) -> Callable[[NDArray[np.int64]], Space]:
-    """A function from records to points: numbers first, then the embeddings of other attributes.
+    """Return a function from records to points: numbers, then embeddings of other attributes.
 
     Parameters
     ----------
@@ -286,7 +289,7 @@ def _mixed_points(
 
 
 def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
-    """Refuse weights that have no effect: whitening undoes any scaling of columns.
+    """Refuse weights that have no effect, since whitening undoes any scaling of columns.
 
     Raises
     ------
@@ -302,7 +305,7 @@ def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
 def compute_column_factors(
     names: tuple[str, ...], weights: Mapping[str, float]
 ) -> NDArray[np.float64]:
-    """The multiplier of each column, float64 (p,): the square root of its weight.
+    """Compute the multiplier of each column, float64 (p,): the square root of its weight.
 
     Raises
     ------
