@@ -35,7 +35,7 @@ KINDS = ("normal", "ties", "clusters", "outlier", "copies", "constant")
 def treat_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the method for many records on small tables, with small proximity groups."""
     monkeypatch.setattr(bounds, "MAX_RECORDS", 0)
-    monkeypatch.setattr(fitting, "_GROUP", 2)
+    monkeypatch.setattr(fitting, "_GROUP_SIZE", 2)
 
 
 def records(seed: int, n: int, p: int, kind: str) -> Floats:
