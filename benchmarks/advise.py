@@ -19,7 +19,7 @@ import pandas as pd
 from benchmarks.adult import load
 from benchmarks.beside import versions
 from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.mixed_speed import draw, trees_of
+from benchmarks.mixed_speed import draw, resolve_hierarchies
 
 CALL = """
 import json, sys, time
@@ -53,7 +53,7 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
 def _tables(n: int) -> Iterator[tuple[str, pd.DataFrame, dict[str, list[list[str]]]]]:
     yield "U", draw("U", n), {}
     yield "R", draw("R", n), {}
-    yield "R, trees", draw("R", n), trees_of("R")
+    yield "R, trees", draw("R", n), resolve_hierarchies("R")
     try:
         adult = load()
     except NotMeasuredError:

@@ -31,7 +31,7 @@ import pandas as pd
 from benchmarks import adult
 from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.mixed_speed import draw, trees_of
+from benchmarks.mixed_speed import draw, resolve_hierarchies
 from dbanon.data.chunks import bytes_per_record
 from dbanon.data.partition import Partition
 from dbanon.job.policy import Policy
@@ -121,7 +121,7 @@ def _table_of(case: Case) -> tuple[pd.DataFrame, dict[str, list[list[str]]]]:
     if case.table in POINTS:
         return _points(case.n, case.shape.numbers), {}
     if case.table != ADULT:
-        return draw(case.table, case.n), trees_of(case.table)
+        return draw(case.table, case.n), resolve_hierarchies(case.table)
     adult_table = adult.load()
     frame = (
         adult_table.frame

@@ -36,7 +36,7 @@ import pandas as pd
 from benchmarks import mixed_evaluation, mixed_speed
 from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.mixed_speed import BLOCKS, FAST, K, draw, losses_of, trees_of
+from benchmarks.mixed_speed import BLOCKS, FAST, K, draw, losses_of, resolve_hierarchies
 from benchmarks.peers import CALL, THEIRS
 
 LIMIT = 300
@@ -113,7 +113,7 @@ def measure_all(old: str, peers: str, quick: bool = False) -> Iterator[list[obje
         n = work.n // 10 if quick else work.n
         if quick and work.n == BIG:
             continue
-        frame, trees = draw(work.kind, n), trees_of(work.kind)
+        frame, trees = draw(work.kind, n), resolve_hierarchies(work.kind)
         this = _classes(Version("this", sys.executable), work, frame, trees)
         other = Outcome(word="not asked")
         if work.n < BIG:

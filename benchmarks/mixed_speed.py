@@ -100,7 +100,7 @@ def _rows(known_versions: list[Version], cases: list[Case]) -> Iterator[list[obj
         seconds = {version.name: np.inf for version in versions_to_run}
         peaks: dict[str, float] = {}
         labels: dict[str, np.ndarray] = {}
-        frame, trees = draw(kind, n), trees_of(kind)
+        frame, trees = draw(kind, n), resolve_hierarchies(kind)
         with tempfile.TemporaryDirectory() as folder:
             frame.to_parquet(f"{folder}/table.parquet")
             (Path(folder) / "trees.json").write_text(json.dumps(trees))
@@ -179,7 +179,7 @@ def draw(kind: str, n: int) -> pd.DataFrame:
     return makers[kind](n, rng)
 
 
-def trees_of(kind: str) -> dict[str, list[list[str]]]:
+def resolve_hierarchies(kind: str) -> dict[str, list[list[str]]]:
     """The hierarchies, one row per leaf, from the leaf to the root."""
     if kind not in "RW":
         return {}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.markdown import NotMeasuredError, table
 from dbanon.errors import PrivacyRefusal
 from dbanon.job.synthesis import ALGORITHM, QUANTILES
-from dbanon.synthesis.dcmdp import centroids, dcmdp, dense
+from dbanon.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, dcmdp
 from dbanon.synthesis.noise import OpenDpNoise
 from tests.reference.data import data_directory, load_casc, load_magic
 from tests.reference.synthesis import (
@@ -103,7 +103,8 @@ def _figure_1(values: NDArray[np.float64], quick: bool) -> str:
     ]
     text = table(["k", *(f"epsilon = {epsilon:g}" for epsilon in EPSILONS)], rows)
     spread = values.max(axis=0) - values.min(axis=0)
-    clustering_loss = np.square((centroids(values, dense(values, 64, 0.2)) - values) / spread).sum()
+    released_centroids = compute_centroids(values, cluster_with_dbscan(values, 64, 0.2))
+    clustering_loss = np.square((released_centroids - values) / spread).sum()
     text += CROSSOVER_NOTE.format(clustering=clustering_loss / (values.size * 2 / 0.01**2))
     if not quick:
         _draw(lambda k, epsilon, reading: scores[k, epsilon, reading])

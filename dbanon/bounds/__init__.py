@@ -1,1 +1,1 @@
-"""Lower bounds: what no partition into classes of k or more can lose less than."""
+"""Lower bounds: the minimum information loss of any partition into classes of k or more."""

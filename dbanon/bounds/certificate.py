@@ -18,7 +18,8 @@ records that costs less than its prices. There are four methods of computing pri
 
 - ``neighbours``: half the squared distances of a record to its k - 1 nearest neighbours, divided by
   k. Each record contributes half of k - 1 squared distances over k to SSE(S), none of them smaller.
-- ``pairs``: the linear program of ``pair_prices``, where both records of a pair share its distance.
+- ``pairs``: the linear program of ``compute_pair_prices``, where both records of a pair share its
+  distance.
 - ``classes``: the linear program of ``classes.py`` over all classes of k records: the best prices
   possible.
 - ``fitting``: nearly the same without a solver, for any number of records (``fitting.py``).
@@ -40,56 +41,61 @@ from numpy.typing import NDArray
 
 from dbanon.bounds import classes
 from dbanon.bounds.classes import SLACK, relative_error, round_down, round_up
-from dbanon.bounds.fitting import fitted_prices
-from dbanon.bounds.program import NEAR_ENOUGH, Program, has_solver
-from dbanon.bounds.tolls import SubsetRowDuals, no_duals
+from dbanon.bounds.fitting import fit_prices
+from dbanon.bounds.program import OPTIMALITY_GAP, Program, has_solver
+from dbanon.bounds.tolls import SubsetRowDuals, empty_duals
 from dbanon.data.partition import Partition
 from dbanon.data.words import LabelledTextWithCard, with_former_key
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
 # Neighbours per record in the first program: a multiple of k - 1, and the minimum.
-_NEAR, _LEAST_NEAR = 4, 40
+_NEIGHBOURS_PER_MEMBER, _MIN_NEIGHBOURS = 4, 40
 _ROUNDS = 4
 # Distances in memory at the same time.
-_AT_ONCE = 2**22
+_MAX_DISTANCES_IN_MEMORY = 2**22
 
 
-def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and whether they are optimal to within 1e-5.
+def compute_pair_prices(points: Floats, k: int, deadline: float, tick: Tick) -> tuple[Floats, bool]:
+    """Compute prices, float64 (n,), and whether they are optimal to within 1e-5.
 
     Parameters
     ----------
-    ends : deadline on the monotonic clock.
+    deadline : deadline on the monotonic clock.
     """
     n = len(points)
-    kernel = Neighbours(points, min(n - 1, max(_NEAR * (k - 1), _LEAST_NEAR)), keep=True)
+    kernel = Neighbours(
+        points, min(n - 1, max(_NEIGHBOURS_PER_MEMBER * (k - 1), _MIN_NEIGHBOURS)), keep=True
+    )
     while not kernel.step():
         tick(kernel.progress)
-    others = kernel.ids().reshape(n, -1)
-    candidate_pairs = np.stack([np.repeat(np.arange(n), others.shape[1]), others.ravel()], axis=1)
+    neighbours = kernel.ids().reshape(n, -1)
+    candidate_pairs = np.stack(
+        [np.repeat(np.arange(n), neighbours.shape[1]), neighbours.ravel()], axis=1
+    )
     program = Program(n, k - 1, math.inf)
     program_pairs = np.zeros(0, np.int64)
     prices = np.zeros(n)
     for _ in range(_ROUNDS):
         candidate_pairs.sort(axis=1)
-        new = np.setdiff1d(candidate_pairs[:, 0] * n + candidate_pairs[:, 1], program_pairs)
-        if not len(new):
+        new_pairs = np.setdiff1d(candidate_pairs[:, 0] * n + candidate_pairs[:, 1], program_pairs)
+        if not len(new_pairs):
             return prices, True
-        program_pairs = np.union1d(program_pairs, new)
-        pairs = np.stack([new // n, new % n], axis=1).astype(np.int32)
+        program_pairs = np.union1d(program_pairs, new_pairs)
+        pairs = np.stack([new_pairs // n, new_pairs % n], axis=1).astype(np.int32)
         costs = np.square(points[pairs[:, 0]] - points[pairs[:, 1]]).sum(axis=1) / k
-        starts = np.arange(0, 2 * len(new), 2, dtype=np.int32)
+        starts = np.arange(0, 2 * len(new_pairs), 2, dtype=np.int32)
         program.add(pairs.ravel(), starts, costs, 1.0)
-        solved = program.solve(ends)
-        if solved is None:
+        solution = program.solve(deadline)
+        if solution is None:
             return prices, False
-        certified, candidate_pairs = _repair_prices(points, k, solved[0], tick)
+        duals, optimum = solution
+        certified, candidate_pairs = _repair_prices(points, k, duals, tick)
         if certified.sum() > prices.sum():
             prices = certified
-        if solved[1] - prices.sum() <= NEAR_ENOUGH * abs(solved[1]):
+        if optimum - prices.sum() <= OPTIMALITY_GAP * abs(optimum):
             return prices, True
-        if time.monotonic() > ends:
+        if time.monotonic() > deadline:
             return prices, False
     return prices, False
 
@@ -97,20 +103,23 @@ def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats
 def _repair_prices(
     points: Floats, k: int, duals: Floats, tick: Tick
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Feasible prices from duals, float64 (n,), rounded down, and the violated pairs."""
+    """Compute feasible prices from duals, both float64 (n,), rounded down.
+
+    Also returns the pairs whose duals exceed their cost, int64 (m, 2).
+    """
     n, p = points.shape
     error = SLACK + relative_error(p)
     total_excess, violated = np.zeros(n), []
     for rows, distances in _distance_rows(points):
-        pair_prices = duals[rows, None] + duals[None, :]
+        compute_pair_prices = duals[rows, None] + duals[None, :]
         # An upper bound of the exact excess: the last term exceeds the rounding error of the
         # others.
-        excess = pair_prices - distances * ((1 - error) / k)
+        excess = compute_pair_prices - distances * ((1 - error) / k)
         excess += error * (np.abs(duals[rows, None]) + np.abs(duals[None, :]))
         excess[np.arange(len(rows)), rows] = 0.0
         np.maximum(excess, 0.0, out=excess)
         total_excess[rows] = excess.sum(axis=1)
-        row, other = np.nonzero(excess > 1e-9 * np.abs(pair_prices))
+        row, other = np.nonzero(excess > 1e-9 * np.abs(compute_pair_prices))
         violated.append(np.stack([rows[row], other], axis=1))
         tick(float(rows[-1] + 1) / n)
     reductions = round_down(-total_excess / 2, n)
@@ -120,11 +129,11 @@ def _repair_prices(
 
 
 def _distance_rows(points: Floats) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-    """Row indices and rows, float64 (rows, n), of the matrix of squared distances, in batches."""
+    """Yield batches of the matrix of squared distances: row indices and rows, float64 (rows, n)."""
     n = len(points)
-    width = max(1, _AT_ONCE // n)
-    for first in range(0, n, width):
-        rows = np.arange(first, min(first + width, n))
+    n_rows = max(1, _MAX_DISTANCES_IN_MEMORY // n)
+    for start in range(0, n, n_rows):
+        rows = np.arange(start, min(start + n_rows, n))
         distances = np.zeros((len(rows), n))
         for column in points.T:
             difference = column[rows, None] - column[None, :]
@@ -135,9 +144,10 @@ def _distance_rows(points: Floats) -> Iterator[tuple[NDArray[np.int64], Floats]]
 Floats = NDArray[np.float64]
 
 # The programs compute all distances, repeatedly.
-MOST_RECORDS = 10_000
-# For larger k, branch and bound visits too many classes before it can prune.
-MOST_PRICED = 6
+MAX_RECORDS = 10_000
+# The largest k for ``classes``: for larger ones, branch and bound visits too many classes before it
+# can prune.
+MAX_K_FOR_CLASSES = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,7 +164,7 @@ class Certificate(LabelledTextWithCard):
     prices : float64 (n,), one per record, as shares of SST: every class of k or more loses at least
         the sum of its prices minus its tolls. ``share`` is the sum of prices minus that of tolls.
     tolls : shares of SST; empty unless k is 3.
-    simple : the bound of ``neighbours`` alone.
+    simple : the bound that ``neighbours`` alone gives.
     seconds : CPU seconds.
     """
 
@@ -173,13 +183,13 @@ class Certificate(LabelledTextWithCard):
         return self.method
 
     def gap(self, loss: float) -> float:
-        """The excess of a loss over the bound, as a share of the bound; infinite if that is 0."""
+        """Return by what share a loss exceeds the bound; infinite if the bound is 0."""
         if self.share > 0:
             return loss / self.share - 1
         return 0.0 if loss <= 0 else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """The bound as plain values, for JSON; without prices, which describe single records."""
+        """Return the bound as JSON values, without prices, which describe single records."""
         return {
             "k": self.k,
             "records": len(self.prices),
@@ -191,19 +201,19 @@ class Certificate(LabelledTextWithCard):
         }
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The bound as pairs of label and text, for display."""
-        ended = "" if self.complete else ", stopped early: valid, but perhaps not the best"
+        """Return the bound as pairs of label and text, for display."""
+        status = "" if self.complete else ", stopped early: valid, but perhaps not the best"
         return [
             ("records", str(len(self.prices))),
             ("k", str(self.k)),
             ("information loss, SSE/SST, at least", f"{self.share:.6f}"),
-            ("by", self.method + ended),
+            ("by", self.method + status),
             ("by nearest neighbours only", f"{self.simple:.6f}"),
             ("CPU seconds", f"{self.seconds:.2f}"),
         ]
 
 
-def certificate(
+def compute_certificate(
     points: Floats,
     k: int,
     start: Sequence[Partition] = (),
@@ -211,7 +221,7 @@ def certificate(
     seconds: float,
     tick: Tick = lambda share: None,
 ) -> Certificate:
-    """The best certificate within the time limit.
+    """Compute the best certificate within the time limit.
 
     Parameters
     ----------
@@ -221,64 +231,64 @@ def certificate(
     seconds : limit of wall time for all methods but ``neighbours``, which always finishes.
     tick : called regularly with the share done; an exception from it cancels the computation.
     """
-    started, ends = time.process_time(), time.monotonic() + seconds
-    prices = neighbour_prices(points, k, tick)
+    started, deadline = time.process_time(), time.monotonic() + seconds
+    prices = compute_neighbour_prices(points, k, tick)
     simple, method, complete = prices, "neighbours", True
-    tolls = no_duals()
-    if has_solver() and len(points) <= MOST_RECORDS and simple.any():
-        candidate, complete = pair_prices(points, k, ends, tick)
+    tolls = empty_duals()
+    if has_solver() and len(points) <= MAX_RECORDS and simple.any():
+        candidate, complete = compute_pair_prices(points, k, deadline, tick)
         if math.fsum(candidate) > math.fsum(prices):
             prices, method = candidate, "pairs"
-        if start and k <= MOST_PRICED:
-            candidate, subset_duals, complete = classes.class_prices(
-                points, k, start, prices, ends, tick
+        if start and k <= MAX_K_FOR_CLASSES:
+            candidate, subset_duals, complete = classes.compute_class_prices(
+                points, k, start, prices, deadline, tick
             )
             if math.fsum(candidate) - math.fsum(subset_duals.duals) > math.fsum(prices):
-                prices, tolls, method = candidate, subset_duals.positive(), "classes"
+                prices, tolls, method = candidate, subset_duals.select_positive(), "classes"
     elif simple.any() and len(points) > k:
-        candidate, complete = fitted_prices(points, k, prices, ends, tick)
+        candidate, complete = fit_prices(points, k, prices, deadline, tick)
         if math.fsum(candidate) > math.fsum(prices):
             prices, method = candidate, "fitting"
-    total = _total(points)
-    shares = [_shares(vector, total) for vector in (prices, simple)]
-    toll_shares = round_up(tolls.duals / total, 1) if len(tolls.duals) else tolls.duals
+    sst = _compute_sst(points)
+    shares = [_to_shares_of_sst(vector, sst) for vector in (prices, simple)]
+    toll_shares = round_up(tolls.duals / sst, 1) if len(tolls.duals) else tolls.duals
     return Certificate(
         k=k,
-        share=_sum(np.concatenate([shares[0], -toll_shares])),
+        share=_sum_rounded_down(np.concatenate([shares[0], -toll_shares])),
         method=method,
         complete=complete,
         prices=shares[0],
         tolls=SubsetRowDuals(tolls.triples, toll_shares),
-        simple=_sum(shares[1]),
+        simple=_sum_rounded_down(shares[1]),
         seconds=time.process_time() - started,
     )
 
 
-def neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: None) -> Floats:
-    """Half the squared distances to k - 1 neighbours, over k, rounded down, float64 (n,)."""
+def compute_neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: None) -> Floats:
+    """Halve the squared distances to k - 1 neighbours, over k, rounded down, float64 (n,)."""
     kernel = Neighbours(points, k - 1)
     while not kernel.step():
         tick(kernel.progress)
     return round_down(kernel.sums() / (2 * k), points.shape[1] + k)
 
 
-def _total(points: Floats) -> float:
-    """SST, rounded up."""
-    total = math.fsum(
+def _compute_sst(points: Floats) -> float:
+    """Compute SST, the total sum of squares, rounded up."""
+    sst = math.fsum(
         math.fsum(np.square(column - column.mean()))
         for column in points.T
         if column.max() != column.min()
     )
-    return total * (1 + SLACK)
+    return sst * (1 + SLACK)
 
 
-def _shares(prices: Floats, total: float) -> Floats:
-    """Prices as shares of SST, rounded down."""
-    if not total:
+def _to_shares_of_sst(prices: Floats, sst: float) -> Floats:
+    """Convert prices to shares of SST, rounded down."""
+    if not sst:
         return np.zeros(len(prices))
-    return round_down(prices / total, 1)
+    return round_down(prices / sst, 1)
 
 
-def _sum(prices: Floats) -> float:
-    """The sum of the prices, rounded down, at least 0: no loss is negative."""
+def _sum_rounded_down(prices: Floats) -> float:
+    """Sum the prices, rounded down; at least 0, since no loss is negative."""
     return max(math.nextafter(math.fsum(prices), -math.inf), 0.0)

@@ -27,14 +27,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.program import NEAR_ENOUGH, Program
+from dbanon.bounds.program import OPTIMALITY_GAP, Program
 from dbanon.bounds.tolls import (
     K_WITH_TOLLS,
     MAX_CACHED_DISTANCES,
     SubsetRowDuals,
     TripleSearch,
-    no_duals,
-    violated_triples,
+    empty_duals,
+    find_violated_triples,
 )
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
@@ -45,17 +45,17 @@ SLACK = 2.0**-40
 
 
 def relative_error(terms: int) -> float:
-    """Bound of the relative error of a sum of ``terms`` products of non-negative numbers."""
+    """Bound the relative error of a sum of ``terms`` products of non-negative numbers."""
     return float((terms + 64) * 2.0**-50)
 
 
 def round_down(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
-    """Lower bounds of the exact values, which are sums of ``terms`` terms."""
+    """Compute lower bounds of the exact values, which are sums of ``terms`` terms."""
     return np.asarray(values - (SLACK + relative_error(terms)) * np.abs(values))
 
 
 def round_up(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
-    """Upper bounds of the exact values, which are sums of ``terms`` terms."""
+    """Compute upper bounds of the exact values, which are sums of ``terms`` terms."""
     return -round_down(-values, terms)
 
 
@@ -69,7 +69,7 @@ class Pool:
 
     def __init__(self, points: Floats) -> None:
         self.program = Program(len(points), 1.0, 1.0)
-        self.triples = no_duals().triples
+        self.triples = empty_duals().triples
         self._points = points
         self._classes: list[tuple[int, ...]] = []
         self._class_keys: set[tuple[int, ...]] = set()
@@ -78,27 +78,29 @@ class Pool:
 
     def add(self, classes: Iterable[Iterable[int]]) -> int:
         """Add the classes, of any size, that are new; returns their number."""
-        new = []
+        new_classes = []
         for members in classes:
             key = tuple(sorted(map(int, members)))
             if key not in self._class_keys:
                 self._class_keys.add(key)
-                new.append(key)
-        if not new:
+                new_classes.append(key)
+        if not new_classes:
             return 0
-        self._classes += new
-        rows_by_class = [(*members, *self._cut_rows_of(members)) for members in new]
+        self._classes += new_classes
+        rows_by_class = [(*members, *self._cut_rows_of(members)) for members in new_classes]
         starts = np.cumsum([0, *map(len, rows_by_class[:-1])]).astype(np.int32)
-        costs = np.array([self._cost(members) for members in new])
+        costs = np.array([self._cost(members) for members in new_classes])
         flat_rows = np.fromiter((row for rows in rows_by_class for row in rows), np.int32)
         self.program.add(flat_rows, starts, costs, math.inf)
-        return len(new)
+        return len(new_classes)
 
-    def cut(self) -> int:
+    def add_cuts(self) -> int:
         """Add subset-row cuts that the last solution violates; returns their number."""
         if len(self._triples) * len(self._points) >= MAX_CACHED_DISTANCES:
             return 0
-        new_triples = violated_triples(self._classes, self.program.column_use(), self._triples)
+        new_triples = find_violated_triples(
+            self._classes, self.program.column_values(), self._triples
+        )
         if not new_triples:
             return 0
         columns: dict[tuple[int, ...], list[int]] = {triple: [] for triple in new_triples}
@@ -109,21 +111,21 @@ class Pool:
                 self._cut_rows_by_pair[pair].append(len(self._points) + len(self._triples))
             self._triples.add(triple)
         for column, members in enumerate(self._classes):
-            held_triples = {
+            shared_triples = {
                 triple
                 for pair in combinations(members, 2)
                 for triple in triples_of_pair.get(pair, ())
             }
-            for triple in held_triples:
+            for triple in shared_triples:
                 columns[triple].append(column)
         column_lists = list(columns.values())
         starts = np.cumsum([0, *map(len, column_lists[:-1])]).astype(np.int32)
-        self.program.limit(np.concatenate(column_lists).astype(np.int32), starts)
+        self.program.add_cut_rows(np.concatenate(column_lists).astype(np.int32), starts)
         self.triples = np.concatenate([self.triples, np.array(new_triples, np.int32)])
         return len(new_triples)
 
     def _cut_rows_of(self, members: tuple[int, ...]) -> set[int]:
-        """The rows of the cuts whose triple shares two or three records with a class."""
+        """Return the rows of the cuts whose triple shares two or three records with a class."""
         if not self._cut_rows_by_pair:
             return set()
         return {
@@ -143,41 +145,41 @@ _THRESHOLD = 1e-7
 # Classes returned per seed and round.
 _CLASSES_PER_SEED = 3
 # Steps of the search from one seed, about a nanosecond each: initially, and at most.
-_EFFORT, _MOST_EFFORT = 2**22, 2**27
+_EFFORT, _MAX_EFFORT = 2**22, 2**27
 # Cuts are added once the relative gap between program and certificate is this small.
-_NEAR_CUTS = 1e-3
+_MAX_GAP_FOR_CUTS = 1e-3
 # If a class has more subclasses of k records, only a cyclic selection of them is added.
-_MOST_PARTS = 300
+_MAX_SUBCLASSES = 300
 
 
-def class_prices(
+def compute_class_prices(
     points: Floats,
     k: int,
     start: Sequence[Partition],
     prices: Floats,
-    ends: float,
+    deadline: float,
     tick: Tick,
 ) -> tuple[Floats, SubsetRowDuals, bool]:
-    """Prices, float64 (n,), tolls, and whether they are optimal within the tolerance.
+    """Compute prices, float64 (n,), tolls, and whether they are optimal within the tolerance.
 
     Parameters
     ----------
     start : at least one partition into classes of k or more records.
     prices : a certificate.
-    ends : deadline on the monotonic clock.
+    deadline : deadline on the monotonic clock.
     """
     search = _Search(points, k, start, prices, tick)
     while True:
-        solved = search.pool.program.solve(ends)
-        if solved is None:
+        solution = search.pool.program.solve(deadline)
+        if solution is None:
             return *search.best, False
-        duals, value = solved
+        duals, value = solution
         gap = (value - search.bound) / abs(value) if value else 0.0
-        if k == K_WITH_TOLLS and gap <= _NEAR_CUTS and search.pool.cut():
+        if k == K_WITH_TOLLS and gap <= _MAX_GAP_FOR_CUTS and search.pool.add_cuts():
             continue
-        if gap <= NEAR_ENOUGH:
+        if gap <= OPTIMALITY_GAP:
             return *search.best, True
-        if not search.price(duals, value, ends):
+        if not search.add_cheap_classes(duals, value, deadline):
             return *search.best, False
 
 
@@ -195,12 +197,12 @@ class _Search:
         self._points, self._k, self._tick = points, k, tick
         self.pool = Pool(points)
         for partition in start:
-            for classes in _subclasses(partition, k):
+            for classes in _generate_subclasses(partition, k):
                 self.pool.add(classes)
             if k == K_WITH_TOLLS:
                 self.pool.add(np.split(partition.members, partition.starts[1:]))
-        near, self._near_sums = _near_classes(points, k, tick)
-        self.pool.add(near)
+        near_classes, self._near_sums = _find_near_classes(points, k, tick)
+        self.pool.add(near_classes)
         self._no_subclass_bounds = np.zeros((0, len(points)))
         self._triple_search = TripleSearch(points)
         self._prices, self._tolls = prices, np.zeros(0)
@@ -212,7 +214,7 @@ class _Search:
         """Prices and tolls of the best certificate so far."""
         return self._prices, SubsetRowDuals(self.pool.triples[: len(self._tolls)], self._tolls)
 
-    def price(self, duals: Floats, value: float, ends: float) -> bool:
+    def add_cheap_classes(self, duals: Floats, value: float, deadline: float) -> bool:
         """Add classes that cost less than their prices; False if no progress is possible."""
         n = len(self._points)
         prices = (self._prices + duals[:n]) / 2
@@ -229,11 +231,11 @@ class _Search:
             threshold,
             _CLASSES_PER_SEED,
             self._effort,
-            *tolls.positive().pairs(),
+            *tolls.select_positive().pairs(),
         )
         while not kernel.step():
             self._tick(kernel.progress)
-            if time.monotonic() > ends:
+            if time.monotonic() > deadline:
                 return False
         # Far above the rounding error of the reduced cost of a class of five records.
         error = SLACK * (np.abs(prices).max() - threshold)
@@ -241,40 +243,45 @@ class _Search:
             prices, tolls, error
         )
         certified = prices + np.minimum(kernel.least(), least_around_triples)
-        new = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(triple_classes)
+        new_classes = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(
+            triple_classes
+        )
         bound = math.fsum(certified) - math.fsum(tolls.duals)
         if bound > self.bound:
             self._prices, self._tolls, self.bound = certified, tolls.duals, bound
-        elif not new:
+        elif not new_classes:
             # The bounds of seeds whose search was cut short are too pessimistic.
-            if self._effort >= _MOST_EFFORT:
+            if self._effort >= _MAX_EFFORT:
                 return False
             self._effort *= 4
         return True
 
 
-def _subclasses(partition: Partition, k: int) -> Iterator[Classes]:
-    """Classes of k that, in equal shares, cover each class of the partition exactly once."""
+def _generate_subclasses(partition: Partition, k: int) -> Iterator[Classes]:
+    """Yield classes of k that, in equal shares, cover each class of the partition exactly once."""
     for members in np.split(partition.members, partition.starts[1:]):
-        size = len(members)
-        if math.comb(size, k) <= _MOST_PARTS:
+        class_size = len(members)
+        if math.comb(class_size, k) <= _MAX_SUBCLASSES:
             yield np.array(list(combinations(members, k)), np.int32)
         else:
-            yield members[(np.arange(size)[:, None] + np.arange(k)) % size].astype(np.int32)
+            yield members[(np.arange(class_size)[:, None] + np.arange(k)) % class_size].astype(
+                np.int32
+            )
 
 
-def _near_classes(points: Floats, k: int, tick: Tick) -> tuple[Classes, Floats]:
-    """Classes of near records, and the sums of squared distances to the k - 2 nearest neighbours.
+def _find_near_classes(points: Floats, k: int, tick: Tick) -> tuple[Classes, Floats]:
+    """Find classes of near records, and each record's squared distances to k - 2 neighbours.
 
-    Each record with its k - 1 nearest neighbours, and with the k-th in exchange for one of them.
+    Combines each record with its k - 1 nearest neighbours, and with the k-th in place of one of
+    them. The distances to the k - 2 nearest neighbours are added up, float64 (n,).
     """
     n = len(points)
-    count = min(k, n - 1)
-    kernel = Neighbours(points, count, keep=True)
+    n_neighbours = min(k, n - 1)
+    kernel = Neighbours(points, n_neighbours, keep=True)
     while not kernel.step():
         tick(kernel.progress)
-    neighbourhoods = np.column_stack([np.arange(n), kernel.ids().reshape(n, count)])
-    if count < k:
+    neighbourhoods = np.column_stack([np.arange(n), kernel.ids().reshape(n, n_neighbours)])
+    if n_neighbours < k:
         classes = neighbourhoods
     else:
         classes = np.concatenate(

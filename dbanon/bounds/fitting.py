@@ -44,39 +44,39 @@ _FINAL_SPREADS, _EARLY_SPREADS, _PRICING_SPREADS = (
 )
 # Passes of proportional fitting over all records.
 _SWEEPS = 80
-# The program hardly uses classes that cost this many spreads more than their prices: drop them from
-# the pool, or do not search around them.
-_KEEP_WITHIN, _SEARCH_WITHIN = 30.0, 6.0
+# The program hardly uses classes that cost this many spreads more than their prices. Beyond the
+# first limit they are dropped from the pool; beyond the second, nothing is searched around them.
+_SPREADS_TO_KEEP, _SPREADS_TO_SEARCH = 30.0, 6.0
 # Negligible reduced costs, as shares of the cost of a class.
 _GATHERING_THRESHOLD, _THRESHOLD = 1e-4, 1e-7
 # Classes returned per seed and round, and steps per seed, about a nanosecond each.
 _CLASSES_PER_SEED, _EFFORT = 3, 2**20
 # Pricing stops once the relative gap between certificate and prices is this small.
-_NEAR_ENOUGH = 1e-3
+_PRICING_GAP = 1e-3
 # Stop before larger sizes if a search reaches less than this share of the bound it started from:
 # too many searches were cut short.
-_LEAST_PROGRESS = 0.9
+_MIN_PROGRESS = 0.9
 # Above this size there are usually too many classes.
-_LARGEST_SEARCHED = 6
+_MAX_SEARCHED_SIZE = 6
 # Records are ordered by proximity, down to groups of this size.
-_GROUP = 32
+_GROUP_SIZE = 32
 # A class costs about this many times what its nearest neighbours suggest.
 _COST_FACTOR = 1.5
 
 
-def fitted_prices(
-    points: Floats, k: int, prices: Floats, ends: float, tick: Tick
+def fit_prices(
+    points: Floats, k: int, prices: Floats, deadline: float, tick: Tick
 ) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and False if time ran out.
+    """Compute prices, float64 (n,), and whether the computation finished in time.
 
     Parameters
     ----------
     points : float64 (n, p), C order, more than k.
     prices : a certificate.
-    ends : deadline on the monotonic clock.
+    deadline : deadline on the monotonic clock.
     """
-    order = _proximity_order(points)
-    search = _SizeSearch(np.ascontiguousarray(points[order]), k, ends, tick)
+    order = _order_by_proximity(points)
+    search = _SizeSearch(np.ascontiguousarray(points[order]), k, deadline, tick)
     complete = search.search_sizes()
     certified = np.empty_like(prices)
     certified[order] = scale_prices(search.prices, search.size, k)
@@ -84,7 +84,7 @@ def fitted_prices(
 
 
 def scale_prices(prices: Floats, size: int, k: int) -> Floats:
-    """A certificate for classes of k from one for ``size``, rounded down, float64 (n,)."""
+    """Convert a certificate for classes of ``size`` to one for k, rounded down, float64 (n,)."""
     if size == k:
         return prices
     return round_down(prices * (size * (k - 1)) / (k * (size - 1)), 3)
@@ -101,19 +101,21 @@ class _Pool:
     permanent: Classes
     classes: Classes
 
-    def updated(self, in_use: NDArray[np.bool_], *new: Classes) -> _Pool:
-        """The classes in use, the permanent ones, and new ones."""
+    def with_changes(self, in_use: NDArray[np.bool_], *cheap_classes: Classes) -> _Pool:
+        """Return a pool of the classes in use, the permanent ones, and new ones."""
         return _Pool(
             self.permanent,
-            _distinct_classes(np.concatenate([self.classes[in_use], self.permanent, *new])),
+            _remove_duplicates(
+                np.concatenate([self.classes[in_use], self.permanent, *cheap_classes])
+            ),
         )
 
 
 class _SizeSearch:
-    """Certificates for classes of 2 records, of 3, and so on."""
+    """A search for certificates for classes of 2 records, of 3, and so on."""
 
-    def __init__(self, points: Floats, k: int, ends: float, tick: Tick) -> None:
-        self._points, self._k, self._ends, self._tick = points, k, ends, tick
+    def __init__(self, points: Floats, k: int, deadline: float, tick: Tick) -> None:
+        self._points, self._k, self._ends, self._tick = points, k, deadline, tick
         n = len(points)
         self._neighbours, self._distances = np.zeros((n, 1), np.int32), np.zeros((n, 0))
         self._subclass_bounds = np.zeros((0, n))
@@ -126,15 +128,15 @@ class _SizeSearch:
         try:
             kernel = Neighbours(points, min(self._k, n - 1), keep=True)
             self._run(kernel)
-            ids = kernel.ids().reshape(n, -1)
-            self._neighbours = np.column_stack([np.arange(n, dtype=np.int32), ids])
+            neighbour_ids = kernel.ids().reshape(n, -1)
+            self._neighbours = np.column_stack([np.arange(n, dtype=np.int32), neighbour_ids])
             self._distances = np.column_stack(
-                [np.square(points[neighbour] - points).sum(axis=1) for neighbour in ids.T]
+                [np.square(points[neighbour] - points).sum(axis=1) for neighbour in neighbour_ids.T]
             )
             for size in range(2, self._k + 1):
                 self.prices, self.size = scale_prices(self.prices, self.size, size), size
                 scaled_bound = math.fsum(self.prices)
-                if self._search_size(size) < _LEAST_PROGRESS * scaled_bound:
+                if self._search_size(size) < _MIN_PROGRESS * scaled_bound:
                     break
                 self._subclass_bounds = np.concatenate(
                     [self._subclass_bounds, round_down(size * self.prices, 1)[None]]
@@ -170,44 +172,44 @@ class _SizeSearch:
             best = max(best, math.fsum(certified))
             if math.fsum(certified) > math.fsum(self.prices):
                 self.prices = certified
-            if math.fsum(certified) > (1 - _NEAR_ENOUGH) * math.fsum(prices):
+            if math.fsum(certified) > (1 - _PRICING_GAP) * math.fsum(prices):
                 break
-            new = kernel.classes().reshape(-1, size)
-            pool = pool.updated(excess > -_KEEP_WITHIN * spread * cost, new)
+            cheap_classes = kernel.classes().reshape(-1, size)
+            pool = pool.with_changes(excess > -_SPREADS_TO_KEEP * spread * cost, cheap_classes)
         return best
 
     def _may_be_final(self, size: int) -> bool:
         """Whether the prices of this size may be the result rather than help the next size."""
         if size == self._k:
             return True
-        return self._k > _LARGEST_SEARCHED and size + 1 >= _LARGEST_SEARCHED
+        return self._k > _MAX_SEARCHED_SIZE and size + 1 >= _MAX_SEARCHED_SIZE
 
     def _gather(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
-        """Initial classes, and prices close to their costs."""
-        pool = self._near_pool(size)
+        """Gather initial classes, and compute prices close to their costs."""
+        pool = self._build_near_pool(size)
         centres = self._points
         for spread in _FINAL_SPREADS if self._may_be_final(size) else _EARLY_SPREADS:
             prices, excess = self._fit(pool, prices, spread * cost)
             if pool.permanent is not pool.classes:
-                candidates = pool.classes[excess > -_SEARCH_WITHIN * spread * cost]
-                centres = self._means(candidates)
+                candidates = pool.classes[excess > -_SPREADS_TO_SEARCH * spread * cost]
+                centres = self._compute_means(candidates)
             kernel = Gathering(self._points, size, prices, centres, -_GATHERING_THRESHOLD * cost)
             self._run(kernel)
-            new = kernel.classes().reshape(-1, size)
-            pool = pool.updated(excess > -_KEEP_WITHIN * spread * cost, new)
+            cheap_classes = kernel.classes().reshape(-1, size)
+            pool = pool.with_changes(excess > -_SPREADS_TO_KEEP * spread * cost, cheap_classes)
         return pool, prices
 
-    def _near_pool(self, size: int) -> _Pool:
-        """Each record with its nearest neighbours, and with the next one swapped in."""
+    def _build_near_pool(self, size: int) -> _Pool:
+        """Combine each record with its nearest neighbours, and with the next one swapped in."""
         neighbours = self._neighbours
-        nearest = _distinct_classes(neighbours[:, :size])
+        nearest = _remove_duplicates(neighbours[:, :size])
         if neighbours.shape[1] == size:
             return _Pool(nearest, nearest)
         wider = neighbours[:, : size + 1]
         variants = [np.delete(wider, position, axis=1) for position in range(1, size + 1)]
-        return _Pool(nearest, _distinct_classes(np.concatenate([nearest, *variants])))
+        return _Pool(nearest, _remove_duplicates(np.concatenate([nearest, *variants])))
 
-    def _means(self, classes: Classes) -> Floats:
+    def _compute_means(self, classes: Classes) -> Floats:
         means = np.zeros((len(classes), self._points.shape[1]))
         for members in classes.T:
             means += self._points[members]
@@ -215,7 +217,7 @@ class _SizeSearch:
         return means
 
     def _fit(self, pool: _Pool, prices: Floats, spread: float) -> tuple[Floats, Floats]:
-        """Improved prices, and by how much the prices of each class in the pool exceed its cost."""
+        """Improve prices; also returns by how much those of each class exceed its cost."""
         kernel = Fitting(self._points, pool.classes, prices, spread, _SWEEPS)
         self._run(kernel)
         return kernel.prices(), kernel.excess()
@@ -229,18 +231,18 @@ class _SizeSearch:
             self._tick(kernel.progress)
 
 
-def _distinct_classes(classes: Classes) -> Classes:
-    """Distinct classes, each with its records in ascending order."""
+def _remove_duplicates(classes: Classes) -> Classes:
+    """Return the distinct classes, each with its records in ascending order."""
     return np.unique(np.sort(classes, axis=1), axis=0).astype(np.int32)
 
 
-def _proximity_order(points: Floats) -> NDArray[np.int64]:
-    """An order of the records that keeps near ones together, int64 (n,)."""
+def _order_by_proximity(points: Floats) -> NDArray[np.int64]:
+    """Order the records such that near ones stay together, int64 (n,)."""
     order = np.arange(len(points))
     ranges = [(0, len(points))]
     while ranges:
         begin, end = ranges.pop()
-        if end - begin <= _GROUP:
+        if end - begin <= _GROUP_SIZE:
             continue
         group = points[order[begin:end]]
         widest_column = group[:, np.argmax(group.max(axis=0) - group.min(axis=0))]

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 # A relative gap between program and certificate below which the certificate counts as optimal.
-NEAR_ENOUGH = 1e-5
+OPTIMALITY_GAP = 1e-5
 
 
 @cache
 def _silent_solver() -> Any:
-    """The class of HiGHS without its banner on stdout.
+    """Return the class of HiGHS, changed so that it prints no banner on stdout.
 
     The constructor of ``Highs`` enables callbacks, and HiGHS prints its banner at the first call
     that does not set an option. So the option must be set before.
@@ -38,19 +38,19 @@ def _silent_solver() -> Any:
 
 
 def has_solver() -> bool:
-    """Whether HiGHS is installed; only the first program imports it."""
+    """Return whether HiGHS is installed; it is imported only when a program is created."""
     return find_spec("highspy") is not None
 
 
 class Program:
-    """A program for the cheapest columns that cover every row ``least`` to ``most`` times.
+    """A program for the cheapest columns that cover every row ``min_cover`` to ``max_cover`` times.
 
     Parameters
     ----------
     rows : number of rows.
     """
 
-    def __init__(self, rows: int, least: float, most: float) -> None:
+    def __init__(self, rows: int, min_cover: float, max_cover: float) -> None:
         self._solver = _silent_solver()()
         for name, value in (
             ("output_flag", False),
@@ -61,7 +61,7 @@ class Program:
         ):
             self._solver.setOptionValue(name, value)
         empty = np.zeros(rows, np.int32)
-        low, high = np.full(rows, least), np.full(rows, most)
+        low, high = np.full(rows, min_cover), np.full(rows, max_cover)
         self._solver.addRows(rows, low, high, 0, empty, empty[:0], np.zeros(0))
 
     def add(
@@ -69,7 +69,7 @@ class Program:
         rows: NDArray[np.int32],
         starts: NDArray[np.int32],
         costs: NDArray[np.float64],
-        most: float,
+        upper_bound: float,
     ) -> None:
         """Add columns.
 
@@ -78,14 +78,13 @@ class Program:
         rows : int32, the rows that each column covers, concatenated.
         starts : int32 (m,), the offset of each column in ``rows``.
         costs : float64 (m,).
-        most : upper bound of each column.
+        upper_bound : of the value of each column.
         """
-        count, upper, ones = len(starts), np.full(len(starts), most), np.ones(len(rows))
-        self._solver.addCols(
-            count, costs, np.zeros(count), upper, len(rows), starts, rows.astype(np.int32), ones
-        )
+        m, ones = len(starts), np.ones(len(rows))
+        low, high = np.zeros(m), np.full(m, upper_bound)
+        self._solver.addCols(m, costs, low, high, len(rows), starts, rows.astype(np.int32), ones)
 
-    def limit(self, columns: NDArray[np.int32], starts: NDArray[np.int32]) -> None:
+    def add_cut_rows(self, columns: NDArray[np.int32], starts: NDArray[np.int32]) -> None:
         """Add rows with an upper bound of 1.
 
         Parameters
@@ -93,23 +92,23 @@ class Program:
         columns : int32, the columns with coefficient 1 in each row, concatenated.
         starts : int32 (m,), the offset of each row in ``columns``.
         """
-        count, ones = len(starts), np.ones(len(columns))
-        low, high = np.full(count, -np.inf), np.ones(count)
-        self._solver.addRows(count, low, high, len(columns), starts, columns, ones)
+        m, ones = len(starts), np.ones(len(columns))
+        low, high = np.full(m, -np.inf), np.ones(m)
+        self._solver.addRows(m, low, high, len(columns), starts, columns, ones)
 
-    def solve(self, ends: float) -> tuple[NDArray[np.float64], float] | None:
-        """Row duals, float64 (rows,), and the optimal value; None if time ran out.
+    def solve(self, deadline: float) -> tuple[NDArray[np.float64], float] | None:
+        """Compute row duals, float64 (rows,), and the optimal value; None if time ran out.
 
         The duals are approximate.
 
         Parameters
         ----------
-        ends : deadline on the monotonic clock.
+        deadline : deadline on the monotonic clock.
         """
-        left = ends - time.monotonic()
-        if left <= 0:
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
             return None
-        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + left)
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + seconds_left)
         self._solver.run()
         if self._solver.modelStatusToString(self._solver.getModelStatus()) != "Optimal":
             return None
@@ -118,6 +117,6 @@ class Program:
             return None
         return prices, float(self._solver.getInfo().objective_function_value)
 
-    def column_use(self) -> NDArray[np.float64]:
-        """The value of each column in the last solution, float64 (columns,)."""
+    def column_values(self) -> NDArray[np.float64]:
+        """Return the value of each column in the last solution, float64 (columns,)."""
         return np.array(self._solver.getSolution().col_value)

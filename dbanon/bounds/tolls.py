@@ -37,12 +37,12 @@ _TOLERANCE, _TRIPLES_PER_ROUND, _TRIPLES_PER_RECORD = 0.03, 300, 5
 # Limit of triples times records, whose distances are cached.
 MAX_CACHED_DISTANCES = 2**24
 # Smaller shares of a class in the solution are ignored.
-_LEAST_USE = 1e-9
+_MIN_USE = 1e-9
 
 
 @dataclass(frozen=True)
 class SubsetRowDuals:
-    """Triples, and the toll that a class with two or three of their records pays.
+    """Triples of records, and the toll that a class with two or three of a triple's records pays.
 
     Parameters
     ----------
@@ -53,55 +53,62 @@ class SubsetRowDuals:
     triples: Triples
     duals: Floats
 
-    def positive(self) -> SubsetRowDuals:
-        """The positive tolls."""
-        positive = self.duals > 0
-        return SubsetRowDuals(self.triples[positive], self.duals[positive])
+    def select_positive(self) -> SubsetRowDuals:
+        """Return the triples with positive tolls."""
+        is_positive = self.duals > 0
+        return SubsetRowDuals(self.triples[is_positive], self.duals[is_positive])
 
     def pairs(self) -> tuple[Triples, Floats]:
-        """The pairs of the triples, int32 (3 c, 2), and the toll of each, float64 (3 c,)."""
+        """Return the pairs of the triples, int32 (3 c, 2), and the toll of each, float64 (3 c,)."""
         pairs = np.concatenate(
             [self.triples[:, positions] for positions in ([0, 1], [0, 2], [1, 2])]
         )
         return np.ascontiguousarray(pairs), np.tile(self.duals, 3)
 
-    def payments(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
-        """The tolls that classes, int (m, s) of n records, pay, float64 (m,).
+    def compute_payments(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
+        """Compute the tolls that classes pay, float64 (m,).
+
+        Parameters
+        ----------
+        classes : records of each class, int (m, s).
+        n : number of records in the table.
 
         Each pair of a triple is charged; a complete triple holds three pairs but pays once, so two
         are refunded.
         """
-        paid = np.zeros(len(classes))
+        payments = np.zeros(len(classes))
         if not len(self.duals) or not len(classes):
-            return paid
+            return payments
         ordered = np.sort(classes, axis=1).astype(np.int64)
         pairs, tolls = self.pairs()
         for group, amounts, width in ((pairs, tolls, 2), (self.triples, -2 * self.duals, 3)):
-            codes, code_index = np.unique(_codes(group.astype(np.int64), n), return_inverse=True)
+            codes, code_index = np.unique(
+                _encode_groups(group.astype(np.int64), n), return_inverse=True
+            )
             sums = np.bincount(code_index, amounts)
             for positions in combinations(range(classes.shape[1]), width):
-                class_codes = _codes(ordered[:, positions], n)
-                index = np.minimum(np.searchsorted(codes, class_codes), len(codes) - 1)
-                paid += np.where(codes[index] == class_codes, sums[index], 0.0)
-        return paid
+                class_codes = _encode_groups(ordered[:, positions], n)
+                indices = np.minimum(np.searchsorted(codes, class_codes), len(codes) - 1)
+                payments += np.where(codes[indices] == class_codes, sums[indices], 0.0)
+        return payments
 
 
-def no_duals() -> SubsetRowDuals:
-    """An empty set of tolls."""
+def empty_duals() -> SubsetRowDuals:
+    """Return an empty set of tolls."""
     return SubsetRowDuals(np.zeros((0, K_WITH_TOLLS), np.int32), np.zeros(0))
 
 
-def _codes(groups: Ints, n: int) -> Ints:
+def _encode_groups(groups: Ints, n: int) -> Ints:
     codes = groups[:, 0]
     for column in groups.T[1:]:
         codes = codes * n + column
     return codes
 
 
-def violated_triples(
+def find_violated_triples(
     classes: list[tuple[int, ...]], uses: Floats, existing: set[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
-    """Triples whose subset-row cut the solution violates, the most violated first.
+    """Find the triples whose subset-row cut the solution violates, the most violated first.
 
     Parameters
     ----------
@@ -111,7 +118,7 @@ def violated_triples(
     """
     shared_use: defaultdict[tuple[int, ...], float] = defaultdict(float)
     later_partners: dict[int, set[int]] = defaultdict(set)
-    for column in np.flatnonzero(uses > _LEAST_USE):
+    for column in np.flatnonzero(uses > _MIN_USE):
         share = float(uses[column])
         for pair in combinations(classes[column], 2):
             shared_use[pair] += share
@@ -132,15 +139,15 @@ def violated_triples(
                 if use > 1 + _TOLERANCE and triple not in existing:
                     overused.append((-use, triple))
     overused.sort()
-    chosen: list[tuple[int, ...]] = []
+    selected_triples: list[tuple[int, ...]] = []
     triples_of_record: Counter[int] = Counter()
     for _, candidate in overused:
-        if len(chosen) == _TRIPLES_PER_ROUND:
+        if len(selected_triples) == _TRIPLES_PER_ROUND:
             break
         if all(triples_of_record[record] < _TRIPLES_PER_RECORD for record in candidate):
             triples_of_record.update(candidate)
-            chosen.append(candidate)
-    return chosen
+            selected_triples.append(candidate)
+    return selected_triples
 
 
 class TripleSearch:
@@ -153,54 +160,65 @@ class TripleSearch:
     def find_violations(
         self, prices: Floats, tolls: SubsetRowDuals, error: float
     ) -> tuple[Floats, list[tuple[int, ...]]]:
-        """Least reduced costs by seed, at most 0, float64 (n,), and the classes below 0.
+        """Find classes with a reduced cost below 0, and the least reduced cost of each seed.
 
         Parameters
         ----------
         error : bound of the rounding error of a reduced cost; it is subtracted.
+
+        Returns
+        -------
+        Reduced costs, at most 0, float64 (n,), and the classes.
         """
         n = len(prices)
-        charged = tolls.positive()
-        least, cheap = np.zeros(n), []
-        for classes in self._candidates(prices, charged, error):
+        positive_tolls = tolls.select_positive()
+        least_costs, violations = np.zeros(n), []
+        for classes in self._candidates(prices, positive_tolls, error):
             members = self._points[classes]
             costs = np.square(members - members.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
-            costs += charged.payments(classes, n) - prices[classes].sum(axis=1) - error
-            below = costs < 0
-            index = np.arange(int(below.sum()))
-            seeds = classes[below][index, np.argmax(prices[classes[below]], axis=1)]
-            np.minimum.at(least, seeds, costs[below])
-            cheap += [tuple(sorted(map(int, row))) for row in classes[below]]
-        return least, cheap
+            costs += (
+                positive_tolls.compute_payments(classes, n) - prices[classes].sum(axis=1) - error
+            )
+            is_violated = costs < 0
+            indices = np.arange(int(is_violated.sum()))
+            seeds = classes[is_violated][indices, np.argmax(prices[classes[is_violated]], axis=1)]
+            np.minimum.at(least_costs, seeds, costs[is_violated])
+            violations += [tuple(sorted(map(int, row))) for row in classes[is_violated]]
+        return least_costs, violations
 
     def _candidates(self, prices: Floats, tolls: SubsetRowDuals, error: float) -> list[Ints]:
-        """Classes of 3, 4 and 5 records that may violate their prices, each int64 (m, size)."""
+        """List classes of 3, 4 and 5 records that may violate their prices, int64 (m, size)."""
         n = len(prices)
-        fours, fives = [np.zeros((0, 4), np.int64)], [np.zeros((0, 5), np.int64)]
+        classes_of_four, classes_of_five = (
+            [np.zeros((0, 4), np.int64)],
+            [np.zeros((0, 5), np.int64)],
+        )
         triples = tolls.triples.astype(np.int64)
         # A class around a triple pays at least the toll of the triple.
-        base_costs = tolls.payments(tolls.triples, n) - prices[triples].sum(axis=1) - error
-        for triple, base in zip(triples, base_costs, strict=True):
-            inside, distances = self._distances(tuple(map(int, triple)))
-            cost_with_fourth = base + inside / 4 + distances / 4 - prices
+        base_costs = tolls.compute_payments(tolls.triples, n) - prices[triples].sum(axis=1) - error
+        for triple, base_cost in zip(triples, base_costs, strict=True):
+            inner_distances, distances = self._distances(tuple(map(int, triple)))
+            cost_with_fourth = base_cost + inner_distances / 4 + distances / 4 - prices
             cost_with_fourth[triple] = np.inf
-            fours.append(_extend_triple(triple, np.flatnonzero(cost_with_fourth < 0)[:, None]))
+            classes_of_four.append(
+                _extend_triple(triple, np.flatnonzero(cost_with_fourth < 0)[:, None])
+            )
             added_cost = distances / 5 - prices
             added_cost[triple] = np.inf
-            base += inside / 5
-            near = np.flatnonzero(base + added_cost + added_cost.min() < 0)
-            first, second = np.triu_indices(len(near), 1)
-            pairs = np.stack([near[first], near[second]], axis=1)
-            pairs = pairs[base + added_cost[pairs].sum(axis=1) < 0]
+            base_cost += inner_distances / 5
+            near_records = np.flatnonzero(base_cost + added_cost + added_cost.min() < 0)
+            first, second = np.triu_indices(len(near_records), 1)
+            pairs = np.stack([near_records[first], near_records[second]], axis=1)
+            pairs = pairs[base_cost + added_cost[pairs].sum(axis=1) < 0]
             pair_distances = np.square(self._points[pairs[:, 0]] - self._points[pairs[:, 1]]).sum(
                 axis=1
             )
-            pairs = pairs[base + added_cost[pairs].sum(axis=1) + pair_distances / 5 < 0]
-            fives.append(_extend_triple(triple, pairs))
-        return [triples, np.concatenate(fours), np.concatenate(fives)]
+            pairs = pairs[base_cost + added_cost[pairs].sum(axis=1) + pair_distances / 5 < 0]
+            classes_of_five.append(_extend_triple(triple, pairs))
+        return [triples, np.concatenate(classes_of_four), np.concatenate(classes_of_five)]
 
     def _distances(self, triple: tuple[int, ...]) -> tuple[float, Floats]:
-        """The sum of squared distances within a triple, and from each record to its members."""
+        """Return the sums of squared distances within a triple, and from each record to it."""
         distances = self._distance_cache.get(triple)
         if distances is None:
             distances = np.zeros(len(self._points))
@@ -212,5 +230,5 @@ class TripleSearch:
 
 
 def _extend_triple(triple: Ints, others: Ints) -> Ints:
-    """Classes of the triple and each row of further records."""
+    """Combine a triple with each row of ``others`` to a class."""
     return np.concatenate([np.broadcast_to(triple, (len(others), len(triple))), others], axis=1)

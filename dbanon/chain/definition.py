@@ -18,7 +18,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
 from dbanon.data.words import json_text
 from dbanon.errors import ChainChanged, InvalidParameter
-from dbanon.hierarchy.leaves import column_texts, sort_values
+from dbanon.hierarchy.leaves import list_column_texts, sort_values
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
@@ -281,7 +281,7 @@ def rebuild_hierarchies(
         spec = planned.hierarchies.trees.get(name)
         if isinstance(spec, HierarchySpec) and spec.kind != ENUM:
             labels = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
-            values = labels.union(column_texts(microdata, attributes[name]))
+            values = labels.union(list_column_texts(microdata, attributes[name]))
             tree = build(spec, sort_values(values, attributes[name]), name)
         hierarchies[name] = tree
     return hierarchies

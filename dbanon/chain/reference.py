@@ -20,7 +20,7 @@ from dbanon.chain.state import find_chain
 from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.leaves import leaf_text, sort_key, spell_as_leaves
+from dbanon.hierarchy.leaves import format_leaf, sort_key, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.measures.recount import trees_of_models
@@ -54,7 +54,7 @@ class Reference:
         """The position of each of s values in ``table``, and of NULL last, int32 (s + 1,)."""
         positions = np.zeros(len(values) + 1, np.int32)
         if self.tree is not None:
-            texts = [leaf_text(value, self.attribute) for value in values]
+            texts = [format_leaf(value, self.attribute) for value in values]
             leaves = spell_as_leaves(self.tree, texts, self.attribute)
             positions[:-1] = self.tree.encode(leaves, self.attribute.name)
             positions[-1] = self.tree.n_leaves - 1

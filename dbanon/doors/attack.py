@@ -15,7 +15,7 @@ from dbanon.doors.evaluate import ReleasedValues, as_frames, is_all_stars, selec
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
 from dbanon.measures.attacks.task import DEFAULT_MAX_GUESSES, AttackData
@@ -201,7 +201,9 @@ class _AttackedTable:
             values = set(released_frame[attribute.name].dropna().astype(str)) - {ANY}
             categories = microdata.categories[position]
             # A synthesis may contain public values that occur in no record.
-            trees.setdefault(attribute.name, flat([*categories, *sorted(values - {*categories})]))
+            trees.setdefault(
+                attribute.name, flat_hierarchy([*categories, *sorted(values - {*categories})])
+            )
         released_columns = [column.to_released_column(first_rows) for column in columns]
         return build_attack_data(
             microdata,

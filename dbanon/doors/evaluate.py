@@ -22,7 +22,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, parse_all
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.policy import Policy
 from dbanon.measures.figure import Parameters
@@ -181,7 +181,7 @@ def _pair_rows(
     labels, first_rows = _label_classes(columns, is_suppressed, classes, microdata)
     trees: dict[str, Hierarchy] = dict(build_all(tree_sources, microdata))
     for position, attribute in enumerate(microdata.categorical):
-        trees.setdefault(attribute.name, flat(microdata.categories[position]))
+        trees.setdefault(attribute.name, flat_hierarchy(microdata.categories[position]))
     released_columns = [column.to_released_column(first_rows) for column in columns]
     return pairs_of(microdata, Partition(labels), released_columns, trees)
 

@@ -22,10 +22,10 @@ from dbanon.job.synthesis import DcmdpOptions, parse_synthesis_options
 from dbanon.run import budgets as run_budgets
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
-from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, describe_variance_loss
-from dbanon.synthesis.declared_types import table_of
+from dbanon.synthesis.dcmdp import NO_GUARANTEE, cluster_with_dbscan, dcmdp, describe_variance_loss
+from dbanon.synthesis.declared_types import wrap_data
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.private import Budget, private_rows
+from dbanon.synthesis.private import Budget, synthesize_privately
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,8 +143,8 @@ def synthesize(
             f"Method {method} needs a budget, and the source has none.",
             hint="Make one for all releases of these rows, once: dbanon.Budget(3.0).",
         )
-    table = table_of(data, request.entity, types)
-    return private_rows(table, request, budget, OpenDpNoise, method)
+    table = wrap_data(data, request.entity, types)
+    return synthesize_privately(table, request, budget, OpenDpNoise, method)
 
 
 def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
@@ -164,7 +164,7 @@ def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {request.k}.")
     warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))
     rng = np.random.default_rng(request.seed)
-    classes = dense(microdata.numbers, request.k, request.radius)
+    classes = cluster_with_dbscan(microdata.numbers, request.k, request.radius)
     rows = dcmdp(
         microdata.numbers,
         request.k,
@@ -181,6 +181,6 @@ def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
             for index, attribute in enumerate(microdata.attributes)
         },
         method="dcmdp",
-        guarantee=SENTENCE,
+        guarantee=NO_GUARANTEE,
         method_notes=describe_variance_loss(microdata.numbers, classes, request.k),
     )

@@ -1,12 +1,12 @@
-"""Builders of hierarchies from values: intervals, dates, prefixes, orders, and a suggestion.
+"""Build hierarchies from values: intervals, dates, prefixes, orders, or a suggested tree.
 
-Every builder takes the values that become leaves and documents their order in the tree. Labels of
-intervals are ``[low, high)``. ``pulse`` is called regularly; an exception from it cancels the work.
+The values become the leaves. Labels of intervals are ``[low, high)``. ``pulse`` is called
+regularly; an exception from it cancels the work.
 
 Codes of diseases, drugs, occupations, regions and postcodes are recognized by their shape: digits
-and few letters, in parts joined by a point, dash, slash or space, where the beginning matters more
-than the end: B24.1 (ICD-10), A10BA02 (ATC), DE111 (NUTS), SW1A 1AA. Words, names, ranges (20-29)
-and dates (17.05.2024) are not codes, although some contain digits.
+and few letters, in parts separated by a point, dash, slash or space, where the beginning matters
+more than the end: B24.1 (ICD-10), A10BA02 (ATC), DE111 (NUTS), SW1A 1AA. Words, names, ranges
+(20-29) and dates (17.05.2024) are not codes, although some contain digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import pairwise
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.edges import Pulse, ignore_pulses, with_pulses
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 
 ROOT = "*"
 DATE_STEPS = ("day", "week", "month", "quarter", "year", "5y", "decade")
@@ -35,7 +35,7 @@ def intervals(
     *,
     pulse: Pulse = ignore_pulses,
 ) -> Hierarchy:
-    """Numbers in nested intervals on a grid, e.g. steps 5, 10, 50.
+    """Group numbers into nested intervals on a grid, for example of widths 5, 10 and 50.
 
     Parameters
     ----------
@@ -47,26 +47,27 @@ def intervals(
     ------
     InvalidParameter : a value is not a number, or a step not a multiple of the previous one.
     """
-    numbers = _numbers(values, pulse)
-    widths = [_decimal(step, "A step") for step in steps]
-    start = _decimal(origin, "The origin")
-    previous = None
+    numbers = _parse_numbers(values, pulse)
+    widths = [_parse_decimal(step, "A step") for step in steps]
+    origin_number = _parse_decimal(origin, "The origin")
+    previous_width = None
     for width in widths:
-        if width <= 0 or (previous is not None and width % previous):
+        if width <= 0 or (previous_width is not None and width % previous_width):
             raise InvalidParameter(
                 "Steps must be positive, and each a multiple of the previous one."
             )
-        previous = width
+        previous_width = width
     rows = []
     for number, value in with_pulses(
         sorted((number, value) for value, number in numbers.items()), pulse
     ):
         row = [value]
         for width in widths:
-            low = start + ((number - start) / width).to_integral_value(ROUND_FLOOR) * width
-            row.append(f"[{_plain_text(low)}, {_plain_text(low + width)})")
+            cell = ((number - origin_number) / width).to_integral_value(ROUND_FLOOR)
+            low = origin_number + cell * width
+            row.append(f"[{_format_decimal(low)}, {_format_decimal(low + width)})")
         rows.append([*row, ROOT])
-    return _tree(rows, pulse)
+    return _build_tree(rows, pulse)
 
 
 def dates(
@@ -75,10 +76,10 @@ def dates(
     *,
     pulse: Pulse = ignore_pulses,
 ) -> Hierarchy:
-    """Dates (``2024-05-17``) by calendar: day, month, quarter, year, 5y and decade, in that order.
+    """Group dates (``2024-05-17``) by calendar: day, month, quarter, year, 5y and decade.
 
-    ``day`` is for timestamps. ISO 8601 weeks, Monday to Sunday, cross months and years, so only
-    ``*`` can be above a week.
+    Steps must be in this order; ``day`` is for timestamps. ISO 8601 weeks, Monday to Sunday, cross
+    months and years, so only ``*`` can be above a week.
 
     Raises
     ------
@@ -111,10 +112,10 @@ def dates(
             "5y": f"{day.year // 5 * 5:04d} to {day.year // 5 * 5 + 4:04d}",
             "decade": f"{day.year // 10 * 10:04d}s",
         }
-        # The calendar date of an instant depends on its zone, so labels name it.
-        zone = " UTC" if value.endswith("+00:00") else ""
-        rows.append([value, *(labels[step] + zone for step in steps), ROOT])
-    return _tree(rows, pulse)
+        # The calendar date of an instant depends on the time zone, so labels name it.
+        zone_suffix = " UTC" if value.endswith("+00:00") else ""
+        rows.append([value, *(labels[step] + zone_suffix for step in steps), ROOT])
+    return _build_tree(rows, pulse)
 
 
 def prefixes(
@@ -124,12 +125,12 @@ def prefixes(
     *,
     pulse: Pulse = ignore_pulses,
 ) -> Hierarchy:
-    """Codes of digits or letters masked from the right, as with zip codes: 23208, 2320*, 232**, ….
+    """Mask codes of digits or letters from the right, such as zip codes: 23208, 2320*, 232**, ….
 
     Parameters
     ----------
-    keep : number of leading characters per level, decreasing; None for all.
-    mask : the character that replaces each masked one; the root is all mask.
+    keep : number of unmasked leading characters on each level, decreasing; None for all levels.
+    mask : the character that replaces each masked one; the root consists only of it.
 
     Raises
     ------
@@ -145,16 +146,18 @@ def prefixes(
     for value in with_pulses(sorted(set(values)), pulse):
         if mask in value:
             raise InvalidParameter("A value contains the mask character: choose another mask.")
-        # Keep the length of shorter codes, so that they share no labels with longer ones.
+        # A masked code keeps its length, so that short codes share no labels with longer ones.
         masked = [
-            value[:count] + mask * (len(value) - count) for count in levels if count < len(value)
+            value[:n_kept] + mask * (len(value) - n_kept)
+            for n_kept in levels
+            if n_kept < len(value)
         ]
         rows.append([value, *masked, mask * max(length, 1)])
-    return _tree(rows, pulse)
+    return _build_tree(rows, pulse)
 
 
 def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = ignore_pulses) -> Hierarchy:
-    """Ordered values (an enum, grades), grouped level by level by ``fanout`` neighbours.
+    """Group ordered values (an enum, grades) level by level: ``fanout`` neighbours form a node.
 
     Parameters
     ----------
@@ -170,20 +173,24 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = ignore_pul
     if len(set(values)) != len(values):
         raise InvalidParameter("A value appears twice in the order.")
     rows = [[value] for value in values]
-    size = fanout
-    while size < len(values):
+    group_size = fanout
+    while group_size < len(values):
         for index, row in enumerate(with_pulses(rows, pulse)):
-            first = index // size * size
-            last = min(first + size, len(values)) - 1
-            row.append(row[-1] if first == last else f"{values[first]} to {values[last]}")
-        size *= fanout
-    return _tree([[*row, ROOT] for row in rows], pulse)
+            group_start = index // group_size * group_size
+            group_end = min(group_start + group_size, len(values)) - 1
+            row.append(
+                row[-1]
+                if group_start == group_end
+                else f"{values[group_start]} to {values[group_end]}"
+            )
+        group_size *= fanout
+    return _build_tree([[*row, ROOT] for row in rows], pulse)
 
 
 def grouped(
     values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """Ordered values in one level of groups of these sizes.
+    """Group ordered values in one level of groups of these sizes.
 
     Raises
     ------
@@ -191,34 +198,35 @@ def grouped(
     """
     if sum(sizes) != len(values) or min(sizes, default=1) < 1:
         raise InvalidParameter("The sizes of the groups must add up to the number of values.")
-    rows, first = [], 0
-    for size in sizes:
-        group = list(values[first : first + size])
-        label = group[0] if size == 1 else f"{group[0]} to {group[-1]}"
+    rows, group_start = [], 0
+    for group_size in sizes:
+        group = list(values[group_start : group_start + group_size])
+        label = group[0] if group_size == 1 else f"{group[0]} to {group[-1]}"
         rows += [[value, label, ROOT] for value in group]
-        first += size
-    return _tree(rows, pulse)
+        group_start += group_size
+    return _build_tree(rows, pulse)
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A suggested tree, and the reason for it, which contains no value."""
+    """A suggested tree, and a reason for it that contains no value."""
 
     tree: Hierarchy
     reason: str
 
 
 def suggest(values: Sequence[str]) -> Hierarchy:
-    """A tree suggested from the values alone, for a person to review.
+    """Suggest a tree from the values alone, for a person to review.
 
-    Dates by calendar; codes by their prefixes; numbers in intervals of about a tenth and a third of
-    their range; all others directly below the root. ``suggestion`` also gives the reason.
+    Groups dates by calendar, codes by their prefixes, and numbers in intervals of about a tenth and
+    a third of their range. All other values are directly below the root. ``suggestion`` also gives
+    the reason.
     """
     return suggestion(values).tree
 
 
 def suggestion(values: Sequence[str]) -> Suggestion:
-    """The tree of ``suggest``, and the reason for it."""
+    """Suggest a tree as ``suggest`` does, and give the reason for it."""
     distinct = sorted(set(values))
     try:
         if distinct:
@@ -226,48 +234,54 @@ def suggestion(values: Sequence[str]) -> Suggestion:
     except InvalidParameter:
         pass
     lengths = {len(value) for value in distinct}
-    digits = all(value.isdigit() for value in distinct)
-    if digits and len(lengths) == 1 and min(lengths) >= 4:
-        why = f"codes of {min(lengths)} digits: a star stands for each that is hidden"
-        return Suggestion(prefixes(distinct), why)
+    are_digits = all(value.isdigit() for value in distinct)
+    if are_digits and len(lengths) == 1 and min(lengths) >= 4:
+        reason = f"codes of {min(lengths)} digits: a star stands for each that is hidden"
+        return Suggestion(prefixes(distinct), reason)
     # Leading zeros mark codes, not numbers.
     if not any(re.match("0[0-9]", value) for value in distinct):
         with suppress(InvalidParameter):
             return _suggest_intervals(distinct)
-    codes = codes_of(distinct)
-    if codes is None:
-        why = "neither dates, nor codes, nor numbers: all directly below the root"
-        return Suggestion(flat(distinct, ROOT), why)
-    why = (
-        f"codes: letters and digits, most of them as {codes.shape}; a star stands for what follows"
+    code_labels = label_codes(distinct)
+    if code_labels is None:
+        reason = "neither dates, nor codes, nor numbers: all directly below the root"
+        return Suggestion(flat_hierarchy(distinct, ROOT), reason)
+    reason = (
+        f"codes: letters and digits, most of them as {code_labels.shape}; a star stands for what"
+        " follows"
     )
     return Suggestion(
-        _tree([[value, *codes.labels[value], ROOT] for value in distinct], ignore_pulses), why
+        _build_tree(
+            [[value, *code_labels.labels[value], ROOT] for value in distinct], ignore_pulses
+        ),
+        reason,
     )
 
 
 def _suggest_intervals(distinct: Sequence[str]) -> Suggestion:
-    """Intervals of numbers; raises InvalidParameter if a value is not a number."""
-    numbers = _numbers(distinct).values()
-    width = max(numbers, default=Decimal(0)) - min(numbers, default=Decimal(0))
-    if width == 0:
-        return Suggestion(flat(distinct, ROOT), "no two numbers: all directly below the root")
-    step = Decimal(1).scaleb((width / 20).adjusted())
-    step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= width)
+    """Suggest intervals of numbers; raises InvalidParameter if a value is not a number."""
+    numbers = _parse_numbers(distinct).values()
+    value_range = max(numbers, default=Decimal(0)) - min(numbers, default=Decimal(0))
+    if value_range == 0:
+        return Suggestion(
+            flat_hierarchy(distinct, ROOT), "no two numbers: all directly below the root"
+        )
+    step = Decimal(1).scaleb((value_range / 20).adjusted())
+    step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= value_range)
     widths = [str(step), str(step * 5)]
-    why = f"numbers: in intervals of {_plain_text(step)} and {_plain_text(step * 5)}"
-    return Suggestion(intervals(distinct, widths), why)
+    reason = f"numbers: in intervals of {_format_decimal(step)} and {_format_decimal(step * 5)}"
+    return Suggestion(intervals(distinct, widths), reason)
 
 
-def _tree(rows: Sequence[Sequence[str]], pulse: Pulse) -> Hierarchy:
-    return Hierarchy.from_levels(rows, pulse) if rows else flat([])
+def _build_tree(rows: Sequence[Sequence[str]], pulse: Pulse) -> Hierarchy:
+    return Hierarchy.from_levels(rows, pulse) if rows else flat_hierarchy([])
 
 
-def _numbers(values: Sequence[str], pulse: Pulse = ignore_pulses) -> dict[str, Decimal]:
-    return {value: _decimal(value, "A value") for value in with_pulses(set(values), pulse)}
+def _parse_numbers(values: Sequence[str], pulse: Pulse = ignore_pulses) -> dict[str, Decimal]:
+    return {value: _parse_decimal(value, "A value") for value in with_pulses(set(values), pulse)}
 
 
-def _decimal(value: float | str, subject: str) -> Decimal:
+def _parse_decimal(value: float | str, subject: str) -> Decimal:
     try:
         number = Decimal(str(value))
     except InvalidOperation:
@@ -277,20 +291,21 @@ def _decimal(value: float | str, subject: str) -> Decimal:
     return number
 
 
-def _plain_text(number: Decimal) -> str:
+def _format_decimal(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-_JOINTS = ".-/ "
-# At most three capitals or one small letter in a row; more make a word. ICD-10-GM appends marks.
+_SEPARATORS = ".-/ "
+# At most three capitals or one small letter in a row; more make a word. ICD-10-GM codes may end
+# with + or !.
 _LETTERS = r"(?:(?<![A-Za-z])(?:[A-Z]{1,3}|[a-z])(?![A-Za-z]))"
 _PART = rf"(?:[0-9]|{_LETTERS})+"
-_CODE = re.compile(rf"{_PART}(?:[{re.escape(_JOINTS)}]{_PART})*[+!]?")
+_CODE = re.compile(rf"{_PART}(?:[{re.escape(_SEPARATORS)}]{_PART})*[+!]?")
 _COUNTRY = re.compile(r"[A-Z]{1,3}")
-_MOST_CHARACTERS = 20
-# The share of values that need not be codes, such as words for unknown.
-_MOST_OTHERS = 0.05
+_MAX_CODE_LENGTH = 20
+# The share of values that need not be codes, such as "unknown".
+_MAX_SHARE_OF_OTHERS = 0.05
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)|\+)?")
 # 17.05.2024, 5/17/24, 05/2024: the beginning is the least significant part.
 _DAY_OR_MONTH = "(?:0?[1-9]|[12][0-9]|3[01])"
@@ -298,12 +313,12 @@ _DAY = re.compile(
     f"(?:{_DAY_OR_MONTH}[./-])?{_DAY_OR_MONTH}[./-](?:1[89]|2[01])[0-9]{{2}}"
     f"|{_DAY_OR_MONTH}[./-]{_DAY_OR_MONTH}[./-][0-9]{{2}}"
 )
-# With this many joints in every value, only whole parts are cut off, as in version numbers.
-_JOINTS_TO_CUT_WHOLE_PARTS = 3
+# With this many separators in every value, only whole parts are cut off, as in version numbers.
+_SEPARATORS_TO_CUT_WHOLE_PARTS = 3
 
 
 @dataclass(frozen=True)
-class Codes:
+class CodeLabels:
     """The labels above each value of a column of codes, without the root.
 
     Parameters
@@ -316,38 +331,40 @@ class Codes:
     shape: str
 
 
-def codes_of(values: Sequence[str]) -> Codes | None:
-    """The labels above codes, or None if the values are not codes or share no prefix.
+def label_codes(values: Sequence[str]) -> CodeLabels | None:
+    """List the labels above codes; returns None if the values are not codes or share no prefix.
 
     A label is a common prefix of the values below it, such as ``B2*``, so it reveals no more than
-    each value itself. Prefixes that end at a joint have no star (``B24``), unless some value of the
-    column equals such a label.
+    each value itself. Prefixes that end at a separator have no star (``B24``), unless some value of
+    the column equals such a label.
 
     Parameters
     ----------
     values : distinct.
     """
-    codes = _code_values(values)
-    if len(codes) < (1 - _MOST_OTHERS) * len(values) or any("*" in value for value in values):
+    codes = _select_codes(values)
+    if len(codes) < (1 - _MAX_SHARE_OF_OTHERS) * len(values) or any(
+        "*" in value for value in values
+    ):
         return None
     if _are_ranges(codes) or all(_DAY.fullmatch(code) for code in codes):
         return None
     cuts_whole_parts = all(
-        sum(map(code.count, _JOINTS)) >= _JOINTS_TO_CUT_WHOLE_PARTS for code in codes
+        sum(map(code.count, _SEPARATORS)) >= _SEPARATORS_TO_CUT_WHOLE_PARTS for code in codes
     )
-    stems = {code: _stems(code, cuts_whole_parts) for code in codes}
+    stems = {code: _list_stems(code, cuts_whole_parts) for code in codes}
     value_set = set(values)
     # Apply one rule to the whole column: a star on one label would reveal that value.
-    starred = any(
-        at_joint and stem in value_set
+    needs_stars = any(
+        at_separator and stem in value_set
         for code_stems in stems.values()
-        for stem, at_joint in code_stems
+        for stem, at_separator in code_stems
     )
     all_stems = {stem for code_stems in stems.values() for stem, _ in code_stems}
     labels_of_code = {
         code: tuple(
-            stem if at_joint and not starred else f"{stem}*"
-            for stem, at_joint in ([(code, False)] if code in all_stems else []) + stems[code]
+            stem if at_separator and not needs_stars else f"{stem}*"
+            for stem, at_separator in ([(code, False)] if code in all_stems else []) + stems[code]
         )
         for code in codes
     }
@@ -356,53 +373,60 @@ def codes_of(values: Sequence[str]) -> Codes | None:
         return None
     shapes = Counter(re.sub("[0-9]", "9", re.sub("[A-Za-z]", "A", code)) for code in codes)
     no_labels: tuple[str, ...] = ()
-    return Codes(
+    return CodeLabels(
         {value: labels_of_code.get(value, no_labels) for value in values},
         shapes.most_common(1)[0][0],
     )
 
 
-def _code_values(values: Sequence[str]) -> list[str]:
-    """The values that are codes; one without digits needs others with the same beginning."""
-    shaped = [v for v in values if len(v) <= _MOST_CHARACTERS and _CODE.fullmatch(v)]
-    numbered = [value for value in shaped if any(char.isdigit() for char in value)]
-    if 2 * len(numbered) < len(values):
+def _select_codes(values: Sequence[str]) -> list[str]:
+    """Select the values that are codes.
+
+    A value without digits is a code only if a value with digits has the same beginning.
+    """
+    code_like_values = [v for v in values if len(v) <= _MAX_CODE_LENGTH and _CODE.fullmatch(v)]
+    values_with_digits = [
+        value for value in code_like_values if any(char.isdigit() for char in value)
+    ]
+    if 2 * len(values_with_digits) < len(values):
         return []
-    starts = {value[:2] for value in numbered} | {value[:1] for value in numbered}
+    beginnings = {value[:2] for value in values_with_digits} | {
+        value[:1] for value in values_with_digits
+    }
     return [
         value
-        for value in shaped
+        for value in code_like_values
         if any(char.isdigit() for char in value)
-        or (_COUNTRY.fullmatch(value) and value[:2] in starts)
+        or (_COUNTRY.fullmatch(value) and value[:2] in beginnings)
     ]
 
 
-def _stems(code: str, cuts_whole_parts: bool) -> list[tuple[str, bool]]:
-    """The prefixes of a code, longest first, and whether each ends at a joint."""
+def _list_stems(code: str, cuts_whole_parts: bool) -> list[tuple[str, bool]]:
+    """List the prefixes of a code, longest first, and whether each ends at a separator."""
     letters = re.match("[A-Za-z]*", code)
-    # Two leading letters belong together, as those of a country or town.
-    shortest = 2 if letters is not None and len(letters[0]) >= 2 else 1
+    # Two leading letters belong together, such as those of a country or town.
+    shortest_length = 2 if letters is not None and len(letters[0]) >= 2 else 1
     stems: list[tuple[str, bool]] = []
-    for end in range(len(code) - 1, shortest - 1, -1):
-        stem = code[:end].rstrip(_JOINTS)
-        at_joint = code[len(stem)] in _JOINTS
-        if (not stems or stem != stems[-1][0]) and (at_joint or not cuts_whole_parts):
-            stems.append((stem, at_joint))
+    for end in range(len(code) - 1, shortest_length - 1, -1):
+        stem = code[:end].rstrip(_SEPARATORS)
+        at_separator = code[len(stem)] in _SEPARATORS
+        if (not stems or stem != stems[-1][0]) and (at_separator or not cuts_whole_parts):
+            stems.append((stem, at_separator))
     return stems
 
 
 def _are_ranges(values: Sequence[str]) -> bool:
-    """True for consecutive ranges, such as ages: 20-29, 30-39."""
-    ends = []
+    """Return whether the values are consecutive ranges, such as ages: 20-29, 30-39."""
+    bounds = []
     for value in values:
         match = _RANGE.fullmatch(value)
         if match is None:
             return False
         low = int(match[1])
-        ends.append((low, int(match[2] or low)))
+        bounds.append((low, int(match[2] or low)))
     has_range = any("-" in value or "+" in value for value in values)
     return (
         has_range
-        and all(low <= high for low, high in ends)
-        and all(lower[1] < upper[0] for lower, upper in pairwise(sorted(ends)))
+        and all(low <= high for low, high in bounds)
+        and all(high < next_low for (_, high), (next_low, _) in pairwise(sorted(bounds)))
     )

@@ -1,4 +1,4 @@
-"""Building a tree from edges, or reporting every problem with them."""
+"""Build a tree from edges, or report every problem with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 from dbanon.data.frozen import dataclass
 from dbanon.errors import HierarchyBroken
 
-_MOST_LISTED_PROBLEMS = 100
+_MAX_LISTED_PROBLEMS = 100
 _ITEMS_PER_PULSE = 10_000
 
 T = TypeVar("T")
@@ -40,36 +40,36 @@ class HierarchyProblem:
     label: str
 
     @property
-    def located(self) -> str:
+    def text_with_line(self) -> str:
         """The description, prefixed with its line."""
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
 def ignore_pulses() -> None:
-    """A pulse for callers who never cancel."""
+    """Do nothing: the pulse of callers who never cancel."""
 
 
 def with_pulses(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
-    """The items, with regular pulses, so that long work can be cancelled."""
+    """Yield the items, and call ``pulse`` regularly, so that long work can be cancelled."""
     for count, item in enumerate(items):
         if count % _ITEMS_PER_PULSE == 0:
             pulse()
         yield item
 
 
-def broken(
+def hierarchy_error(
     problems: Sequence[HierarchyProblem],
     subject: str,
     hint: str = "Correct the hierarchy; for its labels see `problems()`.",
 ) -> HierarchyBroken:
-    """An error that lists all problems, without labels."""
-    located_texts = [problem.located for problem in problems[:_MOST_LISTED_PROBLEMS]]
+    """Create an error that lists all problems, without labels; ``subject`` starts its message."""
+    located_texts = [problem.text_with_line for problem in problems[:_MAX_LISTED_PROBLEMS]]
     counts = {text: located_texts.count(text) for text in located_texts}
     problem_texts = [
         text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()
     ]
-    if len(problems) > _MOST_LISTED_PROBLEMS:
-        problem_texts.append(f"and {len(problems) - _MOST_LISTED_PROBLEMS} more")
+    if len(problems) > _MAX_LISTED_PROBLEMS:
+        problem_texts.append(f"and {len(problems) - _MAX_LISTED_PROBLEMS} more")
     return HierarchyBroken(
         f"{subject}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
         detail="; ".join(problem_texts),
@@ -78,34 +78,37 @@ def broken(
     )
 
 
-def tree_of(
+def build_nodes(
     edges: Sequence[Edge],
     subject: str = "The hierarchy",
-    earlier: Sequence[HierarchyProblem] = (),
+    earlier_problems: Sequence[HierarchyProblem] = (),
     pulse: Pulse = ignore_pulses,
 ) -> tuple[list[str], list[int]]:
-    """Labels and parents of the nodes of a tree, depth first.
+    """Build the labels and parents of the nodes of a tree, depth first.
 
     A value may also be an inner label, as E11 is above E11.9. An edge from a label to itself marks
     this and adds a leaf of the same label as its first child. A label without children is a leaf
     anyway.
 
-    ``subject`` names the hierarchy in the error, which includes the problems of ``earlier``.
+    Parameters
+    ----------
+    subject : names the hierarchy in the error.
+    earlier_problems : found before; the error includes them.
 
     Raises
     ------
     HierarchyBroken : the edges do not form a tree; the error holds every problem.
     """
-    problems = list(earlier)
+    problems = list(earlier_problems)
     parents: dict[str, str | None] = {}
     lines: dict[str, int] = {}
-    inner = {parent for child, parent, _ in edges if parent is not None and parent != child}
+    inner_labels = {parent for child, parent, _ in edges if parent is not None and parent != child}
     values = {child for child, parent, _ in edges if child == parent}
-    placed = {child for child, parent, _ in edges if child != parent}
+    labels_with_parent = {child for child, parent, _ in edges if child != parent}
     for child, parent, line in with_pulses(edges, pulse):
-        if child == parent and (child in inner or child in placed):
+        if child == parent and (child in inner_labels or child in labels_with_parent):
             continue
-        if (child == "" and "" in inner) or parent == "":
+        if (child == "" and "" in inner_labels) or parent == "":
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
                 problems.append(
                     HierarchyProblem("empty label", line, "a label above a leaf is empty", "")
@@ -114,8 +117,8 @@ def tree_of(
         if child not in parents:
             parents[child], lines[child] = parent, line
         elif parents[child] != parent:
-            first = f"; its first is in line {lines[child]}" if line else ""
-            text = f"a label has a second parent{first}"
+            first_parent = f"; its first is in line {lines[child]}" if line else ""
+            text = f"a label has a second parent{first_parent}"
             problems.append(HierarchyProblem("second parent", line, text, child))
     for parent in [p for child, p, _ in edges if p and p != child]:
         parents.setdefault(parent, None)
@@ -124,14 +127,14 @@ def tree_of(
     for child, parent in with_pulses(parents.items(), pulse):
         if parent is not None:
             children[parent].append(child)
-    problems += _cycles(parents, lines, pulse)
+    problems += _find_cycles(parents, lines, pulse)
     if not roots:
         problems.append(HierarchyProblem("missing root", 0, "no label is above all others", ""))
     for root in roots[1:]:
         line = lines.get(root, 0)
         problems.append(HierarchyProblem("second root", line, "a second label has no parent", root))
     if problems:
-        raise broken(problems, f"{subject} is not a tree")
+        raise hierarchy_error(problems, f"{subject} is not a tree")
     labels: list[str] = []
     parent_indices: list[int] = []
     stack = [(roots[0], -1)]
@@ -142,24 +145,25 @@ def tree_of(
         stack += [(child, len(labels)) for child in reversed(children[label])]
         labels.append(label)
         parent_indices.append(parent_index)
-        if label in values and label in inner:
+        if label in values and label in inner_labels:
             labels.append(label)
             parent_indices.append(len(labels) - 2)
     return labels, parent_indices
 
 
-def _cycles(
+def _find_cycles(
     parents: Mapping[str, str | None], lines: Mapping[str, int], pulse: Pulse
 ) -> list[HierarchyProblem]:
-    """One problem per cycle."""
+    """Return one problem per cycle."""
     problems: list[HierarchyProblem] = []
-    state: dict[str, int] = {}
+    walk_of_label: dict[str, int] = {}
+    # Walk up from each label; meeting a label of the same walk again closes a cycle.
     for walk, start in enumerate(with_pulses(parents, pulse), 1):
         label: str | None = start
-        while label is not None and label not in state:
-            state[label] = walk
+        while label is not None and label not in walk_of_label:
+            walk_of_label[label] = walk
             label = parents[label]
-        if label is not None and state[label] == walk:
+        if label is not None and walk_of_label[label] == walk:
             text = "a label is above itself"
             problems.append(HierarchyProblem("cycle", lines.get(label, 0), text, label))
     return problems

@@ -1,4 +1,4 @@
-"""Mapping values of microdata to leaves of hierarchies, and selecting records."""
+"""Map values of microdata to leaves of hierarchies, and select records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 
 # The suffix of timestamps with a time zone.
 UTC = "+00:00"
@@ -25,10 +25,12 @@ ANY = "*"
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 
 
-def trees_of(
+def resolve_hierarchies(
     attributes: Sequence[Attribute], hierarchies: Hierarchies, measures: Measures
 ) -> tuple[Hierarchy | None, ...]:
-    """The hierarchy of each attribute: from ``hierarchies``, None for a number, else a flat one.
+    """Determine the hierarchy of each attribute.
+
+    That in ``hierarchies`` if there is one, else None for a number and a flat one for a category.
 
     Raises
     ------
@@ -48,12 +50,12 @@ def trees_of(
         elif attribute.kind.is_numeric:
             trees.append(None)
         else:
-            trees.append(flat(measures.categories[attribute.name].values))
+            trees.append(flat_hierarchy(measures.categories[attribute.name].values))
     return tuple(trees)
 
 
-def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
-    """The leaf position of each record's value, int32 (n,); 0 for NULL.
+def encode_leaves(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
+    """Return the leaf position of each record's value, int32 (n,); 0 for NULL.
 
     Raises
     ------
@@ -67,20 +69,22 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
     valid = microdata.valid_column(attribute.name)
     codes = np.zeros(len(numbers), np.int32)
-    present = slice(None) if valid is None else valid
-    values, inverse = np.unique(numbers[present], return_inverse=True)
-    leaves = tree.encode(texts_in(tree, values, attribute), attribute.name)
-    codes[present] = leaves[inverse.reshape(-1)]
+    not_null = slice(None) if valid is None else valid
+    values, inverse = np.unique(numbers[not_null], return_inverse=True)
+    leaves = tree.encode(format_as_leaves(tree, values, attribute), attribute.name)
+    codes[not_null] = leaves[inverse.reshape(-1)]
     return codes
 
 
-def texts_in(tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute) -> list[str]:
-    """Values of a numeric attribute, float64 (m,), in the spelling of the hierarchy's leaves."""
-    return spell_as_leaves(tree, [number_text(value, attribute) for value in values], attribute)
+def format_as_leaves(
+    tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute
+) -> list[str]:
+    """Format values of a numeric attribute, float64 (m,), in the spelling of the tree's leaves."""
+    return spell_as_leaves(tree, [format_number(value, attribute) for value in values], attribute)
 
 
 def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> list[str]:
-    """Values in the spelling of a hierarchy: 0.5 for 0.50 if only the former is a label.
+    """Convert values to the spelling of a hierarchy: 0.50 to 0.5 if only the latter is a label.
 
     Values that the hierarchy lacks are unchanged.
     """
@@ -97,24 +101,24 @@ def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute)
     return [text if text in labels else tree.numbers.get(Decimal(text), text) for text in texts]
 
 
-def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
-    """The distinct values of an attribute, spelled as leaves, in the attribute's order."""
+def list_column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
+    """List the distinct values of an attribute, spelled as leaves, in the attribute's order."""
     if not attribute.kind.is_numeric:
         return list(microdata.categories[microdata.categorical.index(attribute)])
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
     valid = microdata.valid_column(attribute.name)
     values = np.unique(numbers if valid is None else numbers[valid])
-    return list(dict.fromkeys(number_text(value, attribute) for value in values))
+    return list(dict.fromkeys(format_number(value, attribute) for value in values))
 
 
-def number_text(value: float, attribute: Attribute) -> str:
-    """A number, date, timestamp or rank, spelled as a leaf of a hierarchy."""
+def format_number(value: float, attribute: Attribute) -> str:
+    """Format a number, date, timestamp or rank as a leaf of a hierarchy."""
     if attribute.kind is Kind.ORDINAL:
         return attribute.order[int(value)]
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        # Write the zone of an instant, since readers cannot know it otherwise.
+        # Write the time zone of an instant, since readers cannot know it otherwise.
         zone = UTC if attribute.has_time_zone else ""
         return str(np.datetime64(int(value), "us")).replace("T", " ") + zone
     if attribute.kind is Kind.DECIMAL:
@@ -122,11 +126,11 @@ def number_text(value: float, attribute: Attribute) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-def leaf_text(text: str, attribute: Attribute) -> str:
-    """A database's text of a value, spelled as a leaf of a hierarchy."""
+def format_leaf(text: str, attribute: Attribute) -> str:
+    """Format a value as a leaf of a hierarchy; ``text`` is the value as the database writes it."""
     if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
         return f"{Decimal(text):.{attribute.scale}f}"
-    return number_text(float(text), attribute) if attribute.kind is Kind.FLOAT else text
+    return format_number(float(text), attribute) if attribute.kind is Kind.FLOAT else text
 
 
 def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
@@ -134,26 +138,26 @@ def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
     if set(texts) <= set(attribute.order):
         return [text for text in attribute.order if text in texts]
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
-        return sorted(texts, key=_by_number)
+        return sorted(texts, key=_number_sort_key)
     return sorted(texts)
 
 
 def sort_key(text: str, attribute: Attribute) -> Any:
-    """The key for ``sort_values``; equal for different spellings of a number."""
+    """Return the key of ``sort_values``; equal for different spellings of a number."""
     if text in attribute.order:
         return attribute.order.index(text)
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
-        return _by_number(text)
+        return _number_sort_key(text)
     return text
 
 
-def _by_number(text: str) -> tuple[bool, Decimal]:
-    """A key that sorts NaN last."""
+def _number_sort_key(text: str) -> tuple[bool, Decimal]:
+    """Return a key that sorts numbers, NaN last."""
     number = Decimal(text)
     return number.is_nan(), Decimal(0) if number.is_nan() else number
 
 
-# Builds hierarchies by column, using only the values of the microdata passed.
+# Builds hierarchies by column, using only the values in the given microdata.
 TreeBuilder: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 
 

@@ -19,12 +19,12 @@ from dbanon.data.microdata import Microdata
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy import builders
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
-from dbanon.hierarchy.leaves import column_texts
+from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.tree import Hierarchy
 
 TABLE, NAME, ENUM = "table", "name", "enum"
-IN_DATABASES = (TABLE, NAME, ENUM)
-_WITH_SHORT_FORM = (TABLE, NAME)
+DATABASE_KINDS = (TABLE, NAME, ENUM)
+_SHORT_FORM_KINDS = (TABLE, NAME)
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,19 @@ HierarchySource: TypeAlias = Hierarchy | HierarchySpec | Mapping[str, Any] | str
 class _KeyRule:
     """The values that a key accepts."""
 
-    fits: Callable[[Any], bool]
+    is_valid: Callable[[Any], bool]
     expected: str
 
 
 @dataclass(frozen=True)
 class _KindRule:
+    """The values of the key that gives the kind, and those of further keys."""
+
     key: _KeyRule
     options: Mapping[str, _KeyRule]
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -81,16 +83,18 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, (list, tuple)) and bool(value) and all(map(fits, value))
+def _make_list_check(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, (list, tuple)) and bool(value) and all(map(is_valid, value))
+    )
 
 
-_FANOUT = _KeyRule(lambda value: _is_whole(value) and value >= 2, "a whole number, 2 or more")
+_FANOUT = _KeyRule(lambda value: _is_integer(value) and value >= 2, "a whole number, 2 or more")
 _LABELS = _KeyRule(
-    _list_of(lambda value: isinstance(value, str) or _is_number(value)), "a list of texts"
+    _make_list_check(lambda value: isinstance(value, str) or _is_number(value)), "a list of texts"
 )
 _TRUE_OR_LABELS = _KeyRule(
-    lambda value: value is True or _LABELS.fits(value),
+    lambda value: value is True or _LABELS.is_valid(value),
     "true for the column's own order, or a list of its values in order",
 )
 
@@ -105,26 +109,31 @@ KINDS: dict[str, _KindRule] = {
         {},
     ),
     "levels": _KindRule(
-        _KeyRule(_list_of(_LABELS.fits), 'a list of rows ["leaf", "level 1", …, "root"]'), {}
+        _KeyRule(
+            _make_list_check(_LABELS.is_valid), 'a list of rows ["leaf", "level 1", …, "root"]'
+        ),
+        {},
     ),
     "intervals": _KindRule(
-        _KeyRule(_list_of(_is_number), "a list of widths, each a multiple of the one before"),
+        _KeyRule(
+            _make_list_check(_is_number), "a list of widths, each a multiple of the one before"
+        ),
         {"origin": _KeyRule(_is_number, "a number: a border of the grid")},
     ),
     "dates": _KindRule(
-        _KeyRule(_list_of(_is_text), "a list of " + ", ".join(builders.DATE_STEPS)),
+        _KeyRule(_make_list_check(_is_text), "a list of " + ", ".join(builders.DATE_STEPS)),
         {},
     ),
     "mask": _KindRule(
         _KeyRule(
-            lambda value: value is True or _list_of(_is_whole)(value),
+            lambda value: value is True or _make_list_check(_is_integer)(value),
             "true, or a list of numbers of leading characters that stay, decreasing",
         ),
         {"character": _KeyRule(lambda value: _is_text(value) and len(value) == 1, "one character")},
     ),
     "ordered": _KindRule(_TRUE_OR_LABELS, {"fanout": _FANOUT}),
     "grouped": _KindRule(
-        _KeyRule(_list_of(_is_whole), "a list of sizes of groups, in order"),
+        _KeyRule(_make_list_check(_is_integer), "a list of sizes of groups, in order"),
         {"order": _TRUE_OR_LABELS},
     ),
     ENUM: _KindRule(_KeyRule(lambda value: value is True, "true"), {"fanout": _FANOUT}),
@@ -132,11 +141,11 @@ KINDS: dict[str, _KindRule] = {
 
 
 def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
-    """The hierarchy if the specification contains it, else a validated specification.
+    """Parse a specification: to the hierarchy if it is written out, else to a validated spec.
 
     Parameters
     ----------
-    files : True if text may be the path of a file; never on a server.
+    files : whether text may be the path of a file; never on a server.
 
     Raises
     ------
@@ -147,26 +156,26 @@ def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
         return source
     if isinstance(source, str):
         kind, colon, name = source.partition(":")
-        if colon and kind in _WITH_SHORT_FORM:
+        if colon and kind in _SHORT_FORM_KINDS:
             return parse({kind: name}, files=files)
         if source.lstrip().startswith("{"):
             return parse(_load_json(source), files=files)
     if isinstance(source, (str, Path)) and files:
         return _load_or_refuse(lambda: Hierarchy.load(source), "Name a CSV or JSON file, in UTF-8.")
     if not isinstance(source, Mapping):
-        raise InvalidParameter("A hierarchy must be a JSON object.", hint=_known_kinds())
+        raise InvalidParameter("A hierarchy must be a JSON object.", hint=_list_known_kinds())
     return _parse_object(source)
 
 
 def parse_all(
     sources: Mapping[str, HierarchySource] | None, *, files: bool
 ) -> dict[str, Hierarchy | HierarchySpec]:
-    """The hierarchies by column; errors of ``parse`` name the column."""
+    """Parse the specifications by column; errors of ``parse`` name the column."""
     if not isinstance(sources or {}, Mapping):
         raise InvalidParameter("hierarchies must be an object: a hierarchy by column.")
     parsed = {}
     for column, source in (sources or {}).items():
-        with _name_column(column):
+        with _prefix_errors(column):
             parsed[column] = parse(source, files=files)
     return parsed
 
@@ -176,7 +185,7 @@ def build_all(
     microdata: Microdata,
     pulse: Pulse = ignore_pulses,
 ) -> dict[str, Hierarchy]:
-    """The hierarchies of quasi-identifiers, with builders applied to the columns' values.
+    """Build the hierarchies of quasi-identifiers, applying builders to the columns' values.
 
     Raises
     ------
@@ -193,10 +202,10 @@ def build_all(
             )
         order = attributes[column].order
         if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == ENUM and order:
-            trees[column] = enum_tree(hierarchy, order)
+            trees[column] = build_enum_hierarchy(hierarchy, order)
         elif isinstance(hierarchy, HierarchySpec):
             trees[column] = build(
-                hierarchy, column_texts(microdata, attributes[column]), column, pulse
+                hierarchy, list_column_texts(microdata, attributes[column]), column, pulse
             )
         else:
             trees[column] = hierarchy
@@ -231,7 +240,7 @@ def refuse_labels_with_values(
 def build(
     spec: HierarchySpec, values: Sequence[str], column: str, pulse: Pulse = ignore_pulses
 ) -> Hierarchy:
-    """The hierarchy that a builder makes from the values of a column, in their order.
+    """Build a hierarchy from the values of a column, in their order.
 
     ``pulse`` is called regularly; an exception from it cancels the work.
 
@@ -239,22 +248,22 @@ def build(
     ------
     InvalidParameter : the builder rejects the values, or the hierarchy needs a database.
     """
-    if spec.kind in IN_DATABASES:
+    if spec.kind in DATABASE_KINDS:
         raise InvalidParameter(
             f'The hierarchy of "{column}" is read from a database, but no database is given here.',
             hint="Load it first, and give it as a Hierarchy.",
         )
-    with _name_column(column):
+    with _prefix_errors(column):
         return _BUILDERS[spec.kind](spec.parameters, values, pulse)
 
 
-def enum_tree(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
-    """The hierarchy of an enumerated type, from its labels in order."""
+def build_enum_hierarchy(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
+    """Build the hierarchy of an enumerated type from its labels in order."""
     return builders.ordered(labels, spec.parameters.get("fanout", 2))
 
 
-# Kinds whose steps can be validated before values are read, using this value.
-_PROBES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
+# For kinds whose parameters can be checked before values are read, a value to try them with.
+_SAMPLE_VALUES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
 # The key that may list the values in order.
 _ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
 
@@ -286,10 +295,10 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
     kinds = [key for key in parameters if key in KINDS]
     if len(kinds) != 1:
         unknown = [str(key) for key in parameters if key not in KINDS]
-        near = nearest_names(unknown[0], KINDS) if unknown and not kinds else None
+        suggested_names = nearest_names(unknown[0], KINDS) if unknown and not kinds else None
         raise InvalidParameter(
             "A hierarchy must have one key that says its kind.",
-            hint=" ".join(filter(None, (near, _known_kinds()))),
+            hint=" ".join(filter(None, (suggested_names, _list_known_kinds()))),
         )
     [name] = kinds
     kind = KINDS[name]
@@ -300,46 +309,47 @@ def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
                 f'A hierarchy of kind "{name}" has no such key.',
                 hint="Known keys: " + ", ".join(keys) + ".",
             )
-        if not keys[key].fits(value):
+        if not keys[key].is_valid(value):
             raise InvalidParameter(f'"{key}" must be {keys[key].expected}.')
     if name == "tree":
         return _load_or_refuse(
-            lambda: Hierarchy.from_json(_tree_labels(parameters["tree"])), _tree_hint()
+            lambda: Hierarchy.from_json(_convert_tree_labels(parameters["tree"])),
+            _describe_tree_format(),
         )
     if name == "levels":
         return Hierarchy.from_levels(parameters["levels"])
     if isinstance(parameters.get(_ORDER_KEYS.get(name, "")), (list, tuple)):
         return _BUILDERS[name](parameters, (), ignore_pulses)
-    if name in _PROBES:
+    if name in _SAMPLE_VALUES:
         # Whether steps are valid does not depend on the values.
-        probe = _PROBES[name]
-        _BUILDERS[name](
-            parameters, ("_" if parameters.get("character") == probe else probe,), ignore_pulses
-        )
+        sample = _SAMPLE_VALUES[name]
+        if parameters.get("character") == sample:
+            sample = "_"
+        _BUILDERS[name](parameters, (sample,), ignore_pulses)
     return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))
 
 
-def _tree_labels(tree: Any) -> Any:
-    """The tree with numbers as text; raises TypeError for other types of labels."""
+def _convert_tree_labels(tree: Any) -> Any:
+    """Convert numbers in a tree to text; raises TypeError for other types of labels."""
     if isinstance(tree, (list, tuple)):
         if not all(isinstance(row, (list, tuple)) for row in tree):
             raise TypeError
         return [
-            (_label_text(child), None if parent is None else _label_text(parent))
+            (_to_label(child), None if parent is None else _to_label(parent))
             for child, parent in tree
         ]
-    return {label: _branch_labels(below) for label, below in tree.items()}
+    return {label: _convert_branch_labels(branch) for label, branch in tree.items()}
 
 
-def _branch_labels(tree: Any) -> Any:
+def _convert_branch_labels(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {label: _branch_labels(branch) for label, branch in tree.items()}
+        return {label: _convert_branch_labels(branch) for label, branch in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_label_text(leaf) for leaf in tree]
+        return [_to_label(leaf) for leaf in tree]
     raise TypeError
 
 
-def _label_text(value: Any) -> str:
+def _to_label(value: Any) -> str:
     if isinstance(value, str) or _is_number(value):
         return str(value)
     raise TypeError
@@ -361,19 +371,19 @@ def _load_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidParameter("A hierarchy is not valid JSON.", hint=_known_kinds()) from None
+        raise InvalidParameter("A hierarchy is not valid JSON.", hint=_list_known_kinds()) from None
 
 
-def _known_kinds() -> str:
+def _list_known_kinds() -> str:
     return "Known kinds: " + ", ".join(KINDS) + '; as in {"table": "ref.education_tree"}.'
 
 
-def _tree_hint() -> str:
+def _describe_tree_format() -> str:
     return 'Write {"root": {"branch": ["leaf", …]}}, or a list of ["child", "parent"].'
 
 
 @contextmanager
-def _name_column(column: str) -> Iterator[None]:
+def _prefix_errors(column: str) -> Iterator[None]:
     """Prefix errors with the column of the hierarchy."""
     try:
         yield

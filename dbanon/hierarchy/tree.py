@@ -26,14 +26,14 @@ from dbanon.hierarchy.edges import (
     Edge,
     HierarchyProblem,
     Pulse,
-    broken,
+    build_nodes,
+    hierarchy_error,
     ignore_pulses,
-    tree_of,
     with_pulses,
 )
 
 # ARX uses the semicolon. The comma is last because labels may contain one.
-_SEPARATORS = (";", "\t", "|", ",")
+_DELIMITERS = (";", "\t", "|", ",")
 
 
 class Hierarchy:
@@ -75,7 +75,7 @@ class Hierarchy:
 
     @cached_property
     def depths(self) -> NDArray[np.int32]:
-        """int32 (m,), edges from the root to each node."""
+        """The number of edges from the root to each node, int32 (m,)."""
         depths = np.zeros(len(self.labels), np.int32)
         for node, parent in enumerate(self.parents[1:].tolist(), 1):
             depths[node] = depths[parent] + 1
@@ -83,29 +83,29 @@ class Hierarchy:
 
     @property
     def height(self) -> int:
-        """Edges from the root to the deepest leaf."""
+        """The number of edges from the root to the deepest leaf."""
         return int(self.depths.max())
 
     @cached_property
     def leaves(self) -> NDArray[np.int32]:
-        """int32 (L,), the node of each leaf, from left to right."""
-        inner = np.zeros(len(self.labels), bool)
-        inner[self.parents[1:]] = True
-        return np.flatnonzero(~inner).astype(np.int32)
+        """The node of each leaf, from left to right, int32 (L,)."""
+        is_inner = np.zeros(len(self.labels), bool)
+        is_inner[self.parents[1:]] = True
+        return np.flatnonzero(~is_inner).astype(np.int32)
 
     @cached_property
     def _same_label_leaves(self) -> NDArray[np.int64]:
         """The leaves, as nodes, that have the same label as their parent."""
-        same = [
+        same_label_nodes = [
             node
             for node in range(1, len(self.labels))
             if self.parents[node] == node - 1 and self.labels[node] == self.labels[node - 1]
         ]
-        inner = set(self.parents.tolist())
-        return np.array([node for node in same if node not in inner], np.int64)
+        inner_nodes = set(self.parents.tolist())
+        return np.array([node for node in same_label_nodes if node not in inner_nodes], np.int64)
 
     def _released_nodes(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The released nodes: the parent of a leaf with the same label, else the node itself."""
+        """Replace each leaf that has the same label as its parent by the parent."""
         if not self._same_label_leaves.size:
             return nodes
         has_same_label = np.isin(nodes, self._same_label_leaves)
@@ -118,12 +118,12 @@ class Hierarchy:
 
     @cached_property
     def leaf_depths(self) -> NDArray[np.int32]:
-        """int32 (L,), edges from the root to each leaf."""
+        """The number of edges from the root to each leaf, int32 (L,)."""
         return self.depths[self.leaves]
 
     @cached_property
     def heights(self) -> NDArray[np.int64]:
-        """int64 (m,), edges from each node down to its deepest leaf."""
+        """The number of edges from each node down to its deepest leaf, int64 (m,)."""
         heights = np.zeros(len(self.labels), np.int64)
         parents = self.parents.tolist()
         for node in range(len(heights) - 1, 0, -1):
@@ -132,7 +132,7 @@ class Hierarchy:
 
     @cached_property
     def ranges(self) -> NDArray[np.int32]:
-        """int32 (m, 2), the first and the last leaf position below each node."""
+        """The first and the last leaf position below each node, int32 (m, 2)."""
         m = len(self.labels)
         ranges = np.empty((m, 2), np.int32)
         ranges[:, 0], ranges[:, 1] = self.n_leaves, -1
@@ -145,14 +145,14 @@ class Hierarchy:
 
     @cached_property
     def gaps(self) -> NDArray[np.int32]:
-        """int32 (L - 1,), depth of the lowest common ancestor of each leaf and the next.
+        """The depth of the lowest common ancestor of each leaf and the next, int32 (L - 1,).
 
         The depth of the lowest common ancestor of leaves i < j is the minimum over ``gaps[i:j]``.
         """
-        return self.depths[self.ancestors(self.leaves[:-1], self.leaves[1:])]
+        return self.depths[self.common_ancestors(self.leaves[:-1], self.leaves[1:])]
 
     def node(self, label: str) -> int:
-        """The highest node with this label; raises KeyError if missing."""
+        """Return the highest node with this label; raises KeyError if missing."""
         return self._nodes[label]
 
     @cached_property
@@ -167,7 +167,7 @@ class Hierarchy:
 
     @cached_property
     def numbers(self) -> dict[Decimal, str]:
-        """Leaf labels by numeric value, without numbers that have several spellings."""
+        """Leaf labels by numeric value, without numbers that several leaves spell differently."""
         labels: dict[Decimal, str] = {}
         ambiguous: set[Decimal] = set()
         for label in self.positions:
@@ -177,23 +177,23 @@ class Hierarchy:
                     ambiguous.add(number)
         return {number: label for number, label in labels.items() if number not in ambiguous}
 
-    def ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
-        """The lowest common ancestors of pairs of nodes, int32, of the shape of the arguments."""
+    def common_ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
+        """Find the lowest common ancestors of pairs of nodes, int32, shaped as the arguments."""
         left, right = np.array(first, np.int32), np.array(second, np.int32)
-        while (apart := left != right).any():
+        while (differs := left != right).any():
             # Parents have smaller indices, so the larger of two different nodes is not the answer.
-            higher = apart & (left > right)
-            lower = apart & ~higher
-            left[higher] = self.parents[left[higher]]
-            right[lower] = self.parents[right[lower]]
+            climb_left = differs & (left > right)
+            climb_right = differs & ~climb_left
+            left[climb_left] = self.parents[left[climb_left]]
+            right[climb_right] = self.parents[right[climb_right]]
         return left
 
     def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
-        """The released node of leaves ``low`` to ``high``: their lowest common ancestor."""
-        return self._released_nodes(self.ancestors(self.leaves[low], self.leaves[high]))
+        """Find the released node of leaves ``low`` to ``high``: their lowest common ancestor."""
+        return self._released_nodes(self.common_ancestors(self.leaves[low], self.leaves[high]))
 
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
-        """Generalized edges over all edges to the root: 0 for the leaf itself, 1 for the root.
+        """Compute the generalized share of the edges to the root: 0 for the leaf, 1 for the root.
 
         A leaf that is the root loses nothing.
 
@@ -203,18 +203,18 @@ class Hierarchy:
         nodes : int (n,), the released nodes: the leaves or nodes above them.
         """
         depths = self.leaf_depths[leaves]
-        climbed = depths - self.depths[nodes]
+        generalized_edges = depths - self.depths[nodes]
         shares = np.zeros(len(depths))
-        np.divide(climbed, depths, out=shares, where=depths > 0)
+        np.divide(generalized_edges, depths, out=shares, where=depths > 0)
         return shares
 
     @cached_property
     def is_balanced(self) -> bool:
-        """True if all leaves have the same depth, so a node costs all leaves below it the same."""
+        """Whether all leaves have the same depth, so a node costs all leaves below it the same."""
         return int(self.leaf_depths.min(initial=self.height)) == self.height
 
     def label_loss(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
-        """The mean ``loss`` of the leaves below each node, float64 (m,)."""
+        """Compute the mean ``loss`` of the leaves below each node, float64 (m,)."""
         depths = self.leaf_depths.astype(np.float64)
         shares = np.divide(1.0, depths, out=np.zeros(len(depths)), where=depths > 0)
         cumulative = np.concatenate(([0.0], np.cumsum(shares)))
@@ -226,7 +226,7 @@ class Hierarchy:
         return np.asarray(np.where(self.height > 0, 1.0 - retained, 0.0))
 
     def path(self, label: str) -> tuple[str, ...]:
-        """The labels from this one up to the root."""
+        """List the labels from this one up to the root."""
         return self._path_of_node(self.node(label))
 
     def _path_of_node(self, node: int) -> tuple[str, ...]:
@@ -236,8 +236,8 @@ class Hierarchy:
             labels.append(self.labels[node])
         return tuple(labels)
 
-    def at_level(self, level: int) -> NDArray[np.int32]:
-        """int32 (L,), the released node of each leaf, ``level`` edges above it or the root."""
+    def nodes_at_level(self, level: int) -> NDArray[np.int32]:
+        """Return each leaf's released node, ``level`` edges above it or the root, int32 (L,)."""
         nodes: NDArray[np.int32] = self.leaves.copy()
         for _ in range(level):
             nodes = np.maximum(self.parents[nodes], 0).astype(np.int32, copy=False)
@@ -265,7 +265,7 @@ class Hierarchy:
     # --- values of a column ----------------------------------------------------------------------
 
     def check(self, values: Iterable[str]) -> tuple[HierarchyProblem, ...]:
-        """All values of a column that are not leaves of this tree, as problems."""
+        """Report all values of a column that are not leaves of this tree."""
         problems = []
         for value in sorted(set(values)):
             if value in self.positions:
@@ -279,7 +279,7 @@ class Hierarchy:
         return tuple(problems)
 
     def encode(self, values: Sequence[str], column: str) -> NDArray[np.int32]:
-        """The leaf position of each value, int32.
+        """Return the leaf position of each value, int32.
 
         Raises
         ------
@@ -287,7 +287,7 @@ class Hierarchy:
         """
         problems = self.check(values)
         if problems:
-            raise broken(
+            raise hierarchy_error(
                 problems,
                 f'The hierarchy of column "{column}" does not cover its values',
                 hint="Give each value a row of its own, also one that is a label above others; in a"
@@ -301,7 +301,7 @@ class Hierarchy:
     def from_levels(
         cls, rows: Iterable[Sequence[str]], pulse: Pulse = ignore_pulses, first: int = 1
     ) -> Hierarchy:
-        """From rows (leaf, level 1, ..., root). A label repeated within its row is one node.
+        """Build from rows (leaf, level 1, ..., root). A label repeated within its row is one node.
 
         A leaf may also be an inner label of other rows.
 
@@ -322,11 +322,11 @@ class Hierarchy:
             parents = [*path[1:], None] if path else []
             edges += [(child, parent, line) for child, parent in zip(path, parents, strict=True)]
             edges += [(label, label, line) for label in path[:1]]
-        return cls(*tree_of(edges, pulse=pulse))
+        return cls(*build_nodes(edges, pulse=pulse))
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
-        """From rows (child, parent); the root's parent is None, or its row is missing.
+        """Build from rows (child, parent); the root's parent is None, or its row is missing.
 
         A child that is its own parent is an inner label that is also a value.
 
@@ -337,11 +337,11 @@ class Hierarchy:
         edges: list[Edge] = [
             (str(child), parent, line) for line, (child, parent) in enumerate(rows, 1)
         ]
-        return cls(*tree_of(edges))
+        return cls(*build_nodes(edges))
 
     @classmethod
     def from_nested(cls, tree: Mapping[str, Any]) -> Hierarchy:
-        """From ``{root: {child: {...}, child: [leaf, ...]}}``.
+        """Build from ``{root: {child: {...}, child: [leaf, ...]}}``.
 
         Raises
         ------
@@ -350,28 +350,30 @@ class Hierarchy:
         edges: list[Edge] = []
 
         def walk(branch: Any, parent: str | None) -> None:
-            branches = branch.items() if isinstance(branch, Mapping) else ((x, ()) for x in branch)
+            branches = (
+                branch.items() if isinstance(branch, Mapping) else ((leaf, ()) for leaf in branch)
+            )
             for label, subbranch in branches:
                 edges.append((str(label), parent, 0))
                 walk(subbranch, str(label))
 
         walk(tree, None)
-        return cls(*tree_of(edges))
+        return cls(*build_nodes(edges))
 
     @classmethod
     def from_csv(cls, text: str, delimiter: str | None = None) -> Hierarchy:
-        """From CSV text: leaf, level 1, ..., root in each line, as ``rows_of`` reads it.
+        """Build from CSV text: leaf, level 1, ..., root in each line; see ``read_levels``.
 
         Raises
         ------
         HierarchyBroken : the lines do not form a tree; the error lists all problems.
         """
-        rows, first = rows_of(text, delimiter)
-        return cls.from_levels(rows, first=first)
+        rows, first_line = read_levels(text, delimiter)
+        return cls.from_levels(rows, first=first_line)
 
     @classmethod
     def from_json(cls, content: Any) -> Hierarchy:
-        """From parsed JSON: ``{root: {child: [leaf, ...]}}``, or a list of [child, parent].
+        """Build from parsed JSON: ``{root: {child: [leaf, ...]}}``, or a list of [child, parent].
 
         Raises
         ------
@@ -381,7 +383,7 @@ class Hierarchy:
 
     @classmethod
     def load(cls, path: str | Path) -> Hierarchy:
-        """From a file: ``.json`` (nested, or a list of [child, parent]), else CSV.
+        """Read from a file: ``.json`` (nested, or a list of [child, parent]), else CSV.
 
         Raises
         ------
@@ -396,27 +398,27 @@ class Hierarchy:
         return cls.from_json(json.loads(text))
 
     def to_levels(self) -> list[tuple[str, ...]]:
-        """Rows (leaf, level 1, ..., root) of equal length; short ones repeat their leaf."""
+        """Return rows (leaf, level 1, ..., root) of equal length; short ones repeat their leaf."""
         rows = [self._path_of_node(leaf) for leaf in self.leaves.tolist()]
         width = max(len(row) for row in rows)
         return [(row[0],) * (width - len(row)) + row for row in rows]
 
     def to_pairs(self) -> list[tuple[str, str | None]]:
-        """Rows (child, parent), depth first; the root's parent is None."""
+        """Return rows (child, parent), depth first; the root's parent is None."""
         return [
             (label, None if parent < 0 else self.labels[parent])
             for label, parent in zip(self.labels, self.parents.tolist(), strict=True)
         ]
 
     def to_csv(self) -> str:
-        """CSV text in the format of ARX."""
+        """Return CSV text in the format of ARX."""
         text = io.StringIO()
         csv.writer(text, delimiter=";", lineterminator="\n").writerows(self.to_levels())
         return text.getvalue()
 
 
-def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
-    """A hierarchy with all values directly below the root."""
+def flat_hierarchy(values: Sequence[str], root: str = "*") -> Hierarchy:
+    """Build a hierarchy with all values directly below the root."""
     while root in values:
         root += "*"
     return (
@@ -424,8 +426,8 @@ def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
     )
 
 
-def rows_of(text: str, delimiter: str | None = None) -> tuple[list[list[str]], int]:
-    """The rows (leaf, level 1, ..., root), and the line number of the first, from 1.
+def read_levels(text: str, delimiter: str | None = None) -> tuple[list[list[str]], int]:
+    """Read the rows (leaf, level 1, ..., root), and return the line number of the first, from 1.
 
     The delimiter is detected from the first line: semicolon, tab, bar or comma. All but the
     semicolon require equally many fields in every line. The first line is a header if it has as
@@ -436,21 +438,21 @@ def rows_of(text: str, delimiter: str | None = None) -> tuple[list[list[str]], i
     ------
     csv.Error : the text is not valid CSV.
     """
-    rows = _rows(text, delimiter or _separator(text))
+    rows = _read_rows(text, delimiter or _detect_delimiter(text))
     if not _has_header(rows):
         return rows, 1
     return rows[1:], 2
 
 
-def _rows(text: str, delimiter: str) -> list[list[str]]:
+def _read_rows(text: str, delimiter: str) -> list[list[str]]:
     return list(
         csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=delimiter == ",")
     )
 
 
-def _separator(text: str) -> str:
-    for delimiter in _SEPARATORS:
-        rows = [row for row in _rows(text, delimiter) if row]
+def _detect_delimiter(text: str) -> str:
+    for delimiter in _DELIMITERS:
+        rows = [row for row in _read_rows(text, delimiter) if row]
         if rows and len(rows[0]) > 1 and (delimiter == ";" or len(set(map(len, rows))) == 1):
             return delimiter
     return ";"

@@ -14,7 +14,7 @@ from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
 from dbanon.recoding import Recoding, find_recoding
-from dbanon.spaces.numeric import weight_vector
+from dbanon.spaces.numeric import compute_column_factors
 
 INDEPENDENT = "independent"
 RELEASES = Option(
@@ -343,7 +343,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             f" not {len(attributes)}.",
             hint="Name fewer quasi-identifiers, or choose another method.",
         )
-    weight_vector(tuple(names), policy.weights)
+    compute_column_factors(tuple(names), policy.weights)
 
 
 def _require_category(attribute: Attribute, method: Method, recoding: Recoding) -> None:

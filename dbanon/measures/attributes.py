@@ -364,7 +364,7 @@ class Nodes(_CodedPair):
         ----------
         leaves, nodes : leaf positions and nodes, of the same shape.
         """
-        ancestors = self.tree.ancestors(self.tree.leaves[leaves], nodes)
+        ancestors = self.tree.common_ancestors(self.tree.leaves[leaves], nodes)
         heights = self.tree.heights
         distances: Floats = (heights[ancestors] - heights[nodes]) / max(int(heights[0]), 1)
         return distances

@@ -13,7 +13,7 @@ from dbanon.data.measures import ValueFrequencies
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
-from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
+from dbanon.hierarchy.leaves import format_leaf, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
 
@@ -56,7 +56,7 @@ def positions_of_codes(
         positions[-1] = occurs.sum()
         return positions
     texts = [
-        leaf_text(frequencies.values[code], attribute) for code in np.flatnonzero(occurs).tolist()
+        format_leaf(frequencies.values[code], attribute) for code in np.flatnonzero(occurs).tolist()
     ]
     positions[:-1][occurs] = tree.encode(spell_as_leaves(tree, texts, attribute), attribute.name)
     positions[-1] = tree.n_leaves - 1

@@ -13,7 +13,7 @@ from dbanon.data.measures import Measures, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine, max_count_of_share
 from dbanon.errors import ModelInfeasible
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
@@ -394,7 +394,7 @@ def _add_null_leaf(tree: Hierarchy) -> Hierarchy:
     while label in tree.labels:
         label += "*"
     if len(tree.labels) == 1:
-        return flat([*tree.labels, label])
+        return flat_hierarchy([*tree.labels, label])
     return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
 
 

@@ -29,7 +29,7 @@ RECODINGS: dict[str, Recoding] = {
 
 
 def find_recoding(name: str) -> Recoding:
-    """The recoding with this name.
+    """Find the recoding with this name.
 
     Raises
     ------

@@ -41,8 +41,8 @@ class Settings:
     hierarchies : by column.
     intervals : format of intervals: ``text``, as in ``[30, 40)``; ``bounds``, two columns;
         ``midpoint``, one number; or ``range``, a value of the database's range type.
-    local_range : True releases the smallest and largest number of each class, which are values of
-        members; False the enclosing borders of a fixed grid.
+    local_range : True to release the smallest and largest number of each class, which are values
+        of members; False to release the enclosing borders of a fixed grid.
     steps : grid width by column, in the column's unit (days, microseconds); by default that of
         ``data.grid.grid_for``.
     levels : the levels of a full-domain search, whose nodes and cells are released; None otherwise.
@@ -99,14 +99,14 @@ class ReleasedColumn:
 
     @property
     def parts(self) -> tuple[ReleasedColumn, ...]:
-        """The columns to stage: the column, or the lower and the upper borders of its ranges."""
+        """The columns to write: the column, or the lower and the upper borders of its ranges."""
         if self.upper is None:
             return (self,)
         lower = replace(self, upper=None)
         return lower, replace(lower, values=self.upper)
 
     def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
-        """The column with its classes in another order, int64 (n_classes,)."""
+        """Return the column with its classes in another order, int64 (n_classes,)."""
         return replace(
             self,
             values=self.values[order],
@@ -118,7 +118,7 @@ class ReleasedColumn:
         )
 
     def spelled(self) -> ReleasedColumn:
-        """The column with values in place of the ranks of an ordinal attribute."""
+        """Return the column with values in place of the ranks of an ordinal attribute."""
         if self.attribute.kind is not Kind.ORDINAL:
             return self
         return replace(
@@ -129,7 +129,7 @@ class ReleasedColumn:
         )
 
     def as_float(self) -> NDArray[np.float64]:
-        """The released values in the representation of ``Microdata``, float64 (n_classes,)."""
+        """Convert the released values to the units of ``Microdata``, float64 (n_classes,)."""
         unit = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
         if self.values.dtype == object:
             # Python divides long integers with a single rounding.
@@ -146,10 +146,10 @@ class Recoding:
     name : as in calls and commands.
     run : ``(microdata, measures, partition, exact_totals, settings, **parameters) -> released
         columns``; the measures are those of the whole table.
-    summary : one line for display.
+    summary : a description for users, in one line.
     measure : the loss measure, a name in ``release.recode``.
-    takes_categories : True if attributes may be text and have hierarchies.
-    takes_ranks : False if ordinal attributes are refused.
+    takes_categories : whether attributes may be text and have hierarchies.
+    takes_ranks : whether attributes may be ordinal.
     standardize : default standardization of columns; None for that of the method.
     method : the only method it works with; None for any method that groups rows.
     parameters : options of that method that ``run`` also takes.
@@ -166,8 +166,8 @@ class Recoding:
     parameters: tuple[str, ...] = ()
 
 
-def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
-    """Check that released values outside the column's range fit into its type.
+def require_fit(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
+    """Check that released values fit into the column's type, even outside its range of values.
 
     Parameters
     ----------
@@ -178,8 +178,8 @@ def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
     UnsupportedType : they do not fit; carries ``hint``.
     """
     if attribute.kind is Kind.INTEGER:
-        room = 2.0 ** (attribute.bits - 1)
-        fits = (values >= -room) & (values < room)
+        limit = 2.0 ** (attribute.bits - 1)
+        fits = (values >= -limit) & (values < limit)
     elif attribute.kind is Kind.DECIMAL and attribute.precision:
         fits = np.abs(values) < 10.0**attribute.precision
     else:
@@ -207,23 +207,23 @@ def refuse_wide(microdata: Microdata, recoding: str) -> None:
         )
 
 
-def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
-    """The lower median of each class, float64 (n_classes,), of ``values``, float64 (n,)."""
+def compute_class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
+    """Compute the lower median of each class, float64 (n_classes,), of ``values``, float64 (n,)."""
     grouped = values[partition.members]
     ordered = grouped[np.lexsort((grouped, partition.labels[partition.members]))]
     medians: NDArray[np.float64] = ordered[partition.starts + (partition.sizes - 1) // 2]
     return medians
 
 
-def table_deviation(scale: Scale) -> float:
-    """The sample standard deviation of a non-constant column, in its unit."""
+def compute_sample_deviation(scale: Scale) -> float:
+    """Compute the sample standard deviation of a non-constant column, in its unit."""
     return float(np.ldexp(scale.deviation, scale.exponent))
 
 
-def column_of_members(
+def release_member_values(
     microdata: Microdata, partition: Partition, position: int, values: NDArray[np.float64]
 ) -> ReleasedColumn:
-    """A released column with a value of some member of each class.
+    """Create a released column with a value of some member of each class.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def recode_attributes(
     run: Callable[[Microdata, Partition, ExactTotals], tuple[ReleasedColumn, ...]],
     exact_totals: Callable[[Sequence[Attribute]], Mapping[str, NDArray[np.object_]]],
 ) -> tuple[ReleasedColumn, ...]:
-    """The released columns, with one value for each set of rows with the same classes.
+    """Recode all attributes, with one value for each set of rows that share all their classes.
 
     Parameters
     ----------
@@ -265,16 +265,16 @@ def recode_attributes(
         if not column_names:
             continue
 
-        def totals(
+        def sum_totals(
             partition: Partition,
             attributes: Sequence[Attribute],
             row_classes: NDArray[np.int32] = row_classes,
         ) -> Mapping[str, NDArray[np.object_]]:
-            sums = {}
+            totals = {}
             for name, row_totals in exact_totals(attributes).items():
-                sums[name] = np.zeros(partition.n_classes, object)
-                np.add.at(sums[name], row_classes, row_totals)
-            return sums
+                totals[name] = np.zeros(partition.n_classes, object)
+                np.add.at(totals[name], row_classes, row_totals)
+            return totals
 
         subset = (
             microdata
@@ -283,7 +283,7 @@ def recode_attributes(
         )
         columns += [
             _expand_to_rows(column, partition, row_sets, row_classes)
-            for column in run(subset, partition, totals)
+            for column in run(subset, partition, sum_totals)
         ]
     columns.sort(key=lambda column: names.index(column.source))
     return tuple(columns)

@@ -26,7 +26,7 @@ from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.leaves import leaf_codes, number_text, trees_of
+from dbanon.hierarchy.leaves import encode_leaves, format_number, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.recoding.columns import (
     GENERALIZED,
@@ -35,22 +35,22 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    require_room,
+    require_fit,
 )
 
 # Fractions of seconds are omitted if they are zero in all borders of the column.
 _ZERO_FRACTION = ".000000"
-_WIDER = "Release its ranges as text, or cast the column to a wider type in a view."
+_WIDER_TYPE_HINT = "Release its ranges as text, or cast the column to a wider type in a view."
 
 
-def generalization(
+def generalize(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The common ancestor or interval of every class and attribute, in the attributes' order.
+    """Release the common ancestor or interval of every class, for each attribute in order.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def generalization(
     UnsupportedType : a border or midpoint does not fit into the column's type.
     """
     del exact_totals
-    trees = trees_of(microdata.attributes, settings.hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, settings.hierarchies, measures)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
@@ -69,13 +69,17 @@ def generalization(
         missing = None if valid is None else ~valid[partition.members[partition.starts]]
         if tree is not None:
             level = 0 if settings.levels is None else settings.levels.levels[attribute.name]
-            columns.append(_common_ancestors(microdata, partition, attribute, tree, missing, level))
+            columns.append(
+                _release_common_ancestors(microdata, partition, attribute, tree, missing, level)
+            )
         else:
-            columns += _intervals(microdata, measures, partition, attribute, settings, missing)
+            columns += _release_intervals(
+                microdata, measures, partition, attribute, settings, missing
+            )
     return tuple(columns)
 
 
-def _common_ancestors(
+def _release_common_ancestors(
     microdata: Microdata,
     partition: Partition,
     attribute: Attribute,
@@ -83,29 +87,29 @@ def _common_ancestors(
     missing: NDArray[np.bool_] | None,
     level: int,
 ) -> ReleasedColumn:
-    leaves = leaf_codes(microdata, attribute, tree)
-    low, high = _class_ranges(leaves, partition)
+    leaves = encode_leaves(microdata, attribute, tree)
+    low, high = _compute_class_ranges(leaves, partition)
     nodes = tree.common(low, high)
     if level and len(nodes):
         # Both are ancestors of the class's first leaf: use the higher one.
-        at_level = tree.at_level(level)[low]
-        nodes = np.where(tree.depths[at_level] < tree.depths[nodes], at_level, nodes)
-    released = partition.labels >= 0
-    cell_losses = tree.loss(leaves[released], nodes[partition.labels[released]])
+        level_nodes = tree.nodes_at_level(level)[low]
+        nodes = np.where(tree.depths[level_nodes] < tree.depths[nodes], level_nodes, nodes)
+    is_released = partition.labels >= 0
+    cell_losses = tree.loss(leaves[is_released], nodes[partition.labels[is_released]])
     losses = np.zeros(partition.n_classes)
-    np.add.at(losses, partition.labels[released], cell_losses)
+    np.add.at(losses, partition.labels[is_released], cell_losses)
     labels = np.array(tree.labels, object)[nodes]
     return ReleasedColumn(
-        _text_attribute(attribute),
+        _to_text_attribute(attribute),
         labels,
         missing,
-        losses=_zero_if_missing(losses, missing),
+        losses=_set_zero_if_missing(losses, missing),
         label_losses=tree.label_loss(nodes),
         loss_from_label=tree.is_balanced,
     )
 
 
-def _intervals(
+def _release_intervals(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
@@ -117,28 +121,28 @@ def _intervals(
     numbers = microdata.numbers[:, position]
     is_wide = attribute.name in microdata.wide
     if is_wide and (settings.local_range or settings.intervals != "text"):
-        raise _only_grid_borders(attribute)
+        raise _wide_column_error(attribute)
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
     if valid is not None:
-        # NULLs are not released, so any number will do.
+        # NULL is released as NULL, so any number will do here.
         numbers = np.where(valid, numbers, scale.least)
     step = settings.steps.get(attribute.name)
-    ordinal = attribute.kind is Kind.ORDINAL
-    closed = settings.local_range or ordinal
+    is_ordinal = attribute.kind is Kind.ORDINAL
+    closed = settings.local_range or is_ordinal
     if settings.levels is not None:
-        released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
+        is_released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
         levels = NumberLevels.of(attribute, scale, step)
         level = levels.level_covering(
             settings.levels.numbers[attribute.name],
             settings.levels.levels[attribute.name],
-            numbers[released],
+            numbers[is_released],
         )
-        low, high = _level_ranges(
-            numbers, released, partition, levels, level, settings.local_range, is_wide
+        low, high = _compute_level_ranges(
+            numbers, is_released, partition, levels, level, settings.local_range, is_wide
         )
     else:
-        low, high = _class_ranges(numbers, partition)
+        low, high = _compute_class_ranges(numbers, partition)
         if is_wide:
             low, high = widen_to_unrounded(low, high, attribute)
         # Called even if unused, to refuse columns without float64 borders.
@@ -147,25 +151,25 @@ def _intervals(
             low, high = ends_around(attribute, grid, low, high)
     unit = 0.0 if closed else unit_of(attribute, scale)
     width = width_share(low, high, scale, unit)
-    losses = _zero_if_missing(width * partition.sizes, missing)
+    losses = _set_zero_if_missing(width * partition.sizes, missing)
     extent = np.column_stack((low, np.maximum(high - unit, low)))
     fields: dict[str, Any] = {"losses": losses, "extent": extent}
-    if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
-        texts = _interval_texts(low, high, attribute, closed)
-        return [ReleasedColumn(_text_attribute(attribute), texts, missing, **fields)]
+    if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
+        texts = _format_intervals(low, high, attribute, closed)
+        return [ReleasedColumn(_to_text_attribute(attribute), texts, missing, **fields)]
     if settings.intervals == "midpoint":
-        middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
+        middle = low + (np.floor((high - low) / 2) if is_ordinal else (high - low) / 2)
         typed = _to_column_type(middle, attribute)
-        require_room(attribute, typed, _WIDER)
+        require_fit(attribute, typed, _WIDER_TYPE_HINT)
         return [ReleasedColumn(attribute, typed, missing, middle, loss_from_label=False, **fields)]
     borders = _to_column_type(low, attribute, closed), _to_column_type(high, attribute, closed)
     if settings.intervals == RANGE:
-        lower, upper = (_exact_borders(ends) for ends in borders)
+        lower, upper = (_to_exact_borders(ends) for ends in borders)
         # The database chooses the range type.
         ranges = replace(attribute, sql_type="")
         return [ReleasedColumn(ranges, lower, missing, upper=upper, closed=closed, **fields)]
     for ends in borders:
-        require_room(attribute, ends, _WIDER)
+        require_fit(attribute, ends, _WIDER_TYPE_HINT)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
         ReleasedColumn(
@@ -184,7 +188,7 @@ def _intervals(
     ]
 
 
-def _only_grid_borders(attribute: Attribute) -> InvalidParameter:
+def _wide_column_error(attribute: Attribute) -> InvalidParameter:
     return InvalidParameter(
         f'Column "{attribute.name}"'
         " has numbers or timestamps of more than 15 digits, for which only grid bounds can be"
@@ -194,8 +198,10 @@ def _only_grid_borders(attribute: Attribute) -> InvalidParameter:
     )
 
 
-def _class_ranges(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The smallest and largest value of each class."""
+def _compute_class_ranges(
+    values: NDArray[Any], partition: Partition
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Compute the smallest and largest value of each class."""
     if not partition.n_classes:
         return values[:0], values[:0]
     grouped = values[partition.members]
@@ -203,16 +209,16 @@ def _class_ranges(values: NDArray[Any], partition: Partition) -> tuple[NDArray[A
     return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
 
 
-def _level_ranges(
+def _compute_level_ranges(
     numbers: NDArray[np.float64],
-    released: NDArray[np.bool_],
+    is_released: NDArray[np.bool_],
     partition: Partition,
     levels: NumberLevels,
     level: int,
     local_range: bool,
     is_wide: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The released range of each class: its cell on this level of the column.
+    """Compute the released range of each class: its cell on this level of the column.
 
     A class that spans several cells, for example after merging for a privacy model, gets the cell
     of the first level that covers it. So two labels are equal, disjoint or nested.
@@ -220,11 +226,11 @@ def _level_ranges(
     Parameters
     ----------
     numbers : float64 (n,), of all records, arbitrary for NULL.
-    released : bool (n,), records that are released and not NULL in this column.
-    local_range : True for the smallest and largest released number in the cell.
-    is_wide : True if float64 may have rounded numbers; cells then cover the rounding error.
+    is_released : bool (n,), records that are released and not NULL in this column.
+    local_range : whether to release the smallest and largest released number in the cell.
+    is_wide : whether float64 may have rounded numbers; cells then cover the rounding error.
     """
-    low, high = _class_ranges(numbers, partition)
+    low, high = _compute_class_ranges(numbers, partition)
     if is_wide:
         low, high = widen_to_unrounded(low, high, levels.attribute)
     class_levels = levels.lowest_common_level(low, high, level)
@@ -233,7 +239,7 @@ def _level_ranges(
         if not local_range:
             low[classes], high[classes] = levels.cell_borders(low[classes], class_level)
             continue
-        values = np.sort(numbers[released])
+        values = np.sort(numbers[is_released])
         cells = levels.cells_of(values, class_level)
         class_cells = levels.cells_of(low[classes], class_level)
         first, last = (np.searchsorted(cells, class_cells, side) for side in ("left", "right"))
@@ -244,35 +250,35 @@ def _level_ranges(
     return low, high
 
 
-def _interval_texts(
+def _format_intervals(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     attribute: Attribute,
     closed: bool,
 ) -> NDArray[np.object_]:
-    """``[low, high)``; for closed ones ``[low, high]``, or the value if both are equal."""
-    ends = [
-        [number_text(number, attribute) for number in borders.tolist()] for borders in (low, high)
-    ]
-    if attribute.kind is Kind.TIMESTAMP and all(
-        _ZERO_FRACTION in text for borders in ends for text in borders
-    ):
-        ends = [[text.replace(_ZERO_FRACTION, "") for text in borders] for borders in ends]
+    """Format ``[low, high)``; for closed ones ``[low, high]``, or the value if both are equal."""
+    lows, highs = (
+        [format_number(number, attribute) for number in borders.tolist()] for borders in (low, high)
+    )
+    if attribute.kind is Kind.TIMESTAMP and all(_ZERO_FRACTION in text for text in lows + highs):
+        lows, highs = (
+            [text.replace(_ZERO_FRACTION, "") for text in borders] for borders in (lows, highs)
+        )
     texts = []
-    for first, last in zip(*ends, strict=True):
+    for low_text, high_text in zip(lows, highs, strict=True):
         if closed:
-            texts.append(first if first == last else f"[{first}, {last}]")
+            texts.append(low_text if low_text == high_text else f"[{low_text}, {high_text}]")
         else:
-            texts.append(f"[{first}, {last})")
+            texts.append(f"[{low_text}, {high_text})")
     return np.array(texts, object)
 
 
 def _to_column_type(
     numbers: NDArray[np.float64], attribute: Attribute, is_integral: bool = True
 ) -> NDArray[np.generic]:
-    """Numbers in the column's type, as in ``ReleasedColumn``.
+    """Convert numbers to the column's type, as in ``ReleasedColumn``.
 
-    Fractional borders are rounded up, so the same values of the type are in ``[low, high)``.
+    Fractional borders are rounded up, so that ``[low, high)`` holds the same values of the type.
     """
     if attribute.kind is Kind.FLOAT:
         return numbers
@@ -284,24 +290,24 @@ def _to_column_type(
     return np.rint(units).astype(np.int64)
 
 
-def _exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Borders of ranges; floats as text, which converts to decimals without loss."""
+def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Convert borders of floats to text, which a database converts to decimals without loss."""
     if numbers.dtype != np.float64:
         return numbers
-    return np.array([repr(x) for x in numbers.tolist()], object)
+    return np.array([repr(number) for number in numbers.tolist()], object)
 
 
-def _text_attribute(attribute: Attribute) -> Attribute:
+def _to_text_attribute(attribute: Attribute) -> Attribute:
     nullable = attribute.nullable
     return Attribute(
         attribute.name, Kind.CATEGORY, attribute.role, sql_type=GENERALIZED, nullable=nullable
     )
 
 
-def _zero_if_missing(
+def _set_zero_if_missing(
     losses: NDArray[np.float64], missing: NDArray[np.bool_] | None
 ) -> NDArray[np.float64]:
-    """Losses with 0 for NULL, which is released unchanged."""
+    """Set the losses of NULL to 0, since it is released unchanged."""
     return losses if missing is None else np.where(missing, 0.0, losses)
 
 
@@ -324,7 +330,7 @@ def _check_steps(
 
 RECODING = Recoding(
     name="generalization",
-    run=generalization,
+    run=generalize,
     summary="Lowest common ancestor, or interval",
     measure="iloss",
     takes_categories=True,

@@ -25,13 +25,13 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    class_medians,
-    column_of_members,
+    compute_class_medians,
+    release_member_values,
 )
 
 
-def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
-    """The mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
+def compute_class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
+    """Compute the mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
 
     Means are clipped to the range of the class, so the mean of equal values is exact.
     """
@@ -46,8 +46,8 @@ def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np
     return np.asarray(np.clip(means, low, high))
 
 
-def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np.int64]:
-    """The mean of each class rounded half to even, int64 (n_classes,), in exact arithmetic.
+def compute_integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np.int64]:
+    """Compute the exact mean of each class, rounded half to even, int64 (n_classes,).
 
     Summing quotients and remainders separately avoids overflow. Stores use the same formula in SQL
     for wide columns.
@@ -56,36 +56,38 @@ def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np
 
 
 def round_half_even(total: int, size: int) -> int:
-    """total / size rounded to an integer, half to even, for integers of any length."""
+    """Round total / size to an integer, half to even, for integers of any length."""
     quotient, remainder = divmod(total, size)
     return quotient + (2 * remainder > size or (2 * remainder == size and quotient % 2 != 0))
 
 
-def _exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[np.object_]:
-    pairs = zip(totals, partition.sizes, strict=True)
-    return np.array([round_half_even(int(total), int(size)) for total, size in pairs], object)
+def _compute_exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[np.object_]:
+    totals_and_sizes = zip(totals, partition.sizes, strict=True)
+    return np.array(
+        [round_half_even(int(total), int(size)) for total, size in totals_and_sizes], object
+    )
 
 
-def _to_instants(attribute: Attribute, micros: NDArray[np.object_]) -> NDArray[np.int64]:
-    """Microseconds since 1970 as int64 (n_classes,)."""
+def _to_timestamps(attribute: Attribute, microseconds: NDArray[np.object_]) -> NDArray[np.int64]:
+    """Convert microseconds since 1970 to int64 (n_classes,)."""
     limits = np.iinfo(np.int64)
-    if any(not limits.min <= value <= limits.max for value in micros):
+    if any(not limits.min <= value <= limits.max for value in microseconds):
         raise UnsupportedType(
             f'Column "{attribute.name}": the mean of a class is an instant after the year 294246,'
             " which cannot be released.",
             hint="Withhold such instants in a view, or set them to NULL.",
         )
-    return micros.astype(np.int64)
+    return microseconds.astype(np.int64)
 
 
-def mean(
+def release_means(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The class means of every attribute, in the type of its column.
+    """Release the class means of every attribute, in the type of its column.
 
     Raises
     ------
@@ -94,14 +96,15 @@ def mean(
     del measures, settings
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
     totals = exact_totals(partition, wide) if wide else {}
-    exact = {name: _exact_means(sums, partition) for name, sums in totals.items()}
+    exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}
 
-    def released(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
-        return _release_column(microdata, partition, *numbered_attribute, exact)
+    def release(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
+        position, attribute = numbered_attribute
+        return _release_column(microdata, partition, position, attribute, exact_means)
 
     # Compute the cached members before threads share them.
     _ = partition.members
-    return tuple(choose_column_map(microdata.numbers)(released, enumerate(microdata.numeric)))
+    return tuple(choose_column_map(microdata.numbers)(release, enumerate(microdata.numeric)))
 
 
 def _release_column(
@@ -109,29 +112,31 @@ def _release_column(
     partition: Partition,
     position: int,
     attribute: Attribute,
-    exact: Mapping[str, NDArray[np.object_]],
+    exact_means: Mapping[str, NDArray[np.object_]],
 ) -> ReleasedColumn:
-    """The class means of one attribute; ``exact`` holds those of wide attributes."""
+    """Release the class means of one attribute; ``exact_means`` holds those of wide attributes."""
     values = microdata.numbers[:, position]
     valid = microdata.valid_column(attribute.name)
     if attribute.kind is Kind.ORDINAL:
-        ranks = class_medians(values, partition)
-        return column_of_members(microdata, partition, position, ranks)
+        ranks = compute_class_medians(values, partition)
+        return release_member_values(microdata, partition, position, ranks)
     missing = None
     if valid is not None:
         # All records of a class have the same NULL pattern.
         missing = ~valid[partition.members[partition.starts]]
         values = np.where(valid, values, 0.0)
-    unrounded = class_means(values, partition)
+    unrounded = compute_class_means(values, partition)
     released: NDArray[Any]
-    if attribute.name not in exact:
+    if attribute.name not in exact_means:
         released = round_means(attribute, values, unrounded, partition)
     elif attribute.kind is Kind.TIMESTAMP:
-        released = _to_instants(attribute, exact[attribute.name] * digit_micros(attribute))
+        released = _to_timestamps(
+            attribute, exact_means[attribute.name] * microseconds_per_digit(attribute)
+        )
     elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
-        released = exact[attribute.name].astype(np.int64)
+        released = exact_means[attribute.name].astype(np.int64)
     else:
-        released = exact[attribute.name]
+        released = exact_means[attribute.name]
     return ReleasedColumn(attribute, released, missing, unrounded)
 
 
@@ -141,26 +146,28 @@ def round_means(
     unrounded: NDArray[np.float64],
     partition: Partition,
 ) -> NDArray[np.int64] | NDArray[np.float64]:
-    """Class means in the column's type; shapes as in ``ReleasedColumn``."""
+    """Round class means to the column's type; see ``ReleasedColumn`` for shapes and units."""
     if attribute.kind is Kind.FLOAT:
         if attribute.bits == 32:
             return unrounded.astype(np.float32).astype(np.float64)
         return unrounded
     if attribute.kind is Kind.DECIMAL:
         values = values * 10.0**attribute.scale
-    values = values / digit_micros(attribute)
+    values = values / microseconds_per_digit(attribute)
     integers = np.rint(values)
     assert not integers.size or np.abs(integers).max() <= EXACT_INTEGER
-    return integer_means(integers.astype(np.int64), partition) * digit_micros(attribute)
+    return compute_integer_means(integers.astype(np.int64), partition) * microseconds_per_digit(
+        attribute
+    )
 
 
-def digit_micros(attribute: Attribute) -> int:
-    """Microseconds of the last digit of a timestamp; 1 for other kinds."""
+def microseconds_per_digit(attribute: Attribute) -> int:
+    """Return the microseconds of a timestamp's last digit; 1 for other kinds."""
     return 10 ** (6 - attribute.scale) if attribute.kind is Kind.TIMESTAMP else 1
 
 
 RECODING = Recoding(
     name="mean",
-    run=mean,
+    run=release_means,
     summary="Class mean, rounded to the column's type and scale",
 )

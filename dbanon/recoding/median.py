@@ -14,20 +14,20 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    class_medians,
-    column_of_members,
+    compute_class_medians,
     refuse_wide,
+    release_member_values,
 )
 
 
-def median(
+def release_medians(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The class medians of every attribute, in the type of its column.
+    """Release the class medians of every attribute, in the type of its column.
 
     Raises
     ------
@@ -35,13 +35,15 @@ def median(
     """
     refuse_wide(microdata, "median")
     return tuple(
-        column_of_members(microdata, partition, position, class_medians(values, partition))
+        release_member_values(
+            microdata, partition, position, compute_class_medians(values, partition)
+        )
         for position, values in enumerate(microdata.numbers.T)
     )
 
 
 RECODING = Recoding(
     name="median",
-    run=median,
+    run=release_medians,
     summary="Class median, the lower of two; a value that occurs",
 )

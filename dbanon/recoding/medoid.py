@@ -17,21 +17,21 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    column_of_members,
+    compute_sample_deviation,
     refuse_wide,
-    table_deviation,
+    release_member_values,
 )
-from dbanon.recoding.mean import class_means
+from dbanon.recoding.mean import compute_class_means
 
 
-def medoid(
+def release_medoids(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The values of each class's medoid, in the types of their columns.
+    """Release the values of each class's medoid, in the types of their columns.
 
     Raises
     ------
@@ -40,25 +40,31 @@ def medoid(
     refuse_wide(microdata, "medoid")
     members, starts = partition.members, partition.starts
     labels = partition.labels[members]
-    distance = np.zeros(len(members))
+    distances = np.zeros(len(members))
     for attribute, values in zip(microdata.numeric, microdata.numbers.T, strict=True):
         valid = microdata.valid_column(attribute.name)
         scale = measures.numbers[attribute.name]
         if scale.is_constant:
             continue
-        gap = values[members] - class_means(values, partition)[labels]
-        gap /= table_deviation(scale)
+        deviation = values[members] - compute_class_means(values, partition)[labels]
+        deviation /= compute_sample_deviation(scale)
         # NULL applies to the whole class, so it does not distinguish records.
-        distance += np.square(gap) if valid is None else np.where(valid[members], gap * gap, 0.0)
-    chosen = members[np.lexsort((members, distance, labels))[starts]]
+        distances += (
+            np.square(deviation)
+            if valid is None
+            else np.where(valid[members], deviation * deviation, 0.0)
+        )
+    medoid_records = members[np.lexsort((members, distances, labels))[starts]]
     return tuple(
-        column_of_members(microdata, partition, position, microdata.numbers[chosen, position])
+        release_member_values(
+            microdata, partition, position, microdata.numbers[medoid_records, position]
+        )
         for position in range(microdata.numbers.shape[1])
     )
 
 
 RECODING = Recoding(
     name="medoid",
-    run=medoid,
+    run=release_medoids,
     summary="The record nearest to the class mean: values that occur together",
 )

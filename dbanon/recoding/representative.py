@@ -1,6 +1,6 @@
 """Representatives: every class gets a typical value of each attribute, depending on its kind.
 
-- Numbers: the mean, as in ``mean``; for ordinal attributes the lower median rank.
+- Numbers: the mean, as in ``release_means``; for ordinal attributes the lower median rank.
 - Nominal values: the plurality, the most frequent value; ties go to the first by code point.
 - With a hierarchy, also for numbers: the medoid, the value with the least sum of distances to the
   others, by the height of common ancestors; ties go to the first in the tree. It is a value, not an
@@ -25,7 +25,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, most_frequent_codes
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.hierarchy.leaves import leaf_codes
+from dbanon.hierarchy.leaves import encode_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.recoding.columns import (
     GENERALIZED,
@@ -33,20 +33,20 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    column_of_members,
     refuse_wide,
+    release_member_values,
 )
-from dbanon.recoding.mean import mean
+from dbanon.recoding.mean import release_means
 
 
-def representative(
+def release_representatives(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
-    """The mean, median, plurality or medoid of every class and attribute, in their order.
+    """Release the mean, median, plurality or medoid of every class, for each attribute in order.
 
     Raises
     ------
@@ -55,60 +55,66 @@ def representative(
         numbers that float64 cannot hold exactly.
     """
     trees = settings.hierarchies
-    without_trees = microdata.select_attributes(
+    columns_without_hierarchy = microdata.select_attributes(
         [a.name for a in microdata.numeric if a.name not in trees]
     )
     columns = {
         column.attribute.name: column
-        for column in mean(without_trees, measures, partition, exact_totals, settings)
+        for column in release_means(
+            columns_without_hierarchy, measures, partition, exact_totals, settings
+        )
     }
     for attribute in microdata.attributes:
         if attribute.name in trees:
-            records = medoids(microdata, partition, attribute, trees[attribute.name])
-            columns[attribute.name] = _values_of_records(microdata, partition, attribute, records)
+            records = find_medoids(microdata, partition, attribute, trees[attribute.name])
+            columns[attribute.name] = _release_record_values(
+                microdata, partition, attribute, records
+            )
         elif not attribute.kind.is_numeric:
             codes = microdata.codes[:, microdata.categorical.index(attribute)]
             members = partition.members
-            records = _first_records_with(
+            records = _find_first_records(
                 partition, codes, most_frequent_codes(codes[members], partition.labels[members])
             )
-            columns[attribute.name] = _values_of_records(microdata, partition, attribute, records)
+            columns[attribute.name] = _release_record_values(
+                microdata, partition, attribute, records
+            )
     return tuple(columns[attribute.name] for attribute in microdata.attributes)
 
 
-def medoids(
+def find_medoids(
     microdata: Microdata, partition: Partition, attribute: Attribute, tree: Hierarchy
 ) -> NDArray[np.int64]:
-    """For each class a record whose value has the least sum of distances, int64 (n_classes,).
+    """Find for each class a record whose value has the least sum of distances, int64 (n_classes,).
 
     Raises
     ------
     HierarchyBroken : a value is not a leaf of its hierarchy.
     """
-    leaves = leaf_codes(microdata, attribute, tree)
+    leaves = encode_leaves(microdata, attribute, tree)
     members = partition.members
     labels, nodes = partition.labels[members].astype(np.int64), tree.leaves[leaves[members]]
     # The distance of two values is the height of their common ancestor. Climbing from a value, each
     # edge adds its height for all records of the class outside the subtree.
-    sum_public_distances = np.zeros(len(members), np.int64)
+    distance_sums = np.zeros(len(members), np.int64)
     for _ in range(tree.height):
-        _, group, group_sizes = np.unique(
+        _, group_of_member, group_sizes = np.unique(
             labels * len(tree.labels) + nodes, return_inverse=True, return_counts=True
         )
         parents = np.maximum(tree.parents[nodes], 0)
-        sum_public_distances += (tree.heights[parents] - tree.heights[nodes]) * (
-            partition.sizes[labels] - group_sizes[group.reshape(-1)]
+        distance_sums += (tree.heights[parents] - tree.heights[nodes]) * (
+            partition.sizes[labels] - group_sizes[group_of_member.reshape(-1)]
         )
         nodes = parents
-    order = np.lexsort((members, leaves[members], sum_public_distances, labels))
+    order = np.lexsort((members, leaves[members], distance_sums, labels))
     chosen: NDArray[np.int64] = members[order[partition.starts]].astype(np.int64)
     return chosen
 
 
-def _first_records_with(
+def _find_first_records(
     partition: Partition, codes: NDArray[np.int32], chosen: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The first record of each class with its chosen code, int64 (n_classes,)."""
+    """Find the first record of each class with its chosen code, int64 (n_classes,)."""
     members = partition.members
     labels = partition.labels[members]
     # Members are in record order, and at least one has the code.
@@ -117,14 +123,14 @@ def _first_records_with(
     return np.asarray(members[matches[first]], np.int64)
 
 
-def _values_of_records(
+def _release_record_values(
     microdata: Microdata, partition: Partition, attribute: Attribute, records: NDArray[np.int64]
 ) -> ReleasedColumn:
-    """A column with the values of these records, int64 (n_classes,), one per class."""
+    """Release the values of these records, int64 (n_classes,), one per class."""
     if attribute.kind.is_numeric:
         refuse_wide(microdata.select_attributes([attribute.name]), "representative")
         position = microdata.numeric.index(attribute)
-        return column_of_members(
+        return release_member_values(
             microdata, partition, position, microdata.numbers[records, position]
         )
     column = microdata.categorical.index(attribute)
@@ -139,7 +145,7 @@ def _values_of_records(
 
 RECODING = Recoding(
     name="representative",
-    run=representative,
+    run=release_representatives,
     summary="Mean, median, plurality or medoid, by the kind of the column: for mixed data",
     measure="gower",
     takes_categories=True,

@@ -26,22 +26,22 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
+    compute_sample_deviation,
     refuse_wide,
-    require_room,
-    table_deviation,
+    require_fit,
 )
-from dbanon.recoding.mean import mean
+from dbanon.recoding.mean import release_means
 
 
-def security_ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
-    """The share of ``values``, float64 (m,), at distance ``epsilon`` or more from ``released``."""
+def compute_security_ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
+    """Compute the share of ``values``, float64 (m,), ``epsilon`` or more from ``released``."""
     return float((np.abs(values - released) >= epsilon).mean())
 
 
-def secure_value(
+def find_secure_value(
     values: NDArray[np.float64], start: float, epsilon: float, gamma0: float, step: float, side: int
 ) -> float:
-    """The value nearest to ``start`` on one side whose security ratio is ``gamma0`` or more.
+    """Find the value nearest to ``start`` on one side whose security ratio is at least ``gamma0``.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def secure_value(
         value = float(edge)
         if step:
             value = float(side * np.ceil(side * value / step)) * step
-        elif security_ratio(values, value, epsilon) < gamma0:
+        elif compute_security_ratio(values, value, epsilon) < gamma0:
             value = float(np.nextafter(value, side * np.inf))
-        if security_ratio(values, value, epsilon) >= gamma0:
+        if compute_security_ratio(values, value, epsilon) >= gamma0:
             return value
     # Rounding may invalidate even the last edge; one step beyond it is always valid.
     last = float(side * (side * edges).max())
@@ -66,15 +66,20 @@ def secure_value(
 
 
 def choose_sides(downwards: Iterable[float], upwards: Iterable[float]) -> list[bool]:
-    """For each class True to move up, given the shifts of the attribute's sum for both sides."""
-    total, chosen = 0.0, []
+    """Choose for each class whether to move its value up.
+
+    Parameters
+    ----------
+    downwards, upwards : by how much each side would shift the attribute's sum.
+    """
+    total_shift, moves_up = 0.0, []
     for down, up in zip(downwards, upwards, strict=True):
-        chosen.append(abs(total + up) < abs(total + down))
-        total += up if chosen[-1] else down
-    return chosen
+        moves_up.append(abs(total_shift + up) < abs(total_shift + down))
+        total_shift += up if moves_up[-1] else down
+    return moves_up
 
 
-def secure(
+def release_secure_means(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
@@ -84,7 +89,7 @@ def secure(
     epsilon: float,
     gamma0: float,
 ) -> tuple[ReleasedColumn, ...]:
-    """Class means, replaced if they are insecure, in the type of each column.
+    """Release class means, replaced if they are insecure, in the type of each column.
 
     Raises
     ------
@@ -92,7 +97,9 @@ def secure(
     """
     refuse_wide(microdata, "secure")
     columns = []
-    for position, column in enumerate(mean(microdata, measures, partition, exact_totals, settings)):
+    for position, column in enumerate(
+        release_means(microdata, measures, partition, exact_totals, settings)
+    ):
         columns.append(
             _secure_column(microdata, measures, partition, column, position, epsilon, gamma0)
         )
@@ -112,8 +119,8 @@ def _secure_column(
     scale = measures.numbers[column.attribute.name]
     if scale.is_constant or epsilon == 0.0:
         return column
-    distance = epsilon * table_deviation(scale)
-    step = _smallest_difference(column.attribute)
+    distance = epsilon * compute_sample_deviation(scale)
+    step = _find_smallest_difference(column.attribute)
     released = column.as_float()
     insecure, below, above = [], [], []
     for label in range(partition.n_classes):
@@ -121,36 +128,36 @@ def _secure_column(
             continue
         first = partition.starts[label]
         values = numbers[partition.members[first : first + partition.sizes[label]]]
-        if security_ratio(values, float(released[label]), distance) < gamma0:
+        if compute_security_ratio(values, float(released[label]), distance) < gamma0:
             center = float(values.mean())
             insecure.append(label)
-            below.append(secure_value(values, center, distance, gamma0, step, -1))
-            above.append(secure_value(values, center, distance, gamma0, step, 1))
+            below.append(find_secure_value(values, center, distance, gamma0, step, -1))
+            above.append(find_secure_value(values, center, distance, gamma0, step, 1))
     if not insecure:
         return column
     assert column.unrounded is not None
-    index = np.array(insecure)
-    sizes, means = partition.sizes[index], column.unrounded[index]
+    insecure_classes = np.array(insecure)
+    sizes, means = partition.sizes[insecure_classes], column.unrounded[insecure_classes]
     down, up = np.array(below), np.array(above)
     if column.attribute.kind is Kind.FLOAT and column.attribute.bits == 32:
         # Compensate for rounding to the narrower type.
         outwards = np.float32(np.inf)
         down = np.nextafter(down.astype(np.float32), -outwards).astype(np.float64)
         up = np.nextafter(up.astype(np.float32), outwards).astype(np.float64)
-    chosen = np.where(choose_sides((down - means) * sizes, (up - means) * sizes), up, down)
+    released_means = np.where(choose_sides((down - means) * sizes, (up - means) * sizes), up, down)
     unrounded = column.unrounded.copy()
-    unrounded[index] = chosen
+    unrounded[insecure_classes] = released_means
     values = column.values.copy()
     if column.attribute.kind is Kind.DECIMAL:
-        chosen = np.rint(chosen * 10.0**column.attribute.scale)
+        released_means = np.rint(released_means * 10.0**column.attribute.scale)
     hint = "Cast it to a wider type in a view, or take a smaller epsilon or gamma0."
-    require_room(column.attribute, chosen, hint)
-    values[index] = chosen.astype(values.dtype)
+    require_fit(column.attribute, released_means, hint)
+    values[insecure_classes] = released_means.astype(values.dtype)
     return ReleasedColumn(column.attribute, values, column.missing, unrounded)
 
 
-def _smallest_difference(attribute: Attribute) -> float:
-    """The smallest difference between values of the column's type; 0 for floats."""
+def _find_smallest_difference(attribute: Attribute) -> float:
+    """Find the smallest difference between values of the column's type; 0 for floats."""
     if attribute.kind is Kind.FLOAT:
         return 0.0
     if attribute.kind is Kind.DECIMAL:
@@ -162,7 +169,7 @@ def _smallest_difference(attribute: Attribute) -> float:
 
 RECODING = Recoding(
     name="secure",
-    run=secure,
+    run=release_secure_means,
     summary="Class means, moved away from the originals where too many lie near",
     takes_ranks=False,
     method="secure_kward",

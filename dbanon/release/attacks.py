@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.words import LabelledTextWithCard, with_former_key
-from dbanon.hierarchy.leaves import Hierarchies, trees_of
+from dbanon.hierarchy.leaves import Hierarchies, resolve_hierarchies
 from dbanon.measures.attacks import run_attacks
 from dbanon.measures.attacks.rates import AttackResult
 from dbanon.measures.attacks.task import AttackData
@@ -96,7 +96,7 @@ def build_attack_data(
     half = (len(names) + 1) // 2
     first_columns, second_columns = linked or (names[:half], names[half:])
     table_measures = measures or Measures.of(microdata)
-    trees = trees_of(microdata.attributes, hierarchies or {}, table_measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, table_measures)
     return AttackData(
         columns=columns_of(microdata, table_measures, trees, columns),
         n_members=members,

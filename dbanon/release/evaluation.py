@@ -27,10 +27,10 @@ from dbanon.hierarchy.leaves import (
     ANY,
     UTC,
     Hierarchies,
-    leaf_codes,
+    encode_leaves,
+    format_as_leaves,
+    resolve_hierarchies,
     take_records,
-    texts_in,
-    trees_of,
 )
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attributes import ColumnPair, Intervals, Nodes, Numbers
@@ -195,7 +195,7 @@ def pairs_of(
         records = np.flatnonzero(partition.labels >= 0)
         microdata, partition = take_records(microdata, records), partition.of(records)
     measures = measures or Measures.of(microdata)
-    trees = trees_of(microdata.attributes, hierarchies or {}, measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, measures)
     pairs = [
         _cover_suppressed(column, partition)
         for column in columns_of(microdata, measures, trees, columns)
@@ -278,7 +278,7 @@ def _pair_column(
     valid, first = microdata.valid_column(attribute.name), released[0]
     missing = None if first.missing is None or not first.missing.any() else first.missing
     if tree is not None:
-        leaves = leaf_codes(microdata, attribute, tree)
+        leaves = encode_leaves(microdata, attribute, tree)
         labels = _tree_labels(first, tree)
         released_nodes = find_nodes(labels, tree, attribute.name)
         return Nodes(
@@ -320,7 +320,8 @@ def _tree_labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
     """Return the released labels, or numbers written as leaves; the root's label where NULL."""
     if column.attribute.kind.is_numeric:
         column = replace(
-            column, values=np.array(texts_in(tree, column.as_float(), column.attribute), object)
+            column,
+            values=np.array(format_as_leaves(tree, column.as_float(), column.attribute), object),
         )
     return [
         tree.labels[0] if is_missing else str(label)
@@ -412,7 +413,7 @@ def _parse_label(label: str, attribute: Attribute, unit: float) -> tuple[float, 
 
 
 def _parse_number(text: str, attribute: Attribute) -> float | None:
-    """Parse a text as ``number_text`` writes it; None if it is not such a text."""
+    """Parse a text as ``format_number`` writes it; None if it is not such a text."""
     try:
         if attribute.kind is Kind.ORDINAL:
             return float(attribute.order.index(text))

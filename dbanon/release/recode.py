@@ -15,7 +15,13 @@ from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.pieces import choose_column_map
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
-from dbanon.hierarchy.leaves import ANY, TreeBuilder, leaf_codes, take_records, trees_of
+from dbanon.hierarchy.leaves import (
+    ANY,
+    TreeBuilder,
+    encode_leaves,
+    resolve_hierarchies,
+    take_records,
+)
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, loss_from_sums, scaled_sums
@@ -283,14 +289,14 @@ def class_losses(
 ) -> NDArray[np.float64]:
     """Sum each attribute's iloss on the ranges of the classes over all records, float64 (d,)."""
     losses = []
-    trees = trees_of(microdata.attributes, hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
             losses.append(iloss(values, measures.numbers[attribute.name], partition, valid))
         else:
-            leaves = leaf_codes(microdata, attribute, tree)
+            leaves = encode_leaves(microdata, attribute, tree)
             losses.append(iloss(leaves, tree, partition, valid))
     return np.array(losses)
 

@@ -6,7 +6,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from dbanon.bounds.certificate import MOST_PRICED, MOST_RECORDS, Certificate, certificate
+from dbanon.bounds.certificate import (
+    MAX_K_FOR_CLASSES,
+    MAX_RECORDS,
+    Certificate,
+    compute_certificate,
+)
 from dbanon.bounds.program import has_solver
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -98,6 +103,6 @@ def compute_bound(
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
-    if not start and has_solver() and n <= MOST_RECORDS and k <= MOST_PRICED:
+    if not start and has_solver() and n <= MAX_RECORDS and k <= MAX_K_FOR_CLASSES:
         start = [find_classes(microdata, policy, tick)]
-    return certificate(points, k, start, seconds=seconds, tick=tick)
+    return compute_certificate(points, k, start, seconds=seconds, tick=tick)

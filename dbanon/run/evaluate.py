@@ -14,7 +14,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import DbanonError, HierarchyBroken, is_out_of_memory
-from dbanon.hierarchy.leaves import leaf_codes, take_records
+from dbanon.hierarchy.leaves import encode_leaves, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
@@ -92,7 +92,7 @@ def _records_with_suppressed(
         if tree is None:
             continue
         try:
-            leaf_codes(released, attribute, tree)
+            encode_leaves(released, attribute, tree)
         except HierarchyBroken:
             original = _clear_suppressed_cells(original, microdata, attribute)
     return original, None

@@ -15,7 +15,15 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.leaves import spell_as_leaves
-from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, build_all, enum_tree
+from dbanon.hierarchy.spec import (
+    ENUM,
+    NAME,
+    TABLE,
+    HierarchySpec,
+    build,
+    build_all,
+    build_enum_hierarchy,
+)
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.measures import Model
@@ -128,7 +136,7 @@ def _read(
             " no values.",
             hint='Give its values in order: {"ordered": ["low", "high"]}.',
         )
-    return enum_tree(spec, attribute.order), origin
+    return build_enum_hierarchy(spec, attribute.order), origin
 
 
 def read_column_values(store: Store, table: RelationName, column: str) -> list[str]:

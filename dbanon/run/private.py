@@ -45,9 +45,9 @@ from dbanon.stores.synthetic import (
     require_recount,
     write_rows,
 )
-from dbanon.synthesis.columns import Table
+from dbanon.synthesis.columns import TypedTable
 from dbanon.synthesis.noise import Noise, OpenDpNoise
-from dbanon.synthesis.private import private_rows
+from dbanon.synthesis.private import synthesize_privately
 from dbanon.version import version
 
 # Attempts to spend while other sessions spend from the same budget.
@@ -91,7 +91,7 @@ class Spender:
                 hint="Release it again while nobody changes the table. That spends again.",
             )
 
-    def table(self) -> Table:
+    def table(self) -> TypedTable:
         """The columns, which are read in the transaction that verified the spending."""
         planned = self.planned
         unread_table = describe_table(planned.job, planned.relation, planned.n)
@@ -155,7 +155,7 @@ def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> P
     """
     started = time.perf_counter()
     planned = spender.planned
-    synthesis = private_rows(
+    synthesis = synthesize_privately(
         spender.table(), planned.settings, spender, new_noise, planned.job.method
     )
     session = spender.session

@@ -33,9 +33,9 @@ from dbanon.stores.synthetic import (
     require_kind,
     to_synthetic_column,
 )
-from dbanon.synthesis.columns import PublicColumn, Table
+from dbanon.synthesis.columns import PublicColumn, TypedTable
 from dbanon.synthesis.domains import NumericDomain
-from dbanon.synthesis.private import planned_columns
+from dbanon.synthesis.private import plan_columns
 
 # Maximum memory for one value: as read, as placed on its grid, and as written.
 _BYTES_PER_FIGURE = 64
@@ -91,7 +91,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     columns = tuple(
         _build_column(session, attribute, public_column)
         for attribute, public_column in zip(
-            attributes, planned_columns(describe_table(job, relation, 0), settings), strict=True
+            attributes, plan_columns(describe_table(job, relation, 0), settings), strict=True
         )
     )
     output = plan_output(
@@ -152,14 +152,14 @@ def _require_budget_of(budget: RecordedBudget, job: PrivateJob, relation: Relati
         )
 
 
-def describe_table(job: PrivateJob, relation: Relation, n: int) -> Table:
+def describe_table(job: PrivateJob, relation: Relation, n: int) -> TypedTable:
     """The table that the synthesis takes, without access to its rows: reading a column raises."""
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 
     def refuse_reading(j: int) -> Any:
         raise AssertionError("columns must not be read before the budget is charged")
 
-    return Table(
+    return TypedTable(
         n=n,
         names=job.quasi_identifiers,
         dtypes=tuple(map(numpy_dtype, attributes)),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import InvalidParameter, pluralize
-from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
+from dbanon.hierarchy.leaves import format_leaf, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.distribution import Bar, build_label_distribution, least_displayed_rows
 from dbanon.sessions import statements
@@ -120,7 +120,7 @@ def _count_values(
             for value, person in session.rows(query)
         ]
     texts = spell_as_leaves(
-        tree, [leaf_text(value, attribute) for value, _ in value_rows], attribute
+        tree, [format_leaf(value, attribute) for value, _ in value_rows], attribute
     )
     leaves = tree.encode(texts, attribute.name)
     rows_or_persons = np.array([rows_or_person for _, rows_or_person in value_rows], np.int64)

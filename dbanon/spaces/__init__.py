@@ -1,1 +1,1 @@
-"""The geometry that methods work in: points, or costs of generalization."""
+"""How methods measure distances between records: as points, or by costs of generalization."""

@@ -21,29 +21,29 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
-from dbanon.spaces.mixed import Axis, number_codes, spans
+from dbanon.spaces.mixed import Axis, compute_code_ranges, encode_numbers
 
 KernelT = TypeVar("KernelT")
 
 # Codes per integer step, at least: with fewer, rounding would distort integer columns.
-_LEAST_CODE_STEP = 1 << 8
+_MIN_CODES_PER_STEP = 1 << 8
 
 # Bits of a difference and of the sum of squares, with room for rounding.
 _SPREAD_BITS, _SQUARE_BITS = 30.0, 61.0
-_LARGEST_UNIT = 1 << 30
+_MAX_UNIT = 1 << 30
 
 # Limits of binary scaling and of distances, far from overflow of float64.
-_MOST_SCALE_BITS, _LARGEST_SPREAD = 1000, 1e300
+_MAX_SCALE_BITS, _MAX_SPREAD = 1000, 1e300
 
 # lcm(1, ..., 16)**2. The square of a tree's width is rounded down to a multiple of it, so trees up
 # to 16 high have exact shares. Below the next limit that rounding would be too coarse.
 _SHARE_MULTIPLE = 720720**2
-_LEAST_EXACT_SQUARE = 1 << 51
+_MIN_EXACT_SQUARE = 1 << 51
 
 
 @dataclass(frozen=True)
 class AttributeMetric:
-    """An attribute and the spread that ``Metric.of`` scales it to.
+    """An attribute and its spread, by which ``Metric.of`` scales it.
 
     Parameters
     ----------
@@ -59,15 +59,15 @@ class AttributeMetric:
     def of(
         cls, tree: Hierarchy | None, scale: Scale | None, standardize: str, factor: float
     ) -> AttributeMetric:
-        """An attribute whose distances are multiplied by ``factor`` after standardization."""
+        """Create an attribute whose distances are standardized, then multiplied by ``factor``."""
         if scale is None:
             return cls(tree, None, factor)
         with np.errstate(over="ignore", invalid="ignore"):
             ends = Standardization.of([scale], standardize).apply(
                 np.array([[scale.least], [scale.most]])
             )
-            spread = float(np.minimum(ends[1, 0] - ends[0, 0], _LARGEST_SPREAD)) * factor
-        return cls(None, scale, min(spread, _LARGEST_SPREAD))
+            spread = float(np.minimum(ends[1, 0] - ends[0, 0], _MAX_SPREAD)) * factor
+        return cls(None, scale, min(spread, _MAX_SPREAD))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Metric:
 
     @classmethod
     def of(cls, attributes: Sequence[AttributeMetric]) -> Metric:
-        """The metric with as many bits as fit all attributes."""
+        """Create the metric with the largest number of bits that fits all attributes."""
         spreads = np.array([attribute.spread for attribute in attributes])
         bits = 0
         if (largest := float(spreads.max())) > 0:
@@ -97,39 +97,39 @@ class Metric:
                     min(
                         _SPREAD_BITS - np.log2(largest),
                         (_SQUARE_BITS - total) / 2,
-                        _MOST_SCALE_BITS,
+                        _MAX_SCALE_BITS,
                     )
                 )
             )
-        units = [min(round(float(np.ldexp(spread, bits))), _LARGEST_UNIT) for spread in spreads]
+        units = [min(round(float(np.ldexp(spread, bits))), _MAX_UNIT) for spread in spreads]
         squares = [
-            0 if a.tree is None else _square(float(np.ldexp(a.spread, bits)), a.tree)
+            0 if a.tree is None else _compute_step_square(float(np.ldexp(a.spread, bits)), a.tree)
             for a in attributes
         ]
         return cls(tuple(attributes), np.array(units, np.int64), np.array(squares, np.int64))
 
     @property
     def trees(self) -> list[Hierarchy]:
-        """The hierarchies, without gaps for numbers."""
+        """The hierarchies of the attributes that have one."""
         return [a.tree for a in self.attributes if a.tree is not None]
 
     def codes(
         self, position: int, values: NDArray[np.float64], valid: NDArray[np.bool_] | None
     ) -> NDArray[np.int32]:
-        """The codes of values, float64 (n,), of a numeric attribute; 0 for NULL."""
+        """Encode the values, float64 (n,), of a numeric attribute; 0 for NULL."""
         scale, unit = self.attributes[position].scale, int(self.units[position])
         assert scale is not None
-        if scale.is_integral and unit < _LEAST_CODE_STEP * scale.spread:
+        if scale.is_integral and unit < _MIN_CODES_PER_STEP * scale.spread:
             scale = replace(scale, is_integral=False)
-        return number_codes(values, valid, scale, unit)
+        return encode_numbers(values, valid, scale, unit)
 
     def table(self, codes: NDArray[np.int32]) -> MixedTable:
-        """Records with these codes, int32 (n, d), as an argument of kernels."""
+        """Convert the codes of records, int32 (n, d), to an argument of kernels."""
         empty, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
         leaves = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
         # Distances use heights, so a shallow leaf counts as if it were as deep as the others.
         depths = [np.full(tree.n_leaves, tree.height, np.int32) for tree in self.trees]
-        gaps = [part for gap in self._gaps for part in (gap, zero)]
+        gaps = [array for gap in self._gaps for array in (gap, zero)]
         return MixedTable(
             codes,
             self.units,
@@ -143,15 +143,15 @@ class Metric:
         """Per tree, the depth (by height) at which each leaf and the next one meet."""
         gaps = []
         for tree in self.trees:
-            ancestors = tree.ancestors(tree.leaves[:-1], tree.leaves[1:])
+            ancestors = tree.common_ancestors(tree.leaves[:-1], tree.leaves[1:])
             gaps.append((tree.height - tree.heights[ancestors]).astype(np.int32))
         return gaps
 
 
-def _square(width: float, tree: Hierarchy) -> int:
-    """The square of one step of height, so that the whole tree is about ``width`` wide."""
+def _compute_step_square(width: float, tree: Hierarchy) -> int:
+    """Compute the square of one step of height, so that the whole tree is about ``width`` wide."""
     square = int(width * width)
-    if square >= _LEAST_EXACT_SQUARE:
+    if square >= _MIN_EXACT_SQUARE:
         square -= square % _SHARE_MULTIPLE
     return square // max(tree.height, 1) ** 2
 
@@ -166,13 +166,13 @@ class CodeSpace:
         unit at its maximum. Others: leaf positions.
     metric : the distances between codes.
     records : int64 (n,), indices of the records in the table.
-    points_of : function from indices to a space of points; raises ``MemoryLimit``.
+    build_points : function from indices to a space of points; raises ``MemoryLimit``.
     """
 
     codes: NDArray[np.int32]
     metric: Metric
     records: NDArray[np.int64]
-    points_of: Callable[[NDArray[np.int64]], Any]
+    build_points: Callable[[NDArray[np.int64]], Any]
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
@@ -188,7 +188,7 @@ class CodeSpace:
 
         Leaves are numbered in the order of their hierarchy, so branches are contiguous.
         """
-        return self.codes * (self._widths / spans(self.metric.units, self._trees))
+        return self.codes * (self._widths / compute_code_ranges(self.metric.units, self._trees))
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -204,21 +204,21 @@ class CodeSpace:
         return [attribute.tree for attribute in self.metric.attributes]
 
     def take(self, records: NDArray[np.int64]) -> CodeSpace:
-        """The space of some of the records, int64 (m,)."""
+        """Return the space of some of the records, int64 (m,)."""
         codes = np.ascontiguousarray(self.codes[records])
         return replace(self, codes=codes, records=self.records[records])
 
     def kernel(
-        self, on_points: Callable[..., KernelT], on_codes: Callable[..., KernelT] | None
+        self, points_kernel: Callable[..., KernelT], codes_kernel: Callable[..., KernelT] | None
     ) -> Callable[..., KernelT]:
-        """The method's kernel for codes, if it has one, else that for points."""
-        if on_codes is None:
-            return partial(on_points, self.points)
-        return partial(on_codes, self.metric.table(self.codes), self.metric.squares)
+        """Bind the records to the method's kernel for codes; without one, to that for points."""
+        if codes_kernel is None:
+            return partial(points_kernel, self.points)
+        return partial(codes_kernel, self.metric.table(self.codes), self.metric.squares)
 
     @cached_property
     def _points(self) -> Any:
-        return self.points_of(self.records)
+        return self.build_points(self.records)
 
     @property
     def points(self) -> NDArray[np.float64]:

@@ -31,15 +31,15 @@ class LevelSpace:
     values: NDArray[np.float64]
 
     def heights(self) -> tuple[int, ...]:
-        """The highest level of each attribute."""
-        tops = (None if levels is None else levels.top_level for levels in self.numbers)
+        """Return the highest level of each attribute."""
+        top_levels = (None if levels is None else levels.top_level for levels in self.numbers)
         return tuple(
-            tree.height if tree is not None else int(top or 0)
-            for tree, top in zip(self.mixed.trees, tops, strict=True)
+            tree.height if tree is not None else int(top_level or 0)
+            for tree, top_level in zip(self.mixed.trees, top_levels, strict=True)
         )
 
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-        """The group of each record on each level, int64 (n,) from 0, and the total loss per level.
+        """Return each record's group on each level, int64 (n,), and the total loss per level.
 
         Losses are integers, since units are multiples of all depths: equal losses compare equal.
         """
@@ -47,7 +47,7 @@ class LevelSpace:
         tree, levels = self.mixed.trees[attribute], self.numbers[attribute]
         if tree is not None:
             codes = self.mixed.codes[:, attribute].astype(np.int64)
-            nodes = [tree.at_level(level)[codes] for level in range(tree.height + 1)]
+            nodes = [tree.nodes_at_level(level)[codes] for level in range(tree.height + 1)]
             losses = [np.rint(unit * tree.loss(codes, node)).sum() for node in nodes]
             return [node.astype(np.int64) for node in nodes], np.array(losses, np.int64)
         assert levels is not None
@@ -83,7 +83,7 @@ def level_space(
     level_steps: Mapping[str, float] | None = None,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], LevelSpace]:
-    """A function from records, int64 (m,), to their space, based on ``mixed_space``.
+    """Return a function from records, int64 (m,), to their space, based on ``mixed_space``.
 
     Parameters
     ----------
@@ -99,10 +99,10 @@ def level_space(
     """
     steps = level_steps or {}
     scales = (level_measures or measures).numbers
-    space_of = mixed_space(
+    build_space = mixed_space(
         microdata, measures, standardize=standardize, weights=weights, hierarchies=hierarchies
     )
-    full_space = space_of(np.arange(microdata.n_records))
+    full_space = build_space(np.arange(microdata.n_records))
     values = np.full((microdata.n_records, len(full_space.names)), np.nan)
     numbers: list[NumberLevels | None] = []
     for position, (attribute, tree) in enumerate(
@@ -112,9 +112,11 @@ def level_space(
             numbers.append(None)
             continue
         step = steps.get(attribute.name)
-        usable = step is not None and bool(np.isfinite(step)) and step > 0
-        numbers.append(NumberLevels.of(attribute, scales[attribute.name], step if usable else None))
+        is_usable = step is not None and bool(np.isfinite(step)) and step > 0
+        numbers.append(
+            NumberLevels.of(attribute, scales[attribute.name], step if is_usable else None)
+        )
         column = microdata.numbers[:, microdata.numeric.index(attribute)]
         valid = microdata.valid_column(attribute.name)
         values[:, position] = column if valid is None else np.where(valid, column, np.nan)
-    return lambda records: LevelSpace(space_of(records), tuple(numbers), values[records])
+    return lambda records: LevelSpace(build_space(records), tuple(numbers), values[records])

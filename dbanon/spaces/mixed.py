@@ -20,18 +20,18 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
+from dbanon.hierarchy.leaves import Hierarchies, encode_leaves, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
 
 # Integer columns of at most this range are scaled exactly, so equal distances stay equal.
-_GRID_STEPS = 1 << 17
+_MAX_EXACT_RANGE = 1 << 17
 
 
-def number_codes(
+def encode_numbers(
     values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, unit: int
 ) -> NDArray[np.int32]:
-    """Numbers as integer codes from 0 at the minimum to ``unit`` at the maximum; 0 for NULL.
+    """Encode numbers as integers from 0 at the minimum to ``unit`` at the maximum; 0 for NULL.
 
     Numbers outside the range are clipped to it.
     """
@@ -39,7 +39,7 @@ def number_codes(
         return np.zeros(len(values), np.int32)
     low, high = scale.least, scale.most
     with np.errstate(invalid="ignore", over="ignore"):
-        if scale.is_integral and high - low <= _GRID_STEPS:
+        if scale.is_integral and high - low <= _MAX_EXACT_RANGE:
             codes = (values - low) * (unit // int(high - low))
         else:
             # Scale by a power of two first, lest the range of huge numbers overflow.
@@ -51,8 +51,9 @@ def number_codes(
     return np.clip(codes, 0, unit).astype(np.int32)
 
 
-# With more pieces, labels are so narrow that the values' range is a good estimate of their loss.
-MOST_PIECES = 256
+# With more pieces (cells of the grid), labels are so narrow that the range of the values is a good
+# estimate of their loss.
+MAX_PIECES = 256
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,11 @@ class LabelCosts:
 
     @classmethod
     def none(cls, d: int) -> LabelCosts:
-        """Costs of d attributes that all use their trees or the range of their values."""
+        """Create costs for d attributes that all use their trees or the range of their values."""
         return cls(np.zeros(d, np.int32), np.empty(0, np.int32), np.empty(0, np.int32))
 
     def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """The arguments of kernels."""
+        """Return the costs as arguments of kernels."""
         return self.pieces, self.firsts, self.costs
 
 
@@ -87,7 +88,7 @@ def label_costs(
     units: NDArray[np.int64],
     steps: Mapping[str, float],
 ) -> LabelCosts:
-    """The costs of labels on the grids that the recoding uses.
+    """Compute the costs of labels on the grids that the recoding uses.
 
     Parameters
     ----------
@@ -99,11 +100,13 @@ def label_costs(
     for attribute, tree, unit in zip(attributes, trees, units.tolist(), strict=True):
         scale = None if tree is not None else measures.numbers[attribute.name]
         step = steps.get(attribute.name)
-        invalid = step is not None and not (np.isfinite(step) and step > 0)
-        if scale is None or scale.is_constant or not unit or invalid:
+        is_invalid = step is not None and not (np.isfinite(step) and step > 0)
+        if scale is None or scale.is_constant or not unit or is_invalid:
             tables.append((np.empty(0, np.int32), np.empty(0, np.int32)))
         else:
-            tables.append(_number_costs(attribute, scale, grid_for(attribute, scale, step), unit))
+            tables.append(
+                _compute_number_costs(attribute, scale, grid_for(attribute, scale, step), unit)
+            )
     firsts, costs = zip(*tables, strict=True)
     return LabelCosts(
         np.array([len(first) for first in firsts], np.int32),
@@ -112,31 +115,34 @@ def label_costs(
     )
 
 
-def _number_costs(
+def _compute_number_costs(
     attribute: Attribute, scale: Scale, grid: Grid, unit: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The first code of each piece, and the costs; empty if there are too many pieces."""
-    borders = grid.borders_between(scale.least, scale.most, MOST_PIECES - 1)
+    """Compute the first code of each piece, and the costs; empty if there are too many pieces."""
+    borders = grid.borders_between(scale.least, scale.most, MAX_PIECES - 1)
     if borders is None:
         return np.empty(0, np.int32), np.empty(0, np.int32)
     starts = np.concatenate(([scale.least], borders))
-    first, last = np.triu_indices(len(starts))
-    low, high = ends_around(attribute, grid, starts[first], starts[last])
+    first_pieces, last_pieces = np.triu_indices(len(starts))
+    low, high = ends_around(attribute, grid, starts[first_pieces], starts[last_pieces])
     width = width_share(low, high, scale, unit_of(attribute, scale))
     label_costs = np.rint(width * unit).astype(np.int64)
     costs = np.zeros((len(starts), len(starts)), np.int32)
-    costs[first, last] = np.maximum(label_costs - label_costs[first == last].max(), 0)
+    narrowest_cost = label_costs[first_pieces == last_pieces].max()
+    costs[first_pieces, last_pieces] = np.maximum(label_costs - narrowest_cost, 0)
     np.fill_diagonal(costs, 0)
-    return number_codes(starts, None, scale, unit), costs.reshape(-1)
+    return encode_numbers(starts, None, scale, unit), costs.reshape(-1)
 
 
 # lcm(1, ..., 16) = 720720 times 2**10: below 2**30, so that a cost fits into 32 bits.
-_STEP = 720720
-UNIT = _STEP * 1024
+_UNIT_STEP = 720720
+UNIT = _UNIT_STEP * 1024
 
 
-def spans(units: NDArray[np.int64], trees: Sequence[Hierarchy | None]) -> NDArray[np.float64]:
-    """The largest difference between two codes of each attribute, float64 (d,), at least 1."""
+def compute_code_ranges(
+    units: NDArray[np.int64], trees: Sequence[Hierarchy | None]
+) -> NDArray[np.float64]:
+    """Compute the largest difference between two codes of each attribute, float64 (d,), >= 1."""
     widths = [
         max(int(unit) if tree is None else tree.n_leaves - 1, 1)
         for unit, tree in zip(units, trees, strict=True)
@@ -192,7 +198,7 @@ class MixedSpace:
 
         Leaves are numbered in the order of their hierarchy, so branches are contiguous.
         """
-        return self.codes / spans(self.units, self.trees) * self._widths
+        return self.codes / compute_code_ranges(self.units, self.trees) * self._widths
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -204,7 +210,7 @@ class MixedSpace:
         return self.units / max(int(self.units.max(initial=0)), 1)
 
     def take(self, records: NDArray[np.int64]) -> MixedSpace:
-        """The space of some of the records, int64 (m,)."""
+        """Return the space of some of the records, int64 (m,)."""
         codes = np.ascontiguousarray(self.codes[records])
         return replace(self, codes=codes)
 
@@ -214,7 +220,7 @@ class MixedSpace:
         return self.labels or LabelCosts.none(len(self.names))
 
     def table(self, extra: NDArray[np.int32] | None = None) -> MixedTable:
-        """The records as an argument of kernels.
+        """Convert the records to an argument of kernels.
 
         Parameters
         ----------
@@ -224,7 +230,7 @@ class MixedSpace:
         counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
         zero, empty = np.zeros(1, np.int32), np.empty(0, np.int32)
         depths = [tree.leaf_depths for tree in trees]
-        gaps = [part for tree in trees for part in (tree.gaps, zero)]
+        gaps = [array for tree in trees for array in (tree.gaps, zero)]
         return MixedTable(
             self.codes,
             self.units,
@@ -244,7 +250,7 @@ def mixed_space(
     hierarchies: Hierarchies,
     label_steps: Mapping[str, float] | None = None,
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
-    """A function from records, int64 (m,), to their space, on the ranges of ``measures``.
+    """Return a function from records, int64 (m,), to their space, on the ranges of ``measures``.
 
     Attributes with a hierarchy use its distances. Others use the range of numbers, and 0 or 1 for
     equal or different text. NULLs have code 0: methods get one NULL pattern at a time.
@@ -261,17 +267,17 @@ def mixed_space(
     """
     del standardize  # generalization costs always use ranges
     names = tuple(attribute.name for attribute in microdata.attributes)
-    units = _units(names, weights)
-    trees = trees_of(microdata.attributes, hierarchies, measures)
+    units = _to_units(names, weights)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
     codes = np.empty((microdata.n_records, len(names)), np.int32)
     for position, (attribute, tree) in enumerate(zip(microdata.attributes, trees, strict=True)):
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
             scale = measures.numbers[attribute.name]
-            codes[:, position] = number_codes(values, valid, scale, int(units[position]))
+            codes[:, position] = encode_numbers(values, valid, scale, int(units[position]))
         else:
-            codes[:, position] = leaf_codes(microdata, attribute, tree)
+            codes[:, position] = encode_leaves(microdata, attribute, tree)
             if valid is not None:
                 codes[~valid, position] = 0
     labels = None
@@ -281,7 +287,7 @@ def mixed_space(
 
 
 def take_codes(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The rows of some records, int32 (m, d), C order; no copy if these are all records.
+    """Take the rows of some records, int32 (m, d), C order; no copy if these are all records.
 
     Parameters
     ----------
@@ -293,8 +299,8 @@ def take_codes(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[
     return np.ascontiguousarray(codes[records])
 
 
-def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
-    """Weights as units: UNIT for the largest, others in steps of UNIT / 1024, at least one."""
+def _to_units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
+    """Convert weights to units: the largest to UNIT, others to at least one step of UNIT / 1024."""
     for name, weight in weights.items():
         if name not in names:
             raise InvalidParameter(
@@ -306,6 +312,6 @@ def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.i
     factors = np.array([weights.get(name, 1.0) for name in names])
     if not factors.any():
         return np.zeros(len(names), np.int64)
-    shares = np.maximum(np.rint(factors / factors.max() * (UNIT // _STEP)), factors > 0)
-    units: NDArray[np.int64] = shares.astype(np.int64) * _STEP
+    shares = np.maximum(np.rint(factors / factors.max() * (UNIT // _UNIT_STEP)), factors > 0)
+    units: NDArray[np.int64] = shares.astype(np.int64) * _UNIT_STEP
     return units

@@ -15,7 +15,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.scales import MAHALANOBIS, Standardization
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, MemoryLimit
-from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
+from dbanon.hierarchy.leaves import Hierarchies, encode_leaves, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.codes import AttributeMetric, CodeSpace, Metric
 from dbanon.spaces.mixed import Axis, take_codes
@@ -23,9 +23,9 @@ from dbanon.spaces.mixed import Axis, take_codes
 KernelT = TypeVar("KernelT")
 
 # Limit for the whole table, at 8 bytes per coordinate: 1 GiB.
-MOST_COORDINATES = 1 << 27
+MAX_COORDINATES = 1 << 27
 # Limit for one record: kernels refuse wider points.
-MOST_OF_A_RECORD = 4096
+MAX_COORDINATES_PER_RECORD = 4096
 
 
 def embed_leaves(
@@ -33,14 +33,14 @@ def embed_leaves(
     measures: Measures,
     attributes: Sequence[Attribute],
     trees: Sequence[Hierarchy],
-    n_other: int,
+    n_further: int,
 ) -> list[NDArray[np.float64]]:
-    """Euclidean embeddings of the leaves of hierarchies.
+    """Embed the leaves of hierarchies in Euclidean space.
 
     Parameters
     ----------
     n_records : number of records that will be embedded, for the limit of coordinates.
-    n_other : further coordinates per record.
+    n_further : further coordinates per record.
 
     Returns
     -------
@@ -48,38 +48,43 @@ def embed_leaves(
 
     Raises
     ------
-    MemoryLimit : more than ``MOST_COORDINATES`` coordinates in total, or ``MOST_OF_A_RECORD`` for
-        one record.
+    MemoryLimit : more than ``MAX_COORDINATES`` coordinates in total, or for one record more than
+        ``MAX_COORDINATES_PER_RECORD``.
     HierarchyBroken : a value is not a leaf of its hierarchy.
     """
-    occurring = [
+    occurring_leaves = [
         _occurring_leaves(attribute, tree, measures)
         for attribute, tree in zip(attributes, trees, strict=True)
     ]
-    nodes = [_splitting_nodes(tree, leaves) for tree, leaves in zip(trees, occurring, strict=True)]
-    n_coordinates = n_other + sum(map(len, nodes))
-    if n_coordinates > MOST_OF_A_RECORD or n_records * n_coordinates > MOST_COORDINATES:
-        largest = max(zip(map(len, nodes), attributes, strict=True), key=lambda entry: entry[0])
-        limit = f"{MOST_COORDINATES} in all"
-        if n_coordinates > MOST_OF_A_RECORD:
-            limit = f"{MOST_OF_A_RECORD} for each"
+    nodes = [
+        _splitting_nodes(tree, leaves) for tree, leaves in zip(trees, occurring_leaves, strict=True)
+    ]
+    n_coordinates = n_further + sum(map(len, nodes))
+    if n_coordinates > MAX_COORDINATES_PER_RECORD or n_records * n_coordinates > MAX_COORDINATES:
+        n_largest, largest_attribute = max(
+            zip(map(len, nodes), attributes, strict=True), key=lambda entry: entry[0]
+        )
+        limit = f"{MAX_COORDINATES} in all"
+        if n_coordinates > MAX_COORDINATES_PER_RECORD:
+            limit = f"{MAX_COORDINATES_PER_RECORD} for each"
         raise MemoryLimit(
             f"{n_coordinates} coordinates for each of {n_records} records are more than {limit},"
             " which is the most that methods on points may have.",
-            detail=f'"{largest[1].name}" needs the most, {largest[0]}, about one for each value.',
+            detail=f'"{largest_attribute.name}" needs the most, {n_largest}, about one for each'
+            " value.",
             hint="Bring rare values together in a view, or choose a method that needs no"
             ' coordinates, as `method="mdav"`.',
         )
     return [
-        _tree_points(tree, leaves, attribute_nodes)
-        for tree, leaves, attribute_nodes in zip(trees, occurring, nodes, strict=True)
+        _embed_tree(tree, leaves, attribute_nodes)
+        for tree, leaves, attribute_nodes in zip(trees, occurring_leaves, nodes, strict=True)
     ]
 
 
 def _occurring_leaves(
     attribute: Attribute, tree: Hierarchy, measures: Measures
 ) -> NDArray[np.int64]:
-    """The positions of leaves that occur in the table, ascending; all leaves for numbers."""
+    """List the positions of leaves that occur in the table, ascending; all leaves for numbers."""
     if attribute.name not in measures.categories:
         return np.arange(tree.n_leaves)
     values = measures.categories[attribute.name].occurring_values().values
@@ -87,13 +92,13 @@ def _occurring_leaves(
 
 
 def _splitting_nodes(tree: Hierarchy, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The nodes that split the leaves: some of them are below the node, others are not."""
+    """List the nodes that split the leaves: some of them are below the node, others are not."""
     first, last = tree.ranges.T
     below = np.searchsorted(leaves, last, "right") - np.searchsorted(leaves, first)
     return np.flatnonzero((below > 0) & (below < len(leaves)))
 
 
-def _tree_points(
+def _embed_tree(
     tree: Hierarchy, leaves: NDArray[np.int64], nodes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     squared = np.square(tree.heights / max(tree.height, 1))
@@ -137,15 +142,15 @@ class Space:
         return ()
 
     def take(self, records: NDArray[np.int64]) -> Space:
-        """The space of some of the records, int64 (m,)."""
+        """Return the space of some of the records, int64 (m,)."""
         return Space(np.ascontiguousarray(self.points[records]), self.names)
 
     def kernel(
-        self, on_points: Callable[..., KernelT], on_codes: Callable[..., KernelT] | None
+        self, points_kernel: Callable[..., KernelT], codes_kernel: Callable[..., KernelT] | None
     ) -> Callable[..., KernelT]:
-        """The method's kernel for points, applied to these."""
-        del on_codes
-        return partial(on_points, self.points)
+        """Bind the points to the method's kernel for points."""
+        del codes_kernel
+        return partial(points_kernel, self.points)
 
 
 def numeric_space(
@@ -156,7 +161,7 @@ def numeric_space(
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
 ) -> Callable[[NDArray[np.int64]], Space | CodeSpace]:
-    """A function from records, int64 (m,), to their space, on the scales of ``measures``.
+    """Return a function from records, int64 (m,), to their space, on the scales of ``measures``.
 
     NULLs are 0: methods get one NULL pattern at a time. With text or hierarchies the space is a
     ``CodeSpace``, which computes points (``embed_leaves``) only for methods that need them.
@@ -168,7 +173,7 @@ def numeric_space(
     HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     check_weights(standardize, weights)
-    trees = trees_of(microdata.attributes, hierarchies, measures)
+    trees = resolve_hierarchies(microdata.attributes, hierarchies, measures)
     if any(tree is not None for tree in trees):
         return _code_space(microdata, measures, trees, standardize, weights)
     return _points(microdata, measures, standardize, weights)
@@ -181,16 +186,16 @@ def _points(
     names = tuple(attribute.name for attribute in microdata.numeric)
     valid = microdata.numeric_valid()
     transform = Standardization.of([measures.numbers[name] for name in names], standardize)
-    factors = weight_vector(names, weights)
+    factors = compute_column_factors(names, weights)
 
     def space(records: NDArray[np.int64]) -> Space:
         points = transform.apply_to_records(microdata.numbers, records, factors)
-        present = np.ones(len(names), np.bool_)
+        is_present = np.ones(len(names), np.bool_)
         if valid is not None and len(records):
             points[~valid[records]] = 0.0
-            present = valid[records[0]]
+            is_present = valid[records[0]]
         if standardize == MAHALANOBIS and len(records):
-            points = measures.whitening_of(present).apply(points)
+            points = measures.whitening_of(is_present).apply(points)
         return Space(np.ascontiguousarray(points), names)
 
     return space
@@ -209,7 +214,7 @@ def _code_space(
             "Mahalanobis distances need numbers, not text or hierarchies.",
             hint='Choose `standardize="range"` or `standardize="zscore"`.',
         )
-    factors = weight_vector(tuple(a.name for a in microdata.attributes), weights)
+    factors = compute_column_factors(tuple(a.name for a in microdata.attributes), weights)
     metric = Metric.of(
         [
             AttributeMetric.of(
@@ -225,11 +230,11 @@ def _code_space(
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
             codes[:, position] = metric.codes(position, values, valid)
         else:
-            codes[:, position] = leaf_codes(microdata, attribute, tree)
+            codes[:, position] = encode_leaves(microdata, attribute, tree)
             if valid is not None:
                 codes[~valid, position] = 0
-    points_of = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
-    return lambda records: CodeSpace(take_codes(codes, records), metric, records, points_of)
+    build_points = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
+    return lambda records: CodeSpace(take_codes(codes, records), metric, records, build_points)
 
 
 def _mixed_points(
@@ -241,7 +246,7 @@ def _mixed_points(
     factors: NDArray[np.float64],
     codes: NDArray[np.int32],
 ) -> Callable[[NDArray[np.int64]], Space]:
-    """A function from records to points: numbers first, then the embeddings of other attributes.
+    """Return a function from records to points: numbers, then embeddings of other attributes.
 
     Parameters
     ----------
@@ -284,7 +289,7 @@ def _mixed_points(
 
 
 def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
-    """Refuse weights that have no effect: whitening undoes any scaling of columns.
+    """Refuse weights that have no effect, since whitening undoes any scaling of columns.
 
     Raises
     ------
@@ -297,8 +302,10 @@ def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
         )
 
 
-def weight_vector(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.float64]:
-    """The multiplier of each column, float64 (p,): the square root of its weight.
+def compute_column_factors(
+    names: tuple[str, ...], weights: Mapping[str, float]
+) -> NDArray[np.float64]:
+    """Compute the multiplier of each column, float64 (p,): the square root of its weight.
 
     Raises
     ------

@@ -22,11 +22,11 @@ from dbanon.hierarchy.edges import (
     Edge,
     HierarchyProblem,
     Pulse,
+    build_nodes,
     ignore_pulses,
-    tree_of,
     with_pulses,
 )
-from dbanon.hierarchy.leaves import leaf_text
+from dbanon.hierarchy.leaves import format_leaf
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.words import now
@@ -130,7 +130,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
         text_rows.sort(key=_code_point_key)
     rows = [
         [
-            None if text is None else leaf_text(text, attribute)
+            None if text is None else format_leaf(text, attribute)
             for text, attribute in zip(row, columns, strict=True)
         ]
         for row in with_pulses(text_rows, pulse)
@@ -138,7 +138,7 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
     edges = _parent_edges(rows) if columns[0].name == "child" else _path_edges(rows, pulse)
     n_unlabelled = sum(row[0] is None for row in rows)
     problems = [HierarchyProblem("empty label", 0, "a row has no label", "")] * n_unlabelled
-    return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
+    return Hierarchy(*build_nodes(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 
 def _exists_error(name: str) -> HierarchyExists:
@@ -214,7 +214,7 @@ def load(session: Session, name: str) -> Hierarchy:
             (label, None if parent == -1 or parent >= len(labels) else labels[parent], 0)
             for label, parent in zip(labels, parents, strict=True)
         ]
-        return Hierarchy(*tree_of(edges, f'The stored hierarchy "{name}"'))
+        return Hierarchy(*build_nodes(edges, f'The stored hierarchy "{name}"'))
 
 
 def drop(session: Session, name: str) -> None:

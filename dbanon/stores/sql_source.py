@@ -28,7 +28,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.hierarchy.edges import Pulse
-from dbanon.hierarchy.leaves import leaf_text, sort_values
+from dbanon.hierarchy.leaves import format_leaf, sort_values
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job, SourceRequest
@@ -199,7 +199,7 @@ class SqlSource:
             self.session.text_of(inspected_attribute),
             relation.and_condition,
         )
-        texts = {leaf_text(text, inspected_attribute) for (text,) in self.session.rows(query)}
+        texts = {format_leaf(text, inspected_attribute) for (text,) in self.session.rows(query)}
         return sort_values(texts, attribute)
 
     def count(self, relation: Relation) -> int:

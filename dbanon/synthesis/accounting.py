@@ -28,73 +28,73 @@ Ints = NDArray[np.int64]
 
 # Keeps the price below the amount despite floating-point rounding.
 _SLACK = 1 + 1e-12
-# The l2 distance when two counts move by 1 each, rounded up.
-_LENGTH = math.nextafter(math.sqrt(2), 2)
+# The l2 distance that two counts move if each moves by 1, rounded up.
+_L2_SENSITIVITY = math.nextafter(math.sqrt(2), 2)
 
 
 class Accounting(Protocol):
-    """Noise scales for shares of an amount, and the price of each draw."""
+    """Noise scales for an amount of epsilon or rho, and the price of each draw."""
 
-    def count_scale(self, share: float) -> float:
-        """Scale of the noise on all counts of one table."""
+    def count_scale(self, amount: float) -> float:
+        """Scale of the noise on all counts of one table, if they may cost ``amount``."""
 
-    def sum_scale(self, share: float, reach: int) -> float:
-        """Scale of the noise on sums that one row moves by ``reach`` in total."""
+    def sum_scale(self, amount: float, sensitivity: int) -> float:
+        """Scale of the noise on sums that one row moves by ``sensitivity`` in total."""
 
-    def choice_scale(self, share: float, sensitivity: int) -> float:
-        """Scale of the noise on scores that one row moves by ``sensitivity`` each."""
+    def choice_scale(self, amount: float, sensitivity: int) -> float:
+        """Scale of the noise on scores, each of which one row moves by at most ``sensitivity``."""
 
     def variance(self, scale: float) -> float:
         """Variance of noise of this scale."""
 
-    def magnitude(self, scale: float) -> float:
+    def mean_magnitude(self, scale: float) -> float:
         """Mean absolute value of noise of this scale."""
 
-    def noisy(self, noise: Noise, values: Ints, scale: float) -> Ints:
+    def add_noise(self, noise: Noise, values: Ints, scale: float) -> Ints:
         """Add noise to integers."""
 
-    def chosen(self, noise: Noise, scores: Ints, scale: float) -> int:
-        """Return the index of one of the highest scores."""
+    def choose(self, noise: Noise, scores: Ints, scale: float) -> int:
+        """Return the index of one of the highest scores; higher ones are likelier."""
 
     def count_price(self, noise: Noise, scale: float) -> float:
-        """Price of all counts of one table."""
+        """Price of adding noise to all counts of one table."""
 
-    def sum_price(self, noise: Noise, scale: float, reach: int) -> float:
-        """Price of sums that one row moves by ``reach`` in total."""
+    def sum_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
+        """Price of adding noise to sums that one row moves by ``sensitivity`` in total."""
 
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
-        """Price of one choice."""
+        """Price of one choice if one row moves each score by at most ``sensitivity``."""
 
 
 @dataclass(frozen=True)
-class PurePrices:
+class PureAccounting:
     """Prices in epsilon."""
 
-    def count_scale(self, share: float) -> float:
+    def count_scale(self, amount: float) -> float:
         """See ``Accounting``."""
-        return 2 / share * _SLACK
+        return 2 / amount * _SLACK
 
-    def sum_scale(self, share: float, reach: int) -> float:
+    def sum_scale(self, amount: float, sensitivity: int) -> float:
         """See ``Accounting``."""
-        return reach / share * _SLACK
+        return sensitivity / amount * _SLACK
 
-    def choice_scale(self, share: float, sensitivity: int) -> float:
+    def choice_scale(self, amount: float, sensitivity: int) -> float:
         """See ``Accounting``."""
-        return 2 * sensitivity / share * _SLACK
+        return 2 * sensitivity / amount * _SLACK
 
     def variance(self, scale: float) -> float:
         """See ``Accounting``."""
         return 2 * scale**2
 
-    def magnitude(self, scale: float) -> float:
+    def mean_magnitude(self, scale: float) -> float:
         """See ``Accounting``."""
         return scale
 
-    def noisy(self, noise: Noise, values: Ints, scale: float) -> Ints:
+    def add_noise(self, noise: Noise, values: Ints, scale: float) -> Ints:
         """See ``Accounting``."""
         return noise.laplace(values, scale)
 
-    def chosen(self, noise: Noise, scores: Ints, scale: float) -> int:
+    def choose(self, noise: Noise, scores: Ints, scale: float) -> int:
         """See ``Accounting``."""
         return noise.choose(scores, scale)
 
@@ -102,9 +102,9 @@ class PurePrices:
         """See ``Accounting``."""
         return noise.laplace_price(scale, 2)
 
-    def sum_price(self, noise: Noise, scale: float, reach: int) -> float:
+    def sum_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
         """See ``Accounting``."""
-        return noise.laplace_price(scale, reach)
+        return noise.laplace_price(scale, sensitivity)
 
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
         """See ``Accounting``."""
@@ -112,48 +112,51 @@ class PurePrices:
 
 
 @dataclass(frozen=True)
-class ConcentratedPrices:
+class ConcentratedAccounting:
     """Prices in rho, for zero-concentrated differential privacy."""
 
-    def count_scale(self, share: float) -> float:
+    def count_scale(self, amount: float) -> float:
         """See ``Accounting``."""
-        return _LENGTH / math.sqrt(2 * share) * _SLACK
+        return _L2_SENSITIVITY / math.sqrt(2 * amount) * _SLACK
 
-    def sum_scale(self, share: float, reach: int) -> float:
+    def sum_scale(self, amount: float, sensitivity: int) -> float:
         """See ``Accounting``."""
-        return reach / math.sqrt(2 * share) * _SLACK
+        return sensitivity / math.sqrt(2 * amount) * _SLACK
 
-    def choice_scale(self, share: float, sensitivity: int) -> float:
+    def choice_scale(self, amount: float, sensitivity: int) -> float:
         """See ``Accounting``."""
-        return 2 * sensitivity / math.sqrt(8 * share) * _SLACK
+        return 2 * sensitivity / math.sqrt(8 * amount) * _SLACK
 
     def variance(self, scale: float) -> float:
         """See ``Accounting``."""
         return scale**2
 
-    def magnitude(self, scale: float) -> float:
+    def mean_magnitude(self, scale: float) -> float:
         """See ``Accounting``."""
         return scale * math.sqrt(2 / math.pi)
 
-    def noisy(self, noise: Noise, values: Ints, scale: float) -> Ints:
+    def add_noise(self, noise: Noise, values: Ints, scale: float) -> Ints:
         """See ``Accounting``."""
         return noise.gaussian(values, scale)
 
-    def chosen(self, noise: Noise, scores: Ints, scale: float) -> int:
+    def choose(self, noise: Noise, scores: Ints, scale: float) -> int:
         """See ``Accounting``."""
         return noise.choose_concentrated(scores, scale)
 
     def count_price(self, noise: Noise, scale: float) -> float:
         """See ``Accounting``."""
-        return noise.gaussian_price(scale, _LENGTH)
+        return noise.gaussian_price(scale, _L2_SENSITIVITY)
 
-    def sum_price(self, noise: Noise, scale: float, reach: int) -> float:
+    def sum_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
         """See ``Accounting``."""
-        return noise.gaussian_price(scale, float(reach))
+        return noise.gaussian_price(scale, float(sensitivity))
 
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
         """See ``Accounting``."""
         return noise.concentrated_choice_price(scale, sensitivity)
 
 
-ACCOUNTINGS: dict[str, Accounting] = {PURE: PurePrices(), CONCENTRATED: ConcentratedPrices()}
+ACCOUNTINGS: dict[str, Accounting] = {
+    PURE: PureAccounting(),
+    CONCENTRATED: ConcentratedAccounting(),
+}

@@ -18,27 +18,34 @@ from numpy.typing import NDArray
 from dbanon.data.conversion import to_moment
 from dbanon.errors import BoundsRequired, InvalidParameter
 from dbanon.hierarchy import builders
-from dbanon.hierarchy.spec import HierarchySpec, enum_tree
+from dbanon.hierarchy.spec import HierarchySpec, build_enum_hierarchy
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PrivateOptions
-from dbanon.synthesis.domains import OTHER, TRUTHS, CategoricalDomain, NumericDomain, add_other_leaf
+from dbanon.synthesis.domains import (
+    BOOLEAN_HIERARCHY,
+    OTHER_LABEL,
+    CategoricalDomain,
+    NumericDomain,
+    add_other_leaf,
+)
 
 # Returns the values of a column in its type, and which of them are NULL, if its type allows it.
 ColumnReader = Callable[[int], "tuple[NDArray[Any], NDArray[np.bool_] | None]"]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TypedTable:
     """A table with typed columns that are read on demand.
 
     Parameters
     ----------
     n : number of rows, or of persons.
-    names, dtypes, nullable : of the columns.
+    names, dtypes : of each column.
+    nullable : whether each column may hold NULL.
     read : reads a column by its index.
     read_persons : reads the integer person identifier of each row; None if each row is a person.
     source : description of the table in the guarantee.
-    labels : the values of columns of an enumerated type, as the type declares them.
+    labels : for each column of an enumerated type, the values that the type declares.
     """
 
     n: int
@@ -52,19 +59,22 @@ class Table:
 
 
 def number_persons(persons: NDArray[Any]) -> NDArray[np.int64]:
-    """Number the person of each row from 0, int64 (n,)."""
+    """Replace the person identifier of each row by a number from 0, int64 (n,)."""
     return np.unique(persons, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 PublicColumn = NumericDomain | CategoricalDomain
 
-_NEVER = (
+_BOUNDS_HINT = (
     "Name `bounds` that anyone may know without the data, never its smallest and largest value."
 )
-_TEXT = "OU"
+# Kinds of numpy dtypes.
+_TEXT_KINDS = "OU"
+_NUMBER_KINDS = "iuf"
+_SCALAR_KINDS = "iufbM"
 
 
-def public_columns(table: Table, options: PrivateOptions) -> tuple[PublicColumn, ...]:
+def define_public_columns(table: TypedTable, options: PrivateOptions) -> tuple[PublicColumn, ...]:
     """Determine the public domain of each column without reading any value.
 
     Raises
@@ -74,31 +84,31 @@ def public_columns(table: Table, options: PrivateOptions) -> tuple[PublicColumn,
         column has no replacement for NULL; an option names an unknown column, or one of another
         kind.
     """
-    kinds = dict(zip(table.names, table.dtypes, strict=True))
-    for option, type_kinds, description in (
-        ("bounds", "iufbM", "numbers, moments or truths"),
-        ("hierarchies", _TEXT, "text"),
-        ("orders", _TEXT, "text"),
-        ("scale", "iuf", "numbers"),
-        ("null_as", "iufbM" + _TEXT, "numbers, moments, truths or text"),
+    dtypes = dict(zip(table.names, table.dtypes, strict=True))
+    for option, allowed_kinds, description in (
+        ("bounds", _SCALAR_KINDS, "numbers, dates, times or booleans"),
+        ("hierarchies", _TEXT_KINDS, "text"),
+        ("orders", _TEXT_KINDS, "text"),
+        ("scale", _NUMBER_KINDS, "numbers"),
+        ("null_as", _SCALAR_KINDS + _TEXT_KINDS, "numbers, dates, times, booleans or text"),
     ):
         for name in getattr(options, option):
-            if name not in kinds:
+            if name not in dtypes:
                 raise InvalidParameter(f'{option} name "{name}", which is not a column.')
-            if kinds[name].kind not in type_kinds:
+            if dtypes[name].kind not in allowed_kinds:
                 raise InvalidParameter(
-                    f'{option} name "{name}", and are of {description}; the column is of type'
-                    f" {kinds[name]}."
+                    f'{option} name "{name}", but apply only to {description}; the column is of'
+                    f" type {dtypes[name]}."
                 )
-    return tuple(_public(table, j, options) for j in range(len(table.names)))
+    return tuple(_define_column(table, j, options) for j in range(len(table.names)))
 
 
-def _public(table: Table, j: int, options: PrivateOptions) -> PublicColumn:
+def _define_column(table: TypedTable, j: int, options: PrivateOptions) -> PublicColumn:
     name, dtype = table.names[j], table.dtypes[j]
     column = (
-        _line(name, dtype, options)
+        _define_numeric(name, dtype, options)
         if dtype.kind in "iufM"
-        else _leaves(table, name, dtype, options)
+        else _define_categorical(table, name, dtype, options)
     )
     if table.nullable[j] and name not in options.null_as:
         raise InvalidParameter(
@@ -109,73 +119,81 @@ def _public(table: Table, j: int, options: PrivateOptions) -> PublicColumn:
     return column
 
 
-def _line(name: str, dtype: np.dtype[Any], options: PrivateOptions) -> NumericDomain:
+def _define_numeric(name: str, dtype: np.dtype[Any], options: PrivateOptions) -> NumericDomain:
     if name not in options.bounds:
-        raise BoundsRequired(f'Column "{name}" has no public bounds.', hint=_NEVER)
-    pair = options.bounds[name]
-    if len(pair) != 2:
-        raise InvalidParameter(f'The bounds of "{name}" must be two: the low and the high.')
-    low, high = (_number(name, dtype, bound) for bound in pair)
+        raise BoundsRequired(f'Column "{name}" has no public bounds.', hint=_BOUNDS_HINT)
+    bounds = options.bounds[name]
+    if len(bounds) != 2:
+        raise InvalidParameter(f'"{name}" needs two bounds: the low one and the high one.')
+    low, high = (_to_number(name, dtype, bound) for bound in bounds)
     if not (low < high and np.isfinite(high - low)):
-        raise InvalidParameter(f'The bounds of "{name}" must be finite, the low below the high.')
+        raise InvalidParameter(
+            f'The bounds of "{name}" must be finite, and the low one below the high one.'
+        )
     if not _fits_type(dtype, low, high):
         raise InvalidParameter(f'The bounds of "{name}" must be values of its type, {dtype}.')
     if dtype.kind != "f" and np.floor(high) <= np.ceil(low):
-        raise InvalidParameter(f'No two values of "{name}" are between its bounds.')
-    log = options.scale.get(name) == "log"
-    if log and not (low > 0 or (low == 0 and dtype.kind in "iu")):
+        raise InvalidParameter(f'The bounds of "{name}" must include at least two values.')
+    is_logarithmic = options.scale.get(name) == "log"
+    if is_logarithmic and not (low > 0 or (low == 0 and dtype.kind in "iu")):
         raise InvalidParameter(
-            f'Logarithms of "{name}" need a low bound above 0, of whole numbers 0 or more.',
+            f'A log scale of "{name}" needs a low bound above 0 (of whole numbers: 0 or more).',
             hint="Raise the low bound (`bounds`): smaller values are released as that bound.",
         )
     null_values = options.null_as
-    missing = _number(name, dtype, null_values[name]) if name in null_values else None
-    if missing is not None and not low <= missing <= high:
+    null_value = _to_number(name, dtype, null_values[name]) if name in null_values else None
+    if null_value is not None and not low <= null_value <= high:
         raise InvalidParameter(f'null_as of "{name}" must be between its bounds.')
-    return NumericDomain(name, dtype, low, high, missing, log)
+    return NumericDomain(name, dtype, low, high, null_as=null_value, is_logarithmic=is_logarithmic)
 
 
-def _leaves(
-    table: Table, name: str, dtype: np.dtype[Any], options: PrivateOptions
+def _define_categorical(
+    table: TypedTable, name: str, dtype: np.dtype[Any], options: PrivateOptions
 ) -> CategoricalDomain:
     if dtype.kind == "b":
         if name in options.bounds and tuple(options.bounds[name]) != (0, 1):
             raise InvalidParameter(f'Column "{name}" holds Booleans, which need no bounds.')
-        missing = options.null_as.get(name)
-        if isinstance(missing, str):
-            # Command lines pass booleans as text.
-            missing = {"false": False, "true": True}.get(missing, missing)
-        if missing not in (None, False, True):
+        null_value = options.null_as.get(name)
+        if isinstance(null_value, str):
+            # The command line passes booleans as text.
+            null_value = {"false": False, "true": True}.get(null_value, null_value)
+        if null_value not in (None, False, True):
             raise InvalidParameter(f'null_as of "{name}" must be true or false.')
-        return CategoricalDomain(name, dtype, TRUTHS, None if missing is None else int(missing))
+        return CategoricalDomain(
+            name, dtype, BOOLEAN_HIERARCHY, None if null_value is None else int(null_value)
+        )
     labels = table.labels.get(name)
-    tree = _public_values(name, labels, options)
+    tree = _find_hierarchy(name, labels, options)
     if labels is not None and set(labels) != set(tree.positions):
         # The caller's list replaces that of the type, and the column becomes text.
         labels = None
-    if tree.n_leaves < 2 or OTHER in set(tree.labels) - set(tree.positions):
+    if tree.n_leaves < 2 or OTHER_LABEL in set(tree.labels) - set(tree.positions):
         raise InvalidParameter(
-            f'The list of "{name}" must have two values or more, and no node "{OTHER}" that is'
-            " none of them: what is in no list becomes it."
+            f'The list of "{name}" must have two values or more, and no inner node'
+            f' "{OTHER_LABEL}": that value replaces unlisted ones.'
         )
     if labels is None:
         tree = add_other_leaf(tree)
-    missing = None
+    null_value = None
     if name in options.null_as:
-        null_value = options.null_as[name]
-        if not isinstance(null_value, str) or null_value not in tree.positions:
-            raise InvalidParameter(f'null_as of "{name}" must be one of its list, or "{OTHER}".')
-        missing = tree.positions[null_value]
-    return CategoricalDomain(name, dtype, tree, missing, tree.positions.get(OTHER, 0))
+        null_label = options.null_as[name]
+        if not isinstance(null_label, str) or null_label not in tree.positions:
+            raise InvalidParameter(
+                f'null_as of "{name}" must be one of its listed values, or "{OTHER_LABEL}".'
+            )
+        null_value = tree.positions[null_label]
+    return CategoricalDomain(name, dtype, tree, null_value, tree.positions.get(OTHER_LABEL, 0))
 
 
-def _public_values(name: str, labels: tuple[str, ...] | None, options: PrivateOptions) -> Hierarchy:
-    """The public values of a text column, from the options or its enumerated type."""
+def _find_hierarchy(
+    name: str, labels: tuple[str, ...] | None, options: PrivateOptions
+) -> Hierarchy:
+    """Find the public values of a text column in the options or in its enumerated type."""
     if name in options.hierarchies and name in options.orders:
         raise InvalidParameter(f'Column "{name}" has both a hierarchy and an order: give only one.')
     hierarchy = options.hierarchies.get(name)
     if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == "enum" and labels:
-        return enum_tree(hierarchy, labels)
+        return build_enum_hierarchy(hierarchy, labels)
     if isinstance(hierarchy, HierarchySpec):
         raise InvalidParameter(
             f'The hierarchy of "{name}" would be made from the values of the column, or read'
@@ -193,7 +211,7 @@ def _public_values(name: str, labels: tuple[str, ...] | None, options: PrivateOp
     )
 
 
-def _number(name: str, dtype: np.dtype[Any], bound: Any) -> float:
+def _to_number(name: str, dtype: np.dtype[Any], bound: Any) -> float:
     """Convert a bound to a number; dates and times in units of the type."""
     try:
         if dtype.kind == "M":
@@ -206,8 +224,9 @@ def _number(name: str, dtype: np.dtype[Any], bound: Any) -> float:
 
 
 def _fits_type(dtype: np.dtype[Any], low: float, high: float) -> bool:
+    """Return whether a type can hold both bounds."""
     if dtype.kind == "f":
         return bool(max(-low, high) <= np.finfo(dtype).max)
     type_limits = np.iinfo(np.int64 if dtype.kind == "M" else dtype)
-    # Beyond 2^62, integers and their floats may fall on different sides of a bound.
+    # Beyond 2^62, an integer and its rounded float may lie on different sides of a bound.
     return bool(max(type_limits.min, -(2**62)) <= low and high <= min(type_limits.max, 2**62))

@@ -1,7 +1,7 @@
 """DCMDP: DCM's centroids with Laplace noise on every record, as published; no guarantee.
 
 Each record is released with the centroid of its DBSCAN class, noise records with the overall mean
-(``dcm``, before its repair), and every value gets independent Laplace noise. The source calls this
+(as in ``dcm`` before repair), and every value gets independent Laplace noise. The source calls this
 differentially private. It is not, for any epsilon that the source states:
 
 - Theorem 1 bounds the effect of one record by the attribute's range over k. But changing a record
@@ -35,7 +35,7 @@ from dbanon.job.synthesis import SECTION_4
 from dbanon.kernels import Dbscan
 from dbanon.methods.registry import drive
 
-SENTENCE = (
+NO_GUARANTEE = (
     "none: noise as published by Liu and Li. It is not differentially private for any stated"
     " epsilon, and the rows are not k-anonymous."
 )
@@ -53,32 +53,35 @@ def dcmdp(
 ) -> NDArray[np.float64]:
     """Compute the noisy rows, float64 (n, p), in the order of ``numbers``, float64 (n, p).
 
-    ``classes`` are those of ``dense``, if already computed.
+    ``classes`` are those of ``cluster_with_dbscan``, if already computed.
     """
-    noise = rng.laplace(size=numbers.shape) * noise_scale(numbers, k, epsilon, reading)
-    partition = dense(numbers, k, radius) if classes is None else classes
-    return centroids(numbers, partition) + noise
+    noise = rng.laplace(size=numbers.shape) * compute_noise_scale(numbers, k, epsilon, reading)
+    partition = cluster_with_dbscan(numbers, k, radius) if classes is None else classes
+    return compute_centroids(numbers, partition) + noise
 
 
-def noise_scale(
+def compute_noise_scale(
     numbers: NDArray[np.float64], k: int, epsilon: float, reading: str
 ) -> NDArray[np.float64]:
-    """Scale of the noise on each column's values, float64 (p,)."""
+    """Compute the scale of the noise on each column's values, float64 (p,)."""
     ranges: NDArray[np.float64] = numbers.max(axis=0) - numbers.min(axis=0)
-    return ranges * noise_factor(len(numbers), k, reading) / epsilon
+    return ranges * compute_noise_factor(len(numbers), k, reading) / epsilon
 
 
-def dense(numbers: NDArray[np.float64], k: int, radius: float) -> Partition:
+def cluster_with_dbscan(numbers: NDArray[np.float64], k: int, radius: float) -> Partition:
     """Cluster with DBSCAN on range-standardized columns; only noise records are suppressed."""
     points = Standardization.of([Scale.of(column) for column in numbers.T], "range").apply(numbers)
     return drive(Dbscan(np.ascontiguousarray(points), k, radius), lambda share: None)
 
 
-def centroids(numbers: NDArray[np.float64], classes: Partition) -> NDArray[np.float64]:
-    """The values that DCM releases for each record, float64 (n, p): for noise the overall mean."""
+def compute_centroids(numbers: NDArray[np.float64], classes: Partition) -> NDArray[np.float64]:
+    """Compute the centroid that DCM releases for each record, float64 (n, p).
+
+    Noise records get the overall mean.
+    """
     sums = np.zeros((classes.n_classes + 1, numbers.shape[1]))
     np.add.at(sums, classes.labels, numbers)
-    # The label -1 of noise indexes the last row, here and below.
+    # Noise records have the label -1, which indexes the last row, here and below.
     sums[-1] = numbers.sum(axis=0)
     means = sums / np.append(classes.sizes, len(numbers))[:, None]
     released: NDArray[np.float64] = means[classes.labels]
@@ -88,15 +91,15 @@ def centroids(numbers: NDArray[np.float64], classes: Partition) -> NDArray[np.fl
 def describe_variance_loss(
     numbers: NDArray[np.float64], classes: Partition, k: int
 ) -> tuple[str, str]:
-    """The source's rule for k, and the variance lost before any noise is added, in words."""
+    """Describe the source's rule for k, and the variance lost before any noise is added."""
     n = len(numbers)
     smallest_k = math.isqrt(n - 1) + 1
     centred = numbers - numbers.mean(axis=0)
-    variances = np.square(centred).sum(axis=0)
-    squared_errors = np.square(numbers - centroids(numbers, classes)).sum(axis=0)
+    total_squares = np.square(centred).sum(axis=0)
+    squared_errors = np.square(numbers - compute_centroids(numbers, classes)).sum(axis=0)
     lost_share = (
-        float((squared_errors[variances > 0] / variances[variances > 0]).mean())
-        if variances.any()
+        float((squared_errors[total_squares > 0] / total_squares[total_squares > 0]).mean())
+        if total_squares.any()
         else 0.0
     )
     return (
@@ -109,6 +112,6 @@ def describe_variance_loss(
     )
 
 
-def noise_factor(n: int, k: int, reading: str) -> float:
-    """The factor by which the noise scale exceeds range / epsilon, for n records."""
+def compute_noise_factor(n: int, k: int, reading: str) -> float:
+    """Compute the factor by which the noise scale exceeds range / epsilon, for n records."""
     return n / k**2 if reading == SECTION_4 else 1 / k

@@ -28,7 +28,7 @@ class NumericDomain:
     dtype : integer, floating-point, or ``datetime64``.
     low, high : bounds; for dates and times in units of the type since 1970.
     null_as : the replacement for NULL and NaN; None if the type has no NULL.
-    log : True to compare logarithms, for columns with a few large values.
+    is_logarithmic : whether to compare logarithms, for columns with a few large values.
     """
 
     name: str
@@ -36,7 +36,7 @@ class NumericDomain:
     low: float
     high: float
     null_as: float | None = None
-    log: bool = False
+    is_logarithmic: bool = False
 
     @property
     def tree(self) -> None:
@@ -45,15 +45,15 @@ class NumericDomain:
 
     @property
     def is_discrete(self) -> bool:
-        """True for types with discrete values."""
+        """Whether the type is one of integers, dates or times."""
         return self.dtype.kind != "f"
 
     @property
     def n_values(self) -> int:
-        """Number of equidistant values; 0 if there are no such values, or too many."""
+        """Number of equidistant values; 0 if values are not equidistant, or too many."""
         if (
             not self.is_discrete
-            or self.log
+            or self.is_logarithmic
             or not (self.low.is_integer() and self.high.is_integer())
         ):
             return 0
@@ -70,23 +70,23 @@ class NumericDomain:
         return numbers.clip(self.low, self.high)
 
     def aggregate_persons(
-        self, values: NDArray[Any], person: NDArray[np.int64]
+        self, values: NDArray[Any], person_ids: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Average the values of each person; ``person``, int64 (n,), from 0."""
-        means: NDArray[np.float64] = np.bincount(person, values) / np.bincount(person)
+        """Average the values of each person, float64; ``person_ids``, int64 (n,), from 0."""
+        means: NDArray[np.float64] = np.bincount(person_ids, values) / np.bincount(person_ids)
         return means
 
     def to_grid(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Map values between the bounds to integers from 0 to ``GRID``, int64 (n,)."""
-        low, high = self._on_scale(np.array([self.low, self.high]))
-        share = (self._on_scale(values) - low) / (high - low)
+        low, high = self._to_scale(np.array([self.low, self.high]))
+        share = (self._to_scale(values) - low) / (high - low)
         return np.array(np.rint(share * GRID).clip(0, GRID), np.int64)
 
     def from_grid(self, grid: NDArray[np.float64]) -> NDArray[Any]:
         """Map positions between 0 and ``GRID`` to values of the column's type, (n,)."""
-        low, high = self._on_scale(np.array([self.low, self.high]))
+        low, high = self._to_scale(np.array([self.low, self.high]))
         numbers = low + grid / GRID * (high - low)
-        if self.log:
+        if self.is_logarithmic:
             numbers = np.expm1(numbers) if self.low == 0 else np.exp(numbers)
         if self.is_discrete:
             numbers = np.rint(numbers).clip(np.ceil(self.low), np.floor(self.high))
@@ -99,22 +99,22 @@ class NumericDomain:
             values = values.astype(np.int64)
         numbers = np.asarray(values, np.float64)
         # The type may round a bound, as float32 does.
-        low, high = (np.float64(self._typed(bound)) for bound in (self.low, self.high))
+        low, high = (np.float64(self._round_to_type(bound)) for bound in (self.low, self.high))
         return bool(((numbers >= low) & (numbers <= high)).all())
 
-    def _on_scale(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Take logarithms if ``log`` is set; log(x + 1) for integers from 0."""
-        if not self.log:
+    def _to_scale(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take logarithms if ``is_logarithmic`` is set; log(x + 1) for integers from 0."""
+        if not self.is_logarithmic:
             return numbers
         logarithms: NDArray[np.float64] = np.log1p(numbers) if self.low == 0 else np.log(numbers)
         return logarithms
 
-    def _typed(self, bound: float) -> Any:
+    def _round_to_type(self, bound: float) -> Any:
         return np.array(bound).astype(self.dtype) if self.dtype.kind == "f" else bound
 
 
-OTHER = "other"
-TRUTHS = Hierarchy(["*", "false", "true"], [-1, 0, 0])
+OTHER_LABEL = "other"
+BOOLEAN_HIERARCHY = Hierarchy(["*", "false", "true"], [-1, 0, 0])
 
 
 @dataclass(frozen=True)
@@ -127,14 +127,14 @@ class CategoricalDomain:
     dtype : of text (objects or ``U``), or boolean.
     tree : the hierarchy, whose leaves are the values.
     null_as : index of the leaf that replaces NULL; None if the type has no NULL.
-    other : index of the leaf for unlisted values; 0 if the type cannot hold any.
+    other_leaf : index of the leaf for unlisted values; 0 if the type cannot hold any.
     """
 
     name: str
     dtype: np.dtype[Any]
     tree: Hierarchy
     null_as: int | None = None
-    other: int = 0
+    other_leaf: int = 0
 
     @property
     def low(self) -> float:
@@ -163,24 +163,29 @@ class CategoricalDomain:
             truths = np.nan_to_num(np.asarray(values, np.float64)) != 0
             leaves = np.array(truths, np.int64)
         else:
-            positions, other = self.tree.positions, self.other
+            positions, other_leaf = self.tree.positions, self.other_leaf
             leaves = np.array(
-                [positions.get(v, other) if isinstance(v, str) else other for v in values.tolist()],
+                [
+                    positions.get(v, other_leaf) if isinstance(v, str) else other_leaf
+                    for v in values.tolist()
+                ],
                 np.int64,
             )
         if nulls is not None:
-            leaves[nulls] = self.other if self.null_as is None else self.null_as
+            leaves[nulls] = self.other_leaf if self.null_as is None else self.null_as
         return leaves
 
     def aggregate_persons(
-        self, values: NDArray[Any], person: NDArray[np.int64]
+        self, values: NDArray[Any], person_ids: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """The most frequent leaf of each person; the first one among ties."""
-        person_leaves, n_rows = np.unique(person * self.tree.n_leaves + values, return_counts=True)
-        person_ids, leaf = np.divmod(person_leaves, self.tree.n_leaves)
-        order = np.lexsort((leaf, -n_rows, person_ids))
+        person_leaves, n_rows = np.unique(
+            person_ids * self.tree.n_leaves + values, return_counts=True
+        )
+        leaf_persons, leaf = np.divmod(person_leaves, self.tree.n_leaves)
+        order = np.lexsort((leaf, -n_rows, leaf_persons))
         most_frequent: NDArray[np.int64] = leaf[order][
-            np.unique(person_ids[order], return_index=True)[1]
+            np.unique(leaf_persons[order], return_index=True)[1]
         ]
         return most_frequent
 
@@ -193,7 +198,7 @@ class CategoricalDomain:
         leaves = grid.astype(np.int64)
         if self.dtype.kind == "b":
             return np.array(leaves == 1)
-        # Not the column's own width: a listed value may be longer than all values of the column.
+        # Not the column's own dtype: a listed value may be longer than all values of the column.
         return np.array(self.labels, "U" if self.dtype.kind == "U" else object)[leaves]
 
     def contains_all(self, values: NDArray[Any]) -> bool:
@@ -205,27 +210,28 @@ class CategoricalDomain:
 
 def add_other_leaf(tree: Hierarchy) -> Hierarchy:
     """Return the tree with a leaf ``other``, added below the root if it is missing."""
-    if OTHER in tree.positions:
+    if OTHER_LABEL in tree.positions:
         return tree
-    return Hierarchy([*tree.labels, OTHER], [*tree.parents.tolist(), 0])
+    return Hierarchy([*tree.labels, OTHER_LABEL], [*tree.parents.tolist(), 0])
 
 
-def bins_of(tree: Hierarchy, weights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Assign each leaf to a bin, int64 (L,), from 0; at most ``most`` bins.
+def assign_bins(tree: Hierarchy, weights: NDArray[np.float64], max_bins: int) -> NDArray[np.int64]:
+    """Assign each leaf to a bin, int64 (L,), from 0; at most ``max_bins`` bins.
 
-    Cuts the tree at the deepest level with few enough nodes; remaining bins go to the heaviest
-    leaves. The number of bins does not depend on ``weights``, float64 (L,), which must be noisy.
+    Cuts the tree at the deepest level with few enough nodes. If that leaves some bins unused, the
+    heaviest leaves get one each. The number of bins does not depend on ``weights``, float64 (L,),
+    which must be noisy.
     """
     nodes = tree.leaves.astype(np.int64)
     for depth in range(tree.height - 1, -1, -1):
-        if len(np.unique(nodes)) <= most:
+        if len(np.unique(nodes)) <= max_bins:
             break
         nodes = np.where(tree.depths[nodes] > depth, tree.parents[nodes], nodes)
     bins = np.unique(nodes, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    sizes = np.bincount(bins).tolist()
+    bin_sizes = np.bincount(bins).tolist()
     for leaf in np.argsort(-weights, kind="stable").tolist():
-        if len(sizes) < most and sizes[bins[leaf]] > 1:
-            sizes[bins[leaf]] -= 1
-            bins[leaf] = len(sizes)
-            sizes.append(1)
+        if len(bin_sizes) < max_bins and bin_sizes[bins[leaf]] > 1:
+            bin_sizes[bins[leaf]] -= 1
+            bins[leaf] = len(bin_sizes)
+            bin_sizes.append(1)
     return bins

@@ -1,8 +1,9 @@
-"""Noisy quantiles of a column by halving: edges of parts with similar numbers of rows.
+"""Noisy quantiles of a column by halving: edges of intervals with similar numbers of rows.
 
 The exponential mechanism chooses the edges level by level, and the rows between edges are counted
-with noise. One row moves the scores of a level by at most 2: by 1 each in the part that it leaves
-and the part that it enters, or by 2 if these are the same; in the parts between, both ends move.
+with noise. One row moves the scores of a level by at most 2: by 1 each in the interval that it
+leaves and the one that it enters, or by 2 if these are the same. In the intervals between, the
+numbers of rows below both ends change alike, and so no score changes.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.synthesis.accounting import Accounting
-from dbanon.synthesis.margins import Quantiles, isotonic, project_to_simplex
+from dbanon.synthesis.margins import Quantiles, fit_isotonic, project_to_simplex
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.shares import GRID, EdgeShares
 
-# Candidate edges per part.
+# Candidate edges per interval.
 N_CANDIDATES = 1024
-# Number of shares of the rows at which two quantile functions are combined.
-_N_SHARES = 1024
-# Iterations of the search for a rate; below the minimum rate a part is uniform.
+# Number of quantiles at which two quantile functions are combined.
+_N_QUANTILES = 1024
+# Iterations of the search for a rate; below the minimum rate an interval is uniform.
 _RATE_ITERATIONS, _MIN_RATE = 60, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnParts:
-    """Parts of a column and their noisy counts.
+class ColumnIntervals:
+    """Intervals of a column's values and their noisy counts.
 
     Parameters
     ----------
     n : number of rows.
     edges : float64 (m + 1,), ascending, from 0 to ``GRID``.
-    shares : share of the rows in each part, float64 (m,), summing to 1.
+    shares : share of the rows in each interval, float64 (m,), summing to 1.
     variance : of the noise on a count.
     """
 
@@ -51,32 +52,32 @@ class ColumnParts:
 
 
 @dataclass(frozen=True, eq=False)
-class PartMargin:
-    """The margin of a column whose bins consist of adjacent parts.
+class IntervalMargin:
+    """The margin of a column whose bins consist of adjacent intervals.
 
     Parameters
     ----------
-    parts : of the column.
-    bins : the bin of each part, int64 (m,), ascending.
-    quantiles : of the column: the positions of values within bins.
+    intervals : of the column.
+    bins : the bin of each interval, int64 (m,), ascending.
+    quantiles : of the column, which determine the values within a bin.
     """
 
-    parts: ColumnParts
+    intervals: ColumnIntervals
     bins: NDArray[np.int64]
     quantiles: Quantiles
 
     @property
-    def _first_parts(self) -> NDArray[np.int64]:
-        """The first part of each bin, and the end."""
+    def _first_intervals(self) -> NDArray[np.int64]:
+        """The first interval of each bin, and the number of intervals."""
         return np.append(np.searchsorted(self.bins, np.arange(self.bins[-1] + 1)), len(self.bins))
 
     @property
-    def odds(self) -> NDArray[np.float64]:
+    def bin_shares(self) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return np.diff(self.parts.cumulative_shares[self._first_parts])
+        return np.diff(self.intervals.cumulative_shares[self._first_intervals])
 
     @property
-    def counts(self) -> int:
+    def n_counts(self) -> int:
         """See ``Margin``."""
         return len(self.bins)
 
@@ -85,137 +86,150 @@ class PartMargin:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """See ``Margin``."""
         del rng  # Edges separate values, so rows of equal values need not be spread.
-        edges = self.parts.edges[self._first_parts]
+        edges = self.intervals.edges[self._first_intervals]
         codes = np.searchsorted(edges[1:-1], column, side="right").astype(np.int64)
         width = np.maximum(edges[codes + 1] - edges[codes], 1.0)
         return codes, ((column - edges[codes]) / width).clip(0.0, 1.0)
 
-    def values_in(
-        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    def to_values(
+        self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """See ``Margin``."""
-        cumulative, edges = (
-            self.parts.cumulative_shares[self._first_parts],
-            self.parts.edges[self._first_parts],
-        )
-        share = np.maximum(np.diff(cumulative), 1 / self.parts.n)[codes]
-        values = self.quantiles.values_at(cumulative[codes] + inside * share)
+        first = self._first_intervals
+        cumulative, edges = self.intervals.cumulative_shares[first], self.intervals.edges[first]
+        share = np.maximum(np.diff(cumulative), 1 / self.intervals.n)[codes]
+        values = self.quantiles.interpolate(cumulative[codes] + offsets * share)
         return values.clip(edges[codes], edges[codes + 1])
 
 
-def halving_scores(
-    ranked: NDArray[np.int64], low: int, high: int
+def score_candidates(
+    ascending: NDArray[np.int64], low: int, high: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Candidate edges in a part, and how evenly each halves its rows; 0 is best, int64.
+    """Return candidate edges in an interval, and how evenly each halves its rows; 0 is best.
 
     Parameters
     ----------
-    ranked : the column, ascending, int64 (n,).
-    low, high : the part, from ``low`` to below ``high``; the last part includes ``GRID``.
+    ascending : the column, ascending, int64 (n,).
+    low, high : the interval, from ``low`` to below ``high``; the last interval includes ``GRID``.
+
+    Returns
+    -------
+    candidates, scores : int64 (N_CANDIDATES,).
     """
     candidates = low + np.arange(N_CANDIDATES) * (high - low) // N_CANDIDATES
-    first, last = _below(ranked, np.array([low, high]))
-    below = np.searchsorted(ranked, candidates, side="left")
-    scores = -np.abs(2 * below - first - last)
+    below_low, below_high = _count_below(ascending, np.array([low, high]))
+    below = np.searchsorted(ascending, candidates, side="left")
+    scores = -np.abs(2 * below - below_low - below_high)
     return candidates, scores.astype(np.int64)
 
 
-def noisy_edges(
-    ranked: NDArray[np.int64], depth: int, scale: float, account: Accounting, noise: Noise
+def choose_edges(
+    ascending: NDArray[np.int64], depth: int, scale: float, accounting: Accounting, noise: Noise
 ) -> NDArray[np.int64]:
-    """Choose the edges of 2^depth parts with similar row counts, int64, from 0 to ``GRID``.
+    """Choose the edges of 2^depth intervals with similar row counts, int64, from 0 to ``GRID``.
 
     Parameters
     ----------
-    ranked : the column, ascending, int64 (n,).
+    ascending : the column, ascending, int64 (n,).
+    scale : of the noise on the scores.
     """
     edges = [0, GRID]
     for _ in range(depth):
         midpoints = []
         for low, high in pairwise(edges):
-            candidates, scores = halving_scores(ranked, low, high)
-            midpoints.append(int(candidates[account.chosen(noise, scores, scale)]))
+            candidates, scores = score_candidates(ascending, low, high)
+            midpoints.append(int(candidates[accounting.choose(noise, scores, scale)]))
         edges = sorted([*edges, *midpoints])
     return np.array(edges, np.int64)
 
 
-def counts_between(ranked: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the rows in each part, int64; ``GRID`` belongs to the last one."""
-    return np.diff(_below(ranked, edges)).astype(np.int64)
+def count_between(ascending: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the rows in each interval, int64; ``GRID`` belongs to the last one."""
+    return np.diff(_count_below(ascending, edges)).astype(np.int64)
 
 
-def noisy_parts(
-    column: NDArray[np.int64], edges: EdgeShares, account: Accounting, noise: Noise
-) -> ColumnParts:
-    """Measure the parts of a column of integers from 0 to ``GRID``, int64 (n,)."""
-    ranked, n = np.sort(column), len(column)
-    part_edges = noisy_edges(ranked, edges.depth, edges.choice_scale, account, noise)
-    noisy = account.noisy(noise, counts_between(ranked, part_edges), edges.count_scale)
+def measure_intervals(
+    column: NDArray[np.int64], edges: EdgeShares, accounting: Accounting, noise: Noise
+) -> ColumnIntervals:
+    """Measure the intervals of a column of integers from 0 to ``GRID``, int64 (n,)."""
+    ascending, n = np.sort(column), len(column)
+    interval_edges = choose_edges(ascending, edges.depth, edges.choice_scale, accounting, noise)
+    noisy = accounting.add_noise(noise, count_between(ascending, interval_edges), edges.count_scale)
     shares = project_to_simplex(noisy.astype(np.float64), 1.0 * n) / n
-    variance = account.variance(edges.count_scale)
-    return ColumnParts(n, part_edges.astype(np.float64), shares, variance)
+    variance = accounting.variance(edges.count_scale)
+    return ColumnIntervals(n, interval_edges.astype(np.float64), shares, variance)
 
 
-def edge_quantiles(
-    parts: ColumnParts, by_ranks: Quantiles, rank_variance: float, bins: int
+def combine_quantiles(
+    intervals: ColumnIntervals, rank_quantiles: Quantiles, rank_variance: float, bins: int
 ) -> Quantiles:
-    """Combine the quantiles from parts and from sums of ranks, weighted by their accuracy.
+    """Combine the quantiles from intervals and from sums of ranks, weighted by their accuracy.
 
     Parameters
     ----------
     rank_variance : the variance of a value from sums of ranks.
     """
-    shares = (np.arange(_N_SHARES) + 0.5) / _N_SHARES
-    part = np.searchsorted(parts.cumulative_shares[1:-1], shares, side="right")
-    width, rows = np.diff(parts.edges)[part], np.maximum(parts.shares[part], 1 / parts.n)
-    positions, spread = _positions_in_parts(
-        parts, part, (shares - parts.cumulative_shares[part]) / rows
+    shares = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
+    interval = np.searchsorted(intervals.cumulative_shares[1:-1], shares, side="right")
+    width, rows = (
+        np.diff(intervals.edges)[interval],
+        np.maximum(intervals.shares[interval], 1 / intervals.n),
     )
-    # Squared errors. Those of parts come from unknown positions within a part and from noisy counts
-    # below it; those of sums of ranks are their noise.
-    count_variance = np.minimum(parts.variance * np.square(width / rows / parts.n), 2 * width**2)
+    positions, spread = _estimate_positions(
+        intervals, interval, (shares - intervals.cumulative_shares[interval]) / rows
+    )
+    # Expected squared errors. With intervals, the position of a value in its interval is unknown,
+    # and the counts below are noisy. Sums of ranks only have noise.
+    count_variance = np.minimum(
+        intervals.variance * np.square(width / rows / intervals.n), 2 * width**2
+    )
     edge_variance = np.square(width * spread) + count_variance
     weight = rank_variance / (edge_variance + rank_variance)
-    part_values = parts.edges[part] + positions * width
-    values = weight * part_values + (1 - weight) * by_ranks.values_at(shares)
-    return Quantiles(shares, isotonic(values, np.ones(_N_SHARES)).clip(0, GRID), bins)
+    interval_values = intervals.edges[interval] + positions * width
+    values = weight * interval_values + (1 - weight) * rank_quantiles.interpolate(shares)
+    return Quantiles(shares, fit_isotonic(values, np.ones(_N_QUANTILES)).clip(0, GRID), bins)
 
 
-def _positions_in_parts(
-    parts: ColumnParts, part: NDArray[np.int64], positions: NDArray[np.float64]
+def _estimate_positions(
+    intervals: ColumnIntervals, interval: NDArray[np.int64], positions: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Positions of values in their part, float64 (m,), 0 to 1, and their standard deviation.
+    """Estimate positions of values in their interval, float64 (m,), 0 to 1, and their deviation.
 
-    In an outermost part the density decays exponentially from that of the adjacent part, since
-    public bounds are wide and few values are near them. Other parts are uniform.
+    In an outermost interval the density decays exponentially from that of the adjacent one, since
+    public bounds are wide and few values are near them. Other intervals are uniform.
 
     Parameters
     ----------
-    positions : the share of the part's rows that are below.
+    interval : the interval of each value, int64 (m,).
+    positions : the share of the interval's rows that are below each value, float64 (m,).
+
+    Returns
+    -------
+    positions, spread : in widths of the interval; ``spread`` is the standard deviation.
     """
     positions = positions.clip(0.0, 1.0)
-    densities = parts.shares / np.maximum(np.diff(parts.edges), 1.0)
+    densities = intervals.shares / np.maximum(np.diff(intervals.edges), 1.0)
     last = len(densities) - 1
-    spread = np.full(len(part), math.sqrt(1 / 12))
+    spread = np.full(len(interval), math.sqrt(1 / 12))
     for outer, inner in ((0, 1), (last, last - 1)):
         if last < 1 or not 0 < densities[outer] < densities[inner]:
             continue
-        in_part = part == outer
-        # Find the rate at which densities join: rate / (1 - e^-rate) = density_ratio.
+        in_interval = interval == outer
+        # Find the rate at which both densities agree: rate / (1 - e^-rate) = density_ratio.
         density_ratio = rate = densities[inner] / densities[outer]
         for _ in range(_RATE_ITERATIONS):
             rate = density_ratio * -math.expm1(-rate)
         if rate < _MIN_RATE:
             continue
-        distances = positions[in_part] if outer == last else 1 - positions[in_part]
+        distances = positions[in_interval] if outer == last else 1 - positions[in_interval]
         decayed = -np.log1p(distances * math.expm1(-rate)) / rate
-        positions[in_part] = decayed if outer == last else 1 - decayed
-        spread[in_part] = min(1 / rate, math.sqrt(1 / 12))
+        positions[in_interval] = decayed if outer == last else 1 - decayed
+        spread[in_interval] = min(1 / rate, math.sqrt(1 / 12))
     return positions, spread
 
 
-def _below(ranked: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the rows below each edge; all rows for the last edge."""
-    return np.where(edges == GRID, len(ranked), np.searchsorted(ranked, edges, side="left")).astype(
-        np.int64
-    )
+def _count_below(ascending: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the rows below each edge; all rows if the edge is ``GRID``."""
+    return np.where(
+        edges == GRID, len(ascending), np.searchsorted(ascending, edges, side="left")
+    ).astype(np.int64)

@@ -10,8 +10,8 @@ graphical model with base q:
 
     n log Z(t) - sum t y + sum w v t^2 / 2
 
-With large noise potentials stay near 0, and columns as independent as the counts allow: few rows
-appear in empty cells. With small noise the model matches the counts. w = 0 gives the estimate of
+With large noise, potentials stay near 0 and columns as independent as the counts allow, so few rows
+appear in empty cells. With small noise, the model matches the counts. w = 0 gives the estimate of
 the source, which reproduces the noise.
 
 Source: R. McKenna, D. Sheldon and G. Miklau, "Graphical-model based estimation and inference for
@@ -56,65 +56,74 @@ class NoisyTable:
 
 
 class ModelFit:
-    """The convex problem for a set of tables, in potentials scaled to similar size.
+    """The convex problem for a set of tables, in terms of potentials scaled to similar magnitude.
 
     Parameters
     ----------
     tree : has a clique that contains each table's columns.
     tables : the noisy counts.
-    base : the logarithms of the shares of each column's bins.
+    log_bin_shares : for each column, the logarithms of the shares of its bins.
     n : number of rows.
     """
 
     def __init__(
-        self, tree: JunctionTree, tables: Sequence[NoisyTable], base: Sequence[Floats], n: int
+        self,
+        tree: JunctionTree,
+        tables: Sequence[NoisyTable],
+        log_bin_shares: Sequence[Floats],
+        n: int,
     ) -> None:
-        self._tree, self._measured, self._n = tree, tables, n
-        self._cliques = [tree.clique_with(table.columns) for table in tables]
+        self._tree, self._tables, self._n = tree, tables, n
+        self._cliques = [tree.find_clique(table.columns) for table in tables]
         self._ends = np.cumsum([0, *(table.counts.size for table in tables)])
         self._counts = np.concatenate([table.counts.reshape(-1) for table in tables])
         self._penalties = _INDEPENDENCE_WEIGHT * np.repeat(
             [table.variance for table in tables], np.diff(self._ends)
         )
-        # A potential moves a cell by about its counts.
-        self.size: Floats = 1 / np.sqrt(self._counts.clip(0) + self._penalties)
-        self._base = [np.zeros(tree.shape(i)) for i in range(len(tree.cliques))]
-        for j, log_shares in enumerate(base):
-            clique = tree.clique_with((j,))
-            self._base[clique] += broadcast(log_shares, (j,), tree.cliques[clique])
+        # A potential changes its cell by about as much as the cell's count.
+        self.scale: Floats = 1 / np.sqrt(self._counts.clip(0) + self._penalties)
+        self._base_potentials = [np.zeros(tree.clique_shape(i)) for i in range(len(tree.cliques))]
+        for j, log_shares in enumerate(log_bin_shares):
+            clique = tree.find_clique((j,))
+            self._base_potentials[clique] += broadcast(log_shares, (j,), tree.cliques[clique])
         self.beliefs: list[Floats] = []
 
     def as_tables(self, flat: Floats) -> list[Floats]:
-        """Reshape potentials to the shape of each table."""
-        ends = zip(self._ends, self._ends[1:], strict=False)
+        """Split and reshape flat potentials to the shape of each table."""
+        ranges = zip(self._ends, self._ends[1:], strict=False)
         return [
-            flat[low:high].reshape(table.counts.shape)
-            for table, (low, high) in zip(self._measured, ends, strict=True)
+            flat[start:end].reshape(table.counts.shape)
+            for table, (start, end) in zip(self._tables, ranges, strict=True)
         ]
 
-    def value_and_gradient(self, at: Floats) -> tuple[float, Floats]:
-        """Return value and gradient, and set ``beliefs`` to the cliques' shares."""
-        unscaled = at * self.size
-        potentials = [part.copy() for part in self._base]
-        parts = zip(self._measured, self._cliques, self.as_tables(unscaled), strict=True)
-        for table, clique, part in parts:
-            potentials[clique] += broadcast(part, table.columns, self._tree.cliques[clique])
-        self.beliefs, total = self._tree.beliefs(potentials)
+    def compute_value_and_gradient(self, scaled_potentials: Floats) -> tuple[float, Floats]:
+        """Return value and gradient, and set ``beliefs`` to the shares of each clique's cells."""
+        unscaled = scaled_potentials * self.scale
+        potentials = [clique_potentials.copy() for clique_potentials in self._base_potentials]
+        for table, clique, table_potentials in zip(
+            self._tables, self._cliques, self.as_tables(unscaled), strict=True
+        ):
+            potentials[clique] += broadcast(
+                table_potentials, table.columns, self._tree.cliques[clique]
+            )
+        self.beliefs, log_total = self._tree.compute_beliefs(potentials)
         marginals = [
             marginalize(self.beliefs[clique], self._tree.cliques[clique], table.columns).reshape(-1)
-            for table, clique in zip(self._measured, self._cliques, strict=True)
+            for table, clique in zip(self._tables, self._cliques, strict=True)
         ]
         value = (
-            self._n * total - unscaled @ self._counts + unscaled @ (self._penalties * unscaled) / 2
+            self._n * log_total
+            - unscaled @ self._counts
+            + unscaled @ (self._penalties * unscaled) / 2
         )
         gradient = self._n * np.concatenate(marginals) - self._counts + self._penalties * unscaled
-        return float(value), gradient * self.size
+        return float(value), gradient * self.scale
 
 
 def fit_model(
     tree: JunctionTree,
     tables: Sequence[NoisyTable],
-    base: Sequence[Floats],
+    log_bin_shares: Sequence[Floats],
     n: int,
     start: Sequence[Floats] = (),
     *,
@@ -124,22 +133,22 @@ def fit_model(
 
     Parameters
     ----------
-    tree, tables, base, n : see ``ModelFit``.
-    start : initial potentials; 0 for further tables.
+    tree, tables, log_bin_shares, n : see ``ModelFit``.
+    start : initial potentials of the first tables; those of the remaining tables start at 0.
     steps : maximum number of steps.
     """
-    fit = ModelFit(tree, tables, base, n)
-    initial = np.zeros(len(fit.size))
+    fit = ModelFit(tree, tables, log_bin_shares, n)
+    initial = np.zeros(len(fit.scale))
     if start:
-        known_potentials = np.concatenate([part.reshape(-1) for part in start])
-        initial[: len(known_potentials)] = known_potentials / fit.size[: len(known_potentials)]
-    solution = minimize(fit.value_and_gradient, initial, steps, n * _MIN_GAIN)
-    fit.value_and_gradient(solution)
-    return fit.beliefs, fit.as_tables(solution * fit.size)
+        start_potentials = np.concatenate([potentials.reshape(-1) for potentials in start])
+        initial[: len(start_potentials)] = start_potentials / fit.scale[: len(start_potentials)]
+    solution = minimize(fit.compute_value_and_gradient, initial, steps, n * _MIN_GAIN)
+    fit.compute_value_and_gradient(solution)
+    return fit.beliefs, fit.as_tables(solution * fit.scale)
 
 
 def minimize(
-    value_and_gradient: Callable[[Floats], tuple[float, Floats]],
+    compute_value_and_gradient: Callable[[Floats], tuple[float, Floats]],
     point: Floats,
     steps: int,
     min_gain: float,
@@ -148,18 +157,20 @@ def minimize(
 
     Parameters
     ----------
-    value_and_gradient : returns both at a point.
-    steps : maximum number of steps; stops after a step that gains less than ``min_gain``.
+    compute_value_and_gradient : computes both at a point.
+    point : to start from.
+    steps : maximum number of steps.
+    min_gain : stops after a step that gains less than this.
 
     Source: J. Nocedal, "Updating quasi-Newton matrices with limited storage", 1980.
     """
-    value, gradient = value_and_gradient(point)
+    value, gradient = compute_value_and_gradient(point)
     updates: deque[tuple[Floats, Floats, float]] = deque(maxlen=_MEMORY)
     for _ in range(steps):
         direction = -_apply_inverse_hessian(updates, gradient)
         slope, step_size = float(gradient @ direction), 1.0
         for _ in range(_MAX_HALVINGS):
-            next_value, next_gradient = value_and_gradient(point + step_size * direction)
+            next_value, next_gradient = compute_value_and_gradient(point + step_size * direction)
             if next_value <= value + _ARMIJO * step_size * slope:
                 break
             step_size /= 2
@@ -179,7 +190,12 @@ def minimize(
 def _apply_inverse_hessian(
     updates: deque[tuple[Floats, Floats, float]], gradient: Floats
 ) -> Floats:
-    """Multiply the gradient by the approximate inverse Hessian."""
+    """Multiply the gradient by the inverse Hessian as approximated from past steps.
+
+    Parameters
+    ----------
+    updates : step, change of the gradient, and curvature of each past step.
+    """
     direction, weights = gradient.copy(), []
     for step, gradient_change, curvature in reversed(updates):
         weights.append(float(step @ direction) / curvature)

@@ -1,20 +1,20 @@
 """dp_marginals: a graphical model of noisy counts for adaptively chosen pairs of columns.
 
-Neighbours are two tables of n rows that differ in one row. n, the bounds, the amount and the
-columns are public; everything else depends on the data only through noise:
+Neighbours are two tables of n rows that differ in one row. n, the bounds, the amount (of epsilon or
+rho) and the columns are public; everything else depends on the data only through noise:
 
-1. Shares of the amount, bin sizes and rounds, from public figures (``divide``).
-2. For each column noisy counts of its public values or its few integers; for other columns noisy
-   quantiles, the rows between them, and sums of order statistics (``edges``, ``margins``).
+1. Shares of the amount, bin sizes and rounds, from public figures (``divide_amount``).
+2. For columns with listed values or few integers, noisy counts of these values; for other columns,
+   noisy quantiles, the rows between them, and sums of order statistics (``edges``, ``margins``).
 3. In each round the exponential mechanism chooses a pair of columns by how far its counts are from
    the model's, less the expected effect of noise. The pair's counts get noise, and the model is
    refitted to all noisy counts (``estimation``). Pairs that would grow the model beyond
-   ``MOST_CELLS`` are skipped.
+   ``MAX_CELLS`` are skipped.
 4. n rows are drawn from the model (``junction``), and values of each bin by their noisy shares.
 
 A score is an integer, in fractions of a row: expected counts are rounded before the comparison, so
-one row moves it by the fractions of two rows. The price of all draws is computed before the first
-one. If no pair is left, fewer draws are made, never more.
+one row moves it by at most two rows' worth of fractions. The price of all draws is computed before
+the first one. If no pair is left, fewer draws are made, never more.
 
 Source: R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism
 for differentially private synthetic data", VLDB 2022. There the noisy counts determine the number
@@ -36,59 +36,68 @@ from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PURE
 from dbanon.synthesis.accounting import ACCOUNTINGS, Accounting
-from dbanon.synthesis.dependence import evenly_spread, two_way
-from dbanon.synthesis.domains import bins_of
-from dbanon.synthesis.edges import PartMargin, edge_quantiles, noisy_parts
+from dbanon.synthesis.dependence import count_two_way, spread_rows_evenly
+from dbanon.synthesis.domains import assign_bins
+from dbanon.synthesis.edges import IntervalMargin, combine_quantiles, measure_intervals
 from dbanon.synthesis.estimation import NoisyTable, fit_model
-from dbanon.synthesis.junction import Floats, JunctionTree, cells, maximal_cliques
+from dbanon.synthesis.junction import Floats, JunctionTree, count_cells, find_maximal_cliques
 from dbanon.synthesis.margins import (
     CategoricalMargin,
     GridMargin,
     Margin,
-    adjacent_bins,
-    counts_of_leaves,
-    nearest_steps,
+    count_rows_per_leaf,
+    estimate_quantiles,
+    group_adjacent_values,
     project_to_simplex,
-    quantiles_of_sums,
-    sums_of_ranks,
+    round_to_values,
+    sum_order_statistics,
 )
 from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import GRID, NOISE_OF_CLASS, TOO_LARGE, EdgeShares, divide_edges
+from dbanon.synthesis.shares import (
+    GRID,
+    MAX_MEAN_NOISE,
+    RANGE_TO_CLASS_NOISE,
+    EdgeShares,
+    divide_edges,
+)
 
-MOST_COLUMNS = 32
+MAX_COLUMNS = 32
 # Limit on the model's cells, over all cliques, which bounds its time.
-MOST_CELLS = 200_000
+MAX_CELLS = 200_000
 _MAX_BINS = 32
-# Shares of the amount for margins, and of each round's amount for its choice. Gaussian noise on a
-# table grows only with the square root of the rounds, so there are more rounds. Tuned on Adult.
-_MARGINS = {True: 0.40, False: 0.20}
-_CHOICE = 0.10
-_ROUNDS = {True: 4 / 3, False: 8 / 3}
-# Rows per cell of a table, relative to its noise, if rows were spread evenly.
-_ROWS_OF_CELL = 8
+# Shares of the amount for margins, and of each round's amount for its choice. Keys: whether the
+# accounting is pure. Gaussian noise on a table grows only with the square root of the number of
+# rounds, so there are more rounds. Tuned on Adult.
+_MARGINS_SHARE = {True: 0.40, False: 0.20}
+_CHOICE_SHARE = 0.10
+_ROUNDS_PER_COLUMN = {True: 4 / 3, False: 8 / 3}
+# Minimum rows per cell of a table, relative to its noise, if rows were spread evenly.
+_MIN_ROWS_TO_NOISE = 8
 # The share of a table's noise that is subtracted from its score; the fit removes the rest.
 _NOISE_PENALTY = 0.5
-# Shares of a numeric column's margin for edges and for the counts between them; the rest is for
-# sums of ranks, which show the extent of the outermost values. Tuned on MAGIC and normal data.
-_EDGES, _BETWEEN = 0.50, 0.42
+# Of a numeric column's amount, the shares for edges and for the counts between them. The remainder
+# is for sums of ranks, which show the extent of the outermost values. Tuned on MAGIC and normal
+# data.
+_EDGES_SHARE, _COUNTS_SHARE = 0.50, 0.42
 # Fractions of a row in which scores are counted.
-_UNIT = 16
-# Steps of the fit in a round, and of the last fit.
-_STEPS, _LAST_STEPS = 40, 300
-_LEAST_SHARE = 1e-6
+_UNITS_PER_ROW = 16
+# Maximum steps of the fit in each round, and of the final fit.
+_ROUND_STEPS, _FINAL_STEPS = 40, 300
+# Smallest share of a bin in the model, whose logarithm must be finite.
+_MIN_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
-class Division:
+class AmountShares:
     """How an amount is divided over the steps, and the resulting noise scales.
 
     Parameters
     ----------
     n, p : number of rows (or persons) and columns.
-    amount : epsilon or rho, according to ``accounting``.
+    amount : epsilon or rho, according to ``accounting_name``.
     trees : the public values of each column; None for a numeric one.
     n_values : number of values of each numeric column whose values are counted; else 0.
-    bins : maximum per column; 1 if columns are released as independent.
+    bins : maximum number of bins per column; 1 if columns are released as independent.
     rounds : number of two-column tables.
     class_size : order statistics per sum.
     edges : for numeric columns; None with a single bin, which contains all rows.
@@ -99,7 +108,7 @@ class Division:
     n: int
     p: int
     amount: float
-    accounting: str
+    accounting_name: str
     trees: tuple[Hierarchy | None, ...]
     n_values: tuple[int, ...]
     bins: int
@@ -112,27 +121,27 @@ class Division:
     count_scale: float
 
     @property
-    def account(self) -> Accounting:
+    def accounting(self) -> Accounting:
         """The accounting that determines prices and noise."""
-        return ACCOUNTINGS[self.accounting]
+        return ACCOUNTINGS[self.accounting_name]
 
     @property
-    def by_counts(self) -> int:
+    def n_counted(self) -> int:
         """The number of columns whose margins are counts of all values."""
-        pairs = zip(self.trees, self.n_values, strict=True)
-        return sum(tree is not None or many > 0 for tree, many in pairs)
+        columns = zip(self.trees, self.n_values, strict=True)
+        return sum(tree is not None or n_column_values > 0 for tree, n_column_values in columns)
 
     def price(self, noise: Noise) -> float:
         """The total price of all draws."""
-        account = self.account
-        margin = account.sum_price(noise, self.sum_scale, GRID)
+        accounting = self.accounting
+        margin_price = accounting.sum_price(noise, self.sum_scale, GRID)
         if self.edges is not None:
-            margin += self.edges.price(account, noise)
-        total = self.by_counts * account.count_price(noise, self.leaf_scale)
-        total += (self.p - self.by_counts) * margin
+            margin_price += self.edges.price(accounting, noise)
+        total = self.n_counted * accounting.count_price(noise, self.leaf_scale)
+        total += (self.p - self.n_counted) * margin_price
         if self.rounds:
-            choice = account.choice_price(noise, self.choice_scale, 2 * _UNIT)
-            total += self.rounds * (choice + account.count_price(noise, self.count_scale))
+            choice_price = accounting.choice_price(noise, self.choice_scale, 2 * _UNITS_PER_ROW)
+            total += self.rounds * (choice_price + accounting.count_price(noise, self.count_scale))
         return total
 
     def require_affordable(self, noise: Noise) -> None:
@@ -148,37 +157,37 @@ class Division:
             return ("One column: there is nothing to depend on.",)
         if not self.rounds:
             return ("Columns are independent in the release: the budget and rows are too few.",)
-        kind = "Laplace" if self.accounting == PURE else "Gaussian"
+        distribution = "Laplace" if self.accounting_name == PURE else "Gaussian"
         margins = []
-        if self.by_counts:
-            margins.append(f"Margins of {self.by_counts} columns: counts of their values.")
-        if self.edges is not None and self.by_counts < self.p:
-            parts = 2**self.edges.depth
+        if self.n_counted:
+            margins.append(f"Margins of {self.n_counted} columns: counts of their values.")
+        if self.edges is not None and self.n_counted < self.p:
+            n_intervals = 2**self.edges.depth
             margins.append(
-                f"Margins of {self.p - self.by_counts} columns: counts between {parts - 1} noisy"
-                " quantiles, and sums of order statistics."
+                f"Margins of {self.p - self.n_counted} columns: counts between {n_intervals - 1}"
+                " noisy quantiles, and sums of order statistics."
             )
         return (
             *margins,
             f"Dependence: a graphical model of up to {self.rounds} two-way counts of up to"
-            f" {self.bins} bins a column, with discrete {kind} noise.",
+            f" {self.bins} bins a column, with discrete {distribution} noise.",
         )
 
 
-def divide(
+def divide_amount(
     n: int,
     amount: float,
-    accounting: str,
+    accounting_name: str,
     trees: Sequence[Hierarchy | None],
-    values: Sequence[int],
-) -> Division:
+    n_values: Sequence[int],
+) -> AmountShares:
     """Divide an amount over the columns of n rows.
 
     Parameters
     ----------
-    amount : epsilon or rho, according to ``accounting``, ``pure`` or ``zcdp``.
+    amount : epsilon or rho, according to ``accounting_name``, ``pure`` or ``zcdp``.
     trees : the public values of each column, None for a numeric one.
-    values : number of values of each numeric column, or 0.
+    n_values : number of equidistant values of each numeric column; 0 if it has none.
 
     Raises
     ------
@@ -186,60 +195,62 @@ def divide(
     TooFewRecords : there are fewer than four rows.
     NoiseTooLarge : the release would be mostly noise.
     """
-    p, account, pure = len(trees), ACCOUNTINGS[accounting], accounting == PURE
-    if not 1 <= p <= MOST_COLUMNS:
+    p, accounting, is_pure = len(trees), ACCOUNTINGS[accounting_name], accounting_name == PURE
+    if not 1 <= p <= MAX_COLUMNS:
         raise InvalidParameter(
-            f"dp_marginals takes 1 to {MOST_COLUMNS} columns, not {p}.",
+            f"dp_marginals takes 1 to {MAX_COLUMNS} columns, not {p}.",
             hint='Leave out columns, or use `method="dp_ranks"`.',
         )
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
-    relative_noise = 4 * account.sum_scale(amount / p, 1) / n
-    if relative_noise > TOO_LARGE:
+    relative_noise = 4 * accounting.sum_scale(amount / p, 1) / n
+    if relative_noise > MAX_MEAN_NOISE:
         raise NoiseTooLarge(
             f"Noise for {p} columns would be {relative_noise:.0%} of the range on the mean of a"
-            f" quarter of {n} rows; at most {TOO_LARGE:.0%} is allowed.",
-            hint=f"Release {math.ceil(n * relative_noise / TOO_LARGE)} rows or more, raise"
+            f" quarter of {n} rows; at most {MAX_MEAN_NOISE:.0%} is allowed.",
+            hint=f"Release {math.ceil(n * relative_noise / MAX_MEAN_NOISE)} rows or more, raise"
             " `epsilon`, or leave out columns.",
         )
     pairs = p * (p - 1) // 2
-    rounds = min(round(_ROUNDS[pure] * p), pairs)
-    remaining = amount * (1 - _MARGINS[pure]) / max(rounds, 1)
-    count_scale = account.count_scale(remaining * (1 - _CHOICE))
-    bins = math.floor(math.sqrt(n / (_ROWS_OF_CELL * account.magnitude(count_scale))))
+    rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), pairs)
+    round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
+    count_scale = accounting.count_scale(round_amount * (1 - _CHOICE_SHARE))
+    bins = math.floor(math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale))))
     bins = min(bins, _MAX_BINS) if rounds else 1
     if bins < 2:
         bins, rounds = 1, 0
-    margin_amount = amount / p * (_MARGINS[pure] if rounds else 1.0)
-    leaf_scale = account.count_scale(margin_amount)
+    margin_amount = amount / p * (_MARGINS_SHARE[is_pure] if rounds else 1.0)
+    leaf_scale = accounting.count_scale(margin_amount)
     edges, sum_amount = None, margin_amount
     if bins > 1:
-        edges = divide_edges(n, account, _EDGES * margin_amount, _BETWEEN * margin_amount)
-        sum_amount *= 1 - _EDGES - _BETWEEN
-    sum_scale = account.sum_scale(sum_amount, GRID)
-    return Division(
+        edges = divide_edges(
+            n, accounting, _EDGES_SHARE * margin_amount, _COUNTS_SHARE * margin_amount
+        )
+        sum_amount *= 1 - _EDGES_SHARE - _COUNTS_SHARE
+    sum_scale = accounting.sum_scale(sum_amount, GRID)
+    return AmountShares(
         n=n,
         p=p,
         amount=amount,
-        accounting=accounting,
+        accounting_name=accounting_name,
         trees=tuple(trees),
         n_values=tuple(
-            many if tree is None and many * 2 * leaf_scale <= n else 0
-            for tree, many in zip(trees, values, strict=True)
+            n_column_values if tree is None and n_column_values * 2 * leaf_scale <= n else 0
+            for tree, n_column_values in zip(trees, n_values, strict=True)
         ),
         bins=bins,
         rounds=rounds,
-        class_size=min(max(math.ceil(NOISE_OF_CLASS * sum_scale / GRID), 1), n // 4),
+        class_size=min(max(math.ceil(RANGE_TO_CLASS_NOISE * sum_scale / GRID), 1), n // 4),
         leaf_scale=leaf_scale,
         sum_scale=sum_scale,
         edges=edges,
-        choice_scale=account.choice_scale(remaining * _CHOICE, 2 * _UNIT),
+        choice_scale=accounting.choice_scale(round_amount * _CHOICE_SHARE, 2 * _UNITS_PER_ROW),
         count_scale=count_scale,
     )
 
 
 def dp_marginals(
-    grid: NDArray[np.int64], division: Division, noise: Noise, rng: np.random.Generator
+    grid: NDArray[np.int64], division: AmountShares, noise: Noise, rng: np.random.Generator
 ) -> Floats:
     """Generate synthetic rows, float64 (p, n), from columns of integers.
 
@@ -248,57 +259,65 @@ def dp_marginals(
     grid : int64 (p, n), column by column: from 0 to ``GRID``, or leaf indices.
     division : of the amount.
     noise : the only code that sees the data.
-    rng : for draws from noisy figures.
+    rng : for draws from the noisy model.
     """
     division.require_affordable(noise)
-    margins = [_noisy_margin(j, column, division, noise) for j, column in enumerate(grid)]
+    margins = [_measure_margin(j, column, division, noise) for j, column in enumerate(grid)]
     codes = np.array([m.locate(column, rng)[0] for m, column in zip(margins, grid, strict=True)])
-    column_tables = [_bin_table(j, margin, division) for j, margin in enumerate(margins)]
-    drawn_codes = _PairSelection(codes, column_tables, division).run(noise).rows(division.n, rng)
+    column_tables = [_tabulate_bins(j, margin, division) for j, margin in enumerate(margins)]
+    drawn_codes = (
+        _PairSelection(codes, column_tables, division).run(noise).draw_rows(division.n, rng)
+    )
     return np.array(
         [
-            margin.values_in(code, evenly_spread(code, rng))
+            margin.to_values(code, spread_rows_evenly(code, rng))
             for margin, code in zip(margins, drawn_codes, strict=True)
         ]
     )
 
 
-def _noisy_margin(j: int, column: NDArray[np.int64], division: Division, noise: Noise) -> Margin:
+def _measure_margin(
+    j: int, column: NDArray[np.int64], division: AmountShares, noise: Noise
+) -> Margin:
     """Measure the noisy margin of a column."""
-    account, tree, n_values = division.account, division.trees[j], division.n_values[j]
+    accounting, tree, n_values = division.accounting, division.trees[j], division.n_values[j]
     if tree is None and not n_values:
-        sums = sums_of_ranks(column, division.class_size)
-        noisy = account.noisy(noise, sums, division.sum_scale)
-        by_ranks = quantiles_of_sums(noisy, division.n, division.class_size, division.bins)
+        sums = sum_order_statistics(column, division.class_size)
+        noisy = accounting.add_noise(noise, sums, division.sum_scale)
+        rank_quantiles = estimate_quantiles(noisy, division.n, division.class_size, division.bins)
         if division.edges is None:
-            return by_ranks
-        parts = noisy_parts(column, division.edges, account, noise)
-        rank_variance = account.variance(division.sum_scale / division.class_size)
-        bins = adjacent_bins(parts.shares, min(division.bins, len(parts.shares)))
-        return PartMargin(
-            parts, bins, edge_quantiles(parts, by_ranks, rank_variance, division.bins)
+            return rank_quantiles
+        intervals = measure_intervals(column, division.edges, accounting, noise)
+        rank_variance = accounting.variance(division.sum_scale / division.class_size)
+        bins = group_adjacent_values(intervals.shares, min(division.bins, len(intervals.shares)))
+        return IntervalMargin(
+            intervals,
+            bins,
+            combine_quantiles(intervals, rank_quantiles, rank_variance, division.bins),
         )
-    leaves = column if tree is not None else nearest_steps(column, n_values)
+    leaves = column if tree is not None else round_to_values(column, n_values)
     n_leaves = n_values if tree is None else tree.n_leaves
-    counts = account.noisy(noise, counts_of_leaves(leaves, n_leaves), division.leaf_scale)
+    counts = accounting.add_noise(noise, count_rows_per_leaf(leaves, n_leaves), division.leaf_scale)
     shares = project_to_simplex(counts.astype(np.float64), 1.0 * division.n) / division.n
     if tree is None:
         return GridMargin(
-            CategoricalMargin(shares, adjacent_bins(shares, min(division.bins, n_values)))
+            CategoricalMargin(shares, group_adjacent_values(shares, min(division.bins, n_values)))
         )
-    return CategoricalMargin(shares, bins_of(tree, shares, min(2 * division.bins, _MAX_BINS)))
+    return CategoricalMargin(shares, assign_bins(tree, shares, min(2 * division.bins, _MAX_BINS)))
 
 
-def _bin_table(j: int, margin: Margin, division: Division) -> NoisyTable:
-    """The table of one column's bins: sums of noisy counts, whose variances add up.
+def _tabulate_bins(j: int, margin: Margin, division: AmountShares) -> NoisyTable:
+    """Tabulate one column's bins: sums of noisy counts, whose variances add up.
 
-    A single bin is public: it contains all rows.
+    A single bin is public, since it contains all rows.
     """
-    count_variance = division.account.variance(division.leaf_scale)
-    if isinstance(margin, PartMargin):
-        count_variance = margin.parts.variance
-    odds = margin.odds
-    return NoisyTable((j,), odds * division.n, count_variance * margin.counts / odds.size)
+    count_variance = division.accounting.variance(division.leaf_scale)
+    if isinstance(margin, IntervalMargin):
+        count_variance = margin.intervals.variance
+    bin_shares = margin.bin_shares
+    return NoisyTable(
+        (j,), bin_shares * division.n, count_variance * margin.n_counts / bin_shares.size
+    )
 
 
 class _PairSelection:
@@ -311,71 +330,79 @@ class _PairSelection:
     """
 
     def __init__(
-        self, codes: NDArray[np.int64], column_tables: Sequence[NoisyTable], division: Division
+        self, codes: NDArray[np.int64], column_tables: Sequence[NoisyTable], division: AmountShares
     ) -> None:
         self._codes, self._division = codes, division
         self._tables = list(column_tables)
-        self._sizes = [table.counts.size for table in column_tables]
-        self._base = [
-            np.log(np.maximum(table.counts / division.n, _LEAST_SHARE)) for table in column_tables
+        self._n_bins = [table.counts.size for table in column_tables]
+        self._log_bin_shares = [
+            np.log(np.maximum(table.counts / division.n, _MIN_SHARE)) for table in column_tables
         ]
         self._pair_counts: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._potentials: list[Floats] = []
-        self._fit(_STEPS)
+        self._fit(_ROUND_STEPS)
 
     def run(self, noise: Noise) -> _PairSelection:
         """Run all rounds and the last fit."""
-        division, account = self._division, self._division.account
+        division, accounting = self._division, self._division.accounting
         for _ in range(division.rounds):
-            pairs = self._candidates()
+            pairs = self._list_candidates()
             if not pairs:
                 break
-            expected = self._tree.pairs(self._beliefs)
+            expected = self._tree.compute_pair_tables(self._beliefs)
             scores = np.array([self._score(pair, expected[pair]) for pair in pairs], np.int64)
-            pair = pairs[account.chosen(noise, scores, division.choice_scale)]
-            counts = self._counts(pair)
-            noisy = account.noisy(noise, counts.reshape(-1), division.count_scale)
-            noise_variance = account.variance(division.count_scale)
+            pair = pairs[accounting.choose(noise, scores, division.choice_scale)]
+            counts = self._count_pair(pair)
+            noisy = accounting.add_noise(noise, counts.reshape(-1), division.count_scale)
+            noise_variance = accounting.variance(division.count_scale)
             pair_counts = noisy.reshape(counts.shape).astype(np.float64)
             self._tables.append(NoisyTable(pair, pair_counts, noise_variance))
-            self._fit(_STEPS)
-        self._fit(_LAST_STEPS)
+            self._fit(_ROUND_STEPS)
+        self._fit(_FINAL_STEPS)
         return self
 
-    def rows(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw the bins of n rows, int64 (p, n)."""
-        return self._tree.rows(self._beliefs, n, rng)
+        return self._tree.draw_rows(self._beliefs, n, rng)
 
     def _fit(self, steps: int) -> None:
-        cliques = maximal_cliques([table.columns for table in self._tables], self._sizes)
-        self._tree = JunctionTree(cliques, self._sizes)
+        cliques = find_maximal_cliques([table.columns for table in self._tables], self._n_bins)
+        self._tree = JunctionTree(cliques, self._n_bins)
         self._beliefs, self._potentials = fit_model(
-            self._tree, self._tables, self._base, self._division.n, self._potentials, steps=steps
+            self._tree,
+            self._tables,
+            self._log_bin_shares,
+            self._division.n,
+            self._potentials,
+            steps=steps,
         )
 
-    def _candidates(self) -> list[tuple[int, int]]:
-        """List uncounted pairs that the model has room for; this does not depend on the data."""
+    def _list_candidates(self) -> list[tuple[int, int]]:
+        """List uncounted pairs that keep the model within ``MAX_CELLS``, whatever the data."""
         counted = [table.columns for table in self._tables]
         candidates = []
         for a in range(self._division.p):
             for b in range(a + 1, self._division.p):
                 if (a, b) in counted:
                     continue
-                cliques = maximal_cliques([*counted, (a, b)], self._sizes)
-                if sum(cells(clique, self._sizes) for clique in cliques) <= MOST_CELLS:
+                cliques = find_maximal_cliques([*counted, (a, b)], self._n_bins)
+                if sum(count_cells(clique, self._n_bins) for clique in cliques) <= MAX_CELLS:
                     candidates.append((a, b))
         return candidates
 
     def _score(self, pair: tuple[int, int], shares: Floats) -> int:
-        """How much the counts of a pair would add; one row moves it by two rows' fractions."""
-        expected = np.rint(_UNIT * self._division.n * shares).astype(np.int64)
-        distance = int(np.abs(_UNIT * self._counts(pair) - expected).sum())
-        magnitude = self._division.account.magnitude(self._division.count_scale)
-        return distance - round(_UNIT * _NOISE_PENALTY * magnitude * shares.size)
+        """Estimate how much the counts of a pair would improve the model, in fractions of a row.
 
-    def _counts(self, pair: tuple[int, int]) -> NDArray[np.int64]:
+        One row moves it by at most ``2 * _UNITS_PER_ROW``.
+        """
+        expected = np.rint(_UNITS_PER_ROW * self._division.n * shares).astype(np.int64)
+        distance = int(np.abs(_UNITS_PER_ROW * self._count_pair(pair) - expected).sum())
+        magnitude = self._division.accounting.mean_magnitude(self._division.count_scale)
+        return distance - round(_UNITS_PER_ROW * _NOISE_PENALTY * magnitude * shares.size)
+
+    def _count_pair(self, pair: tuple[int, int]) -> NDArray[np.int64]:
         if pair not in self._pair_counts:
             a, b = pair
-            sizes = (self._sizes[a], self._sizes[b])
-            self._pair_counts[pair] = two_way(self._codes[a], self._codes[b], sizes)
+            sizes = (self._n_bins[a], self._n_bins[b])
+            self._pair_counts[pair] = count_two_way(self._codes[a], self._codes[b], sizes)
         return self._pair_counts[pair]

@@ -14,39 +14,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.synthesis.domains import bins_of
+from dbanon.synthesis.domains import assign_bins
 from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import GRID, Shares
+from dbanon.synthesis.shares import GRID, EpsilonShares
 
 
 class Margin(Protocol):
     """A column's distribution as estimated from noisy figures."""
 
     @property
-    def odds(self) -> NDArray[np.float64]:
+    def bin_shares(self) -> NDArray[np.float64]:
         """The expected share of rows in each bin, float64 (bins,)."""
 
     @property
-    def counts(self) -> int:
+    def n_counts(self) -> int:
         """The number of noisy counts that the bins sum up; 0 for bins of equal shares."""
 
     def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The bin of each value, int64 (n,), and its position in the bin, 0 to 1.
+        """Return the bin of each value, int64 (n,), and its offset in the bin, 0 to 1.
 
-        Each depends only on its own value, noisy figures and ``rng``, which spreads equal values.
+        Both depend only on the value, noisy figures and ``rng``, which spreads equal values.
         """
 
-    def values_in(
-        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    def to_values(
+        self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Values, float64 (n,), for bins and positions in them, 0 to 1."""
+        """Convert bins and offsets in them, 0 to 1, to values, float64 (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantiles:
-    """A quantile function, given by its values at some shares of the rows.
+    """A quantile function, interpolated between values at some shares of the rows.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class Quantiles:
     bins: int
 
     @property
-    def odds(self) -> NDArray[np.float64]:
+    def bin_shares(self) -> NDArray[np.float64]:
         """See ``Margin``."""
         return np.full(self.bins, 1 / self.bins)
 
     @property
-    def counts(self) -> int:
+    def n_counts(self) -> int:
         """See ``Margin``."""
         return 0
 
@@ -81,14 +81,14 @@ class Quantiles:
         codes = np.minimum(positions.astype(np.int64), self.bins - 1)
         return codes, (positions - codes).clip(0.0, 1.0)
 
-    def values_in(
-        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    def to_values(
+        self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return self.values_at((codes + inside) / self.bins)
+        return self.interpolate((codes + offsets) / self.bins)
 
-    def values_at(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The values at these shares of the rows, 0 to 1."""
+    def interpolate(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values at these shares of the rows, 0 to 1."""
         return np.interp(shares, self.shares, self.values)
 
 
@@ -106,14 +106,14 @@ class CategoricalMargin:
     bins: NDArray[np.int64]
 
     @property
-    def odds(self) -> NDArray[np.float64]:
+    def bin_shares(self) -> NDArray[np.float64]:
         """See ``Margin``."""
-        odds = np.zeros(int(self.bins.max()) + 1)
-        np.add.at(odds, self.bins, self.shares)
-        return odds
+        bin_shares = np.zeros(int(self.bins.max()) + 1)
+        np.add.at(bin_shares, self.bins, self.shares)
+        return bin_shares
 
     @property
-    def counts(self) -> int:
+    def n_counts(self) -> int:
         """See ``Margin``."""
         return len(self.bins)
 
@@ -124,7 +124,7 @@ class CategoricalMargin:
         below, width = np.zeros(len(self.bins)), np.zeros(len(self.bins))
         for bin_ in range(int(self.bins.max()) + 1):
             leaves = np.flatnonzero(self.bins == bin_)
-            weights = self._weights(leaves)
+            weights = self._weigh_leaves(leaves)
             cumulative = np.cumsum(weights)
             below[leaves], width[leaves] = (
                 (cumulative - weights) / cumulative[-1],
@@ -132,36 +132,36 @@ class CategoricalMargin:
             )
         return self.bins[column], below[column] + rng.random(len(column)) * width[column]
 
-    def _weights(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The shares of a bin's leaves; equal if the bin is empty."""
+    def _weigh_leaves(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the shares of a bin's leaves; equal weights if the bin is empty."""
         weights = self.shares[leaves]
         return weights if weights.any() else np.ones_like(weights)
 
-    def values_in(
-        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    def to_values(
+        self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """See ``Margin``; draws the leaves of a bin by their shares, uniformly if it is empty."""
         leaf_codes = np.empty(len(codes))
         for bin_ in range(int(self.bins.max()) + 1):
             rows, leaves = np.flatnonzero(codes == bin_), np.flatnonzero(self.bins == bin_)
-            cumulative = np.cumsum(self._weights(leaves))
-            indices = np.searchsorted(cumulative[:-1], inside[rows] * cumulative[-1], side="right")
+            cumulative = np.cumsum(self._weigh_leaves(leaves))
+            indices = np.searchsorted(cumulative[:-1], offsets[rows] * cumulative[-1], side="right")
             leaf_codes[rows] = leaves[indices]
         return leaf_codes
 
 
-def noisy_categorical_margin(
-    column: NDArray[np.int64], tree: Hierarchy, shares: Shares, noise: Noise
+def measure_categorical_margin(
+    column: NDArray[np.int64], tree: Hierarchy, shares: EpsilonShares, noise: Noise
 ) -> CategoricalMargin:
     """Measure the margin of a column of leaf indices of ``tree``, int64 (n,)."""
-    leaf_shares = _noisy_shares(column, tree.n_leaves, shares, noise)
-    return CategoricalMargin(leaf_shares, bins_of(tree, leaf_shares, shares.bins))
+    leaf_shares = _measure_leaf_shares(column, tree.n_leaves, shares, noise)
+    return CategoricalMargin(leaf_shares, assign_bins(tree, leaf_shares, shares.bins))
 
 
-def _noisy_shares(
-    column: NDArray[np.int64], n_values: int, shares: Shares, noise: Noise
+def _measure_leaf_shares(
+    column: NDArray[np.int64], n_values: int, shares: EpsilonShares, noise: Noise
 ) -> NDArray[np.float64]:
-    noisy = noise.laplace(counts_of_leaves(column, n_values), shares.leaf_scale)
+    noisy = noise.laplace(count_rows_per_leaf(column, n_values), shares.leaf_scale)
     return project_to_simplex(noisy.astype(np.float64), 1.0 * shares.n) / shares.n
 
 
@@ -171,114 +171,127 @@ class GridMargin:
 
     Parameters
     ----------
-    categorical : their shares; bins are adjacent values.
+    categorical : the shares of the values; each bin has adjacent values.
     """
 
     categorical: CategoricalMargin
 
     @property
-    def odds(self) -> NDArray[np.float64]:
+    def bin_shares(self) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return self.categorical.odds
+        return self.categorical.bin_shares
 
     @property
-    def counts(self) -> int:
+    def n_counts(self) -> int:
         """See ``Margin``."""
-        return self.categorical.counts
+        return self.categorical.n_counts
 
     def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """See ``Margin``."""
-        return self.categorical.locate(nearest_steps(column, len(self.categorical.bins)), rng)
+        return self.categorical.locate(round_to_values(column, len(self.categorical.bins)), rng)
 
-    def values_in(
-        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    def to_values(
+        self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """See ``Margin``."""
-        return self.categorical.values_in(codes, inside) * GRID / (len(self.categorical.bins) - 1)
+        return self.categorical.to_values(codes, offsets) * GRID / (len(self.categorical.bins) - 1)
 
 
-def nearest_steps(column: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
-    """The nearest of ``n_values`` equidistant values from 0 to ``GRID``, int64 (n,)."""
+def round_to_values(column: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
+    """Return the index of the nearest of ``n_values`` equidistant values, int64 (n,).
+
+    ``column`` has integers from 0 to ``GRID``, int64 (n,).
+    """
     return np.rint(column * (n_values - 1) / GRID).astype(np.int64)
 
 
-def noisy_grid_margin(
-    column: NDArray[np.int64], n_values: int, shares: Shares, noise: Noise
+def measure_grid_margin(
+    column: NDArray[np.int64], n_values: int, shares: EpsilonShares, noise: Noise
 ) -> GridMargin:
     """Measure the margin of a column of ``n_values`` values between 0 and ``GRID``, int64 (n,)."""
-    value_shares = _noisy_shares(nearest_steps(column, n_values), n_values, shares, noise)
+    value_shares = _measure_leaf_shares(round_to_values(column, n_values), n_values, shares, noise)
     return GridMargin(
-        CategoricalMargin(value_shares, adjacent_bins(value_shares, min(shares.bins, n_values)))
+        CategoricalMargin(
+            value_shares, group_adjacent_values(value_shares, min(shares.bins, n_values))
+        )
     )
 
 
-def adjacent_bins(weights: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
-    """Group adjacent values into bins of similar weight, int64 (m,), ascending, none empty.
+def group_adjacent_values(weights: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    """Group adjacent values into bins of similar weight, int64 (m,), ascending; no bin is empty.
 
     Parameters
     ----------
     weights : float64 (m,), which must be noisy.
     bins : number of bins, at most m.
     """
-    middle = np.cumsum(weights) - weights / 2
-    bins_by_weight = (middle / weights.sum() * bins).astype(np.int64)
-    index, m = np.arange(len(weights)), len(weights)
+    midpoints = np.cumsum(weights) - weights / 2
+    bins_by_weight = (midpoints / weights.sum() * bins).astype(np.int64)
+    indices, m = np.arange(len(weights)), len(weights)
     # Each bin needs at least one value, so keep enough values for the bins that follow.
-    bins_by_weight = np.clip(bins_by_weight, bins - (m - index), np.minimum(index, bins - 1))
-    nearest: NDArray[np.int64] = bins_by_weight
+    bins_by_weight = np.clip(bins_by_weight, bins - (m - indices), np.minimum(indices, bins - 1))
+    bins_of_values: NDArray[np.int64] = bins_by_weight
     for i in range(1, m):
-        nearest[i] = min(max(bins_by_weight[i], nearest[i - 1]), nearest[i - 1] + 1)
-    return nearest
+        previous_bin = bins_of_values[i - 1]
+        bins_of_values[i] = min(max(bins_by_weight[i], previous_bin), previous_bin + 1)
+    return bins_of_values
 
 
-def counts_of_leaves(column: NDArray[np.int64], n_leaves: int) -> NDArray[np.int64]:
-    """Count the rows with each leaf, int64 (leaves,), including empty leaves."""
+def count_rows_per_leaf(column: NDArray[np.int64], n_leaves: int) -> NDArray[np.int64]:
+    """Count the rows with each leaf, int64 (n_leaves,), including leaves without rows."""
     return np.bincount(column, minlength=n_leaves).astype(np.int64)
 
 
-def sums_of_ranks(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def sum_order_statistics(column: NDArray[np.int64], class_size: int) -> NDArray[np.int64]:
     """Sum consecutive order statistics of a column, int64; the last sum includes the remainder."""
-    sums: NDArray[np.int64] = np.add.reduceat(np.sort(column), _starts(len(column), size))
+    sums: NDArray[np.int64] = np.add.reduceat(
+        np.sort(column), _list_class_starts(len(column), class_size)
+    )
     return sums
 
 
-def rank_quantiles(column: NDArray[np.int64], shares: Shares, noise: Noise) -> Quantiles:
+def measure_quantiles(column: NDArray[np.int64], shares: EpsilonShares, noise: Noise) -> Quantiles:
     """Measure the quantiles of a column of integers from 0 to ``GRID``, int64 (n,)."""
-    noisy = noise.laplace(sums_of_ranks(column, shares.class_size), shares.margin_scale)
-    return quantiles_of_sums(noisy, len(column), shares.class_size, shares.bins)
+    noisy = noise.laplace(sum_order_statistics(column, shares.class_size), shares.margin_scale)
+    return estimate_quantiles(noisy, len(column), shares.class_size, shares.bins)
 
 
-def quantiles_of_sums(sums: NDArray[np.int64], n: int, size: int, bins: int) -> Quantiles:
-    """Estimate quantiles from noisy sums of ``size`` consecutive order statistics of n rows."""
-    starts = _starts(n, size)
-    sizes = np.diff(np.append(starts, n)).astype(np.float64)
-    values = isotonic(sums / sizes, sizes).clip(0, GRID)
-    return Quantiles((starts + sizes / 2) / n, values, bins)
+def estimate_quantiles(sums: NDArray[np.int64], n: int, class_size: int, bins: int) -> Quantiles:
+    """Estimate quantiles of n rows from noisy sums of ``class_size`` order statistics each."""
+    starts = _list_class_starts(n, class_size)
+    class_sizes = np.diff(np.append(starts, n)).astype(np.float64)
+    values = fit_isotonic(sums / class_sizes, class_sizes).clip(0, GRID)
+    return Quantiles((starts + class_sizes / 2) / n, values, bins)
 
 
-def isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The closest ascending values in weighted least squares: pool adjacent violators."""
-    pools: list[tuple[float, float, int]] = []
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        pool = (value, weight, 1)
-        while pools and pools[-1][0] >= pool[0]:
-            previous = pools.pop()
-            total_weight = previous[1] + pool[1]
-            mean = (previous[0] * previous[1] + pool[0] * pool[1]) / total_weight
-            pool = (mean, total_weight, previous[2] + pool[2])
-        pools.append(pool)
-    return np.repeat([pool[0] for pool in pools], [pool[2] for pool in pools])
+def fit_isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fit ascending values by weighted least squares: pool adjacent violators."""
+    means: list[float] = []
+    pool_weights: list[float] = []
+    pool_sizes: list[int] = []
+    for mean, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        size = 1
+        while means and means[-1] >= mean:
+            previous_mean, previous_weight = means.pop(), pool_weights.pop()
+            total_weight = previous_weight + weight
+            mean = (previous_mean * previous_weight + mean * weight) / total_weight
+            weight, size = total_weight, pool_sizes.pop() + size
+        means.append(mean)
+        pool_weights.append(weight)
+        pool_sizes.append(size)
+    return np.repeat(means, pool_sizes)
 
 
 def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
     """Project values, (m,), onto non-negative values that sum to ``total``."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - total) / np.arange(1, len(values) + 1)
-    nearest: NDArray[np.float64] = values - excess[np.flatnonzero(descending > excess)[-1]]
-    return nearest.clip(0.0)
+    shifted: NDArray[np.float64] = values - excess[np.flatnonzero(descending > excess)[-1]]
+    return shifted.clip(0.0)
 
 
-def _starts(n: int, size: int) -> NDArray[np.int64]:
-    return np.arange(n // size, dtype=np.int64) * size
+def _list_class_starts(n: int, class_size: int) -> NDArray[np.int64]:
+    """List the first index of each class of ``class_size`` rows; the last one may be larger."""
+    return np.arange(n // class_size, dtype=np.int64) * class_size

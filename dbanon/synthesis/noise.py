@@ -34,14 +34,14 @@ class Noise(Protocol):
     def gaussian(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """Add discrete Gaussian noise of this scale to the values, int64 (m,)."""
 
-    def gaussian_price(self, scale: float, length: float) -> float:
+    def gaussian_price(self, scale: float, sensitivity: float) -> float:
         """Rho of Gaussian noise if one row moves the values by at most this in the l2 norm."""
 
     def choose_concentrated(self, scores: NDArray[np.int64], scale: float) -> int:
-        """Choose as ``choose``, by the exponential mechanism, whose rho is known."""
+        """Choose like ``choose``, at a price in rho."""
 
     def concentrated_choice_price(self, scale: float, sensitivity: int) -> float:
-        """Rho of such a choice if one row moves no score by more than this."""
+        """Rho of ``choose_concentrated`` if one row moves no score by more than this."""
 
 
 class OpenDpNoise:
@@ -66,59 +66,59 @@ class OpenDpNoise:
         integer_vectors = domains.vector_domain(domains.atom_domain(T="i64"))
 
         @cache
-        def laplace(scale: float) -> Any:
+        def make_laplace(scale: float) -> Any:
             return measurements.make_laplace(integer_vectors, metrics.l1_distance(T="i64"), scale)
 
         @cache
-        def choice(scale: float) -> Any:
+        def make_choice(scale: float) -> Any:
             return measurements.make_noisy_max(
                 integer_vectors, metrics.linf_distance(T="i64"), measures.max_divergence(), scale
             )
 
         @cache
-        def gaussian(scale: float) -> Any:
+        def make_gaussian(scale: float) -> Any:
             return measurements.make_gaussian(integer_vectors, metrics.l2_distance(T="f64"), scale)
 
         @cache
-        def concentrated(scale: float) -> Any:
+        def make_concentrated_choice(scale: float) -> Any:
             zcdp = measures.zero_concentrated_divergence()
             return measurements.make_noisy_max(
                 integer_vectors, metrics.linf_distance(T="i64"), zcdp, scale
             )
 
-        self._gaussian = gaussian
-        self._concentrated = concentrated
-        self._laplace = laplace
-        self._choice = choice
+        self._make_laplace = make_laplace
+        self._make_choice = make_choice
+        self._make_gaussian = make_gaussian
+        self._make_concentrated_choice = make_concentrated_choice
 
     def laplace(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """See ``Noise``."""
-        return np.array(self._laplace(scale)(values.tolist()), np.int64)
+        return np.array(self._make_laplace(scale)(values.tolist()), np.int64)
 
     def laplace_price(self, scale: float, sensitivity: int) -> float:
         """See ``Noise``."""
-        return float(self._laplace(scale).map(sensitivity))
+        return float(self._make_laplace(scale).map(sensitivity))
 
     def choose(self, scores: NDArray[np.int64], scale: float) -> int:
         """See ``Noise``."""
-        return int(self._choice(scale)(scores.tolist()))
+        return int(self._make_choice(scale)(scores.tolist()))
 
     def choice_price(self, scale: float, sensitivity: int) -> float:
         """See ``Noise``."""
-        return float(self._choice(scale).map(sensitivity))
+        return float(self._make_choice(scale).map(sensitivity))
 
     def gaussian(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """See ``Noise``."""
-        return np.array(self._gaussian(scale)(values.tolist()), np.int64)
+        return np.array(self._make_gaussian(scale)(values.tolist()), np.int64)
 
-    def gaussian_price(self, scale: float, length: float) -> float:
+    def gaussian_price(self, scale: float, sensitivity: float) -> float:
         """See ``Noise``."""
-        return float(self._gaussian(scale).map(length))
+        return float(self._make_gaussian(scale).map(sensitivity))
 
     def choose_concentrated(self, scores: NDArray[np.int64], scale: float) -> int:
         """See ``Noise``."""
-        return int(self._concentrated(scale)(scores.tolist()))
+        return int(self._make_concentrated_choice(scale)(scores.tolist()))
 
     def concentrated_choice_price(self, scale: float, sensitivity: int) -> float:
         """See ``Noise``."""
-        return float(self._concentrated(scale).map(sensitivity))
+        return float(self._make_concentrated_choice(scale).map(sensitivity))

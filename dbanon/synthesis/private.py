@@ -16,11 +16,11 @@ from dbanon.data.partition import Synthesis
 from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
 from dbanon.job.concentrated import Cost, delta_option, describe_rho, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, PrivateOptions
-from dbanon.synthesis.columns import PublicColumn, Table, number_persons, public_columns
-from dbanon.synthesis.marginals import Division, divide, dp_marginals
+from dbanon.synthesis.columns import PublicColumn, TypedTable, define_public_columns, number_persons
+from dbanon.synthesis.marginals import AmountShares, divide_amount, dp_marginals
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import Shares, require_columns, shares
+from dbanon.synthesis.shares import EpsilonShares, divide_epsilon, require_column_count
 
 _EPSILON = Parameter("epsilon", float, 0.0, Option("The total.", minimum=0, excludes_minimum=True))
 _DELTA = Parameter("delta", float, 0.0, delta_option("The delta of all releases together."))
@@ -30,7 +30,7 @@ _NAME = Parameter("name", str, "", Option("The name in reports."))
 class Budget:
     """A privacy budget for one source; each release spends its epsilon before any noise is drawn.
 
-    Covers only releases of this process that name it. Spending is final, even if a run fails.
+    Covers only releases of this process that use it. Spending is final, even if a run fails.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Budget:
     ) -> None:
         total = _EPSILON.check(epsilon)
         self.delta = None if delta is None else float(_DELTA.check(delta))
-        self._total = _exact(total if self.delta is None else rho_of(total, self.delta))
+        self._total = _to_decimal(total if self.delta is None else rho_of(total, self.delta))
         self.name: str = _NAME.check(name)
         self._spent = Decimal(0)
         self._lock = Lock()
@@ -79,7 +79,7 @@ class Budget:
         BudgetExhausted : less is left; nothing is spent.
         """
         cost = cost if isinstance(cost, Cost) else Cost(_EPSILON.check(cost))
-        charge = _exact(cost.charge(self.delta))
+        charge = _to_decimal(cost.charge(self.delta))
         with self._lock:
             if self._spent + charge > self._total:
                 raise BudgetExhausted(
@@ -91,12 +91,12 @@ class Budget:
             self._spent += charge
 
 
-def _exact(epsilon: float) -> Decimal:
-    """The decimal as written, so that three times 0.1 make 0.3."""
-    return Decimal(repr(float(epsilon)))
+def _to_decimal(amount: float) -> Decimal:
+    """Convert an amount to the decimal as written, so that three times 0.1 is exactly 0.3."""
+    return Decimal(repr(float(amount)))
 
 
-def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
+def state_guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     """State the privacy guarantee of a release.
 
     Parameters
@@ -106,14 +106,16 @@ def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     source : description of the source.
     budget : description of the spent budget.
     """
-    e = f"{cost.epsilon:g}"
-    name, stated_budget = "ε", f"ε = {e}"
-    effect = f"changes the probability of every possible release by a factor of at most e^{e}."
+    epsilon = f"{cost.epsilon:g}"
+    name, stated_budget = "ε", f"ε = {epsilon}"
+    effect = (
+        f"changes the probability of every possible release by a factor of at most e^{epsilon}."
+    )
     if cost.delta is not None:
-        name, stated_budget = "(ε, δ)", f"ε = {e} and δ = {cost.delta:g}"
+        name, stated_budget = "(ε, δ)", f"ε = {epsilon} and δ = {cost.delta:g}"
         effect = (
-            f"makes the probability of any set of releases at most e^{e} times what it was, plus"
-            f" {cost.delta:g} (it has zero-concentrated privacy of ρ = {cost.rho:.6g})."
+            f"makes the probability of any set of releases at most e^{epsilon} times what it was,"
+            f" plus {cost.delta:g} (it has zero-concentrated privacy of ρ = {cost.rho:.6g})."
         )
     return (
         f"{name}-differential privacy with {stated_budget} for one {unit}: replacing one {unit} of"
@@ -125,28 +127,28 @@ def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     )
 
 
-def describe_shares(shares: Shares) -> tuple[str, ...]:
+def describe_shares(shares: EpsilonShares) -> tuple[str, ...]:
     """Describe the method with its shares, in sentences."""
     dependence = (
         f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.bins} bins a column,"
-        f" and {shares.pairs} noisy correlations of what it leaves open."
-        if shares.dependent
+        f" and {shares.n_pairs} noisy correlations of what it leaves open."
+        if shares.has_dependence
         else "One column: there is nothing to depend on."
         if shares.p == 1
         else "Columns are independent in the release: epsilon and rows are too few for more."
     )
-    sums = shares.n // shares.class_size
+    n_sums = shares.n // shares.class_size
     margins = []
-    ranked = shares.p - sum(shares.has_counts)
-    if ranked:
-        margins.append(f"Margins: {sums} sums of {shares.class_size} order statistics a column.")
-    if ranked and shares.edges is not None:
+    n_ranked = shares.p - sum(shares.has_counts)
+    if n_ranked:
+        margins.append(f"Margins: {n_sums} sums of {shares.class_size} order statistics a column.")
+    if n_ranked and shares.edges is not None:
         margins.append(f"Beside them counts between {2**shares.edges.depth - 1} noisy quantiles.")
-    listed = sum(tree is not None for tree in shares.trees)
-    if listed:
-        margins.append(f"Margins of {listed} columns: counts of their public values.")
-    if listed + ranked < shares.p:
-        n_counted = shares.p - listed - ranked
+    n_listed = sum(tree is not None for tree in shares.trees)
+    if n_listed:
+        margins.append(f"Margins of {n_listed} columns: counts of their public values.")
+    if n_listed + n_ranked < shares.p:
+        n_counted = shares.p - n_listed - n_ranked
         margins.append(f"Margins of {n_counted} columns: counts of their whole numbers.")
     return (*margins, dependence)
 
@@ -163,54 +165,56 @@ class Spendable(Protocol):
 
 
 class SynthesisMethod(Protocol):
-    """A synthesis method with its shares, before anything is read."""
+    """A synthesis method that has divided the amount, before any value is read."""
 
     @property
     def description(self) -> tuple[str, ...]:
         """A description of the method, in sentences."""
 
-    def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+    def generate_rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
         """Generate synthetic rows, float64 (p, n), from columns of integers, int64 (p, n)."""
 
 
 @dataclass(frozen=True)
 class _RanksMethod:
-    shares: Shares
+    shares: EpsilonShares
     noise: Noise
 
     @property
     def description(self) -> tuple[str, ...]:
         return describe_shares(self.shares)
 
-    def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+    def generate_rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
         # Draws from noisy figures need neither secrecy nor a seed.
         return dp_ranks(grid, self.shares, self.noise, np.random.default_rng())
 
 
 @dataclass(frozen=True)
 class _MarginalsMethod:
-    division: Division
+    division: AmountShares
     noise: Noise
 
     @property
     def description(self) -> tuple[str, ...]:
         return self.division.description
 
-    def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+    def generate_rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
         return dp_marginals(grid, self.division, self.noise, np.random.default_rng())
 
 
-def _ranks(
+def _prepare_ranks(
     n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
 ) -> SynthesisMethod:
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
-    divided = shares(n, len(columns), options.epsilon, trees, options.margins, values)
-    method = _RanksMethod(divided, noise())
+    epsilon_shares = divide_epsilon(
+        n, len(columns), options.epsilon, trees, options.margins, values
+    )
+    method = _RanksMethod(epsilon_shares, noise())
     method.shares.require_affordable(method.noise)
     return method
 
 
-def _marginals(
+def _prepare_marginals(
     n: int, columns: Sequence[PublicColumn], options: PrivateOptions, noise: Callable[[], Noise]
 ) -> SynthesisMethod:
     cost = options.cost
@@ -221,22 +225,22 @@ def _marginals(
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [column.tree for column in columns], [column.n_values for column in columns]
-    method = _MarginalsMethod(divide(n, amount, options.accounting, trees, values), noise())
+    method = _MarginalsMethod(divide_amount(n, amount, options.accounting, trees, values), noise())
     method.division.require_affordable(method.noise)
     return method
 
 
-_METHODS = {DP_RANKS: _ranks, DP_MARGINALS: _marginals}
+_METHODS = {DP_RANKS: _prepare_ranks, DP_MARGINALS: _prepare_marginals}
 
 
-def planned_columns(table: Table, options: PrivateOptions) -> tuple[PublicColumn, ...]:
-    """Determine the columns' public domains; raises as ``public_columns``."""
-    require_columns(len(table.names))
-    return public_columns(table, options)
+def plan_columns(table: TypedTable, options: PrivateOptions) -> tuple[PublicColumn, ...]:
+    """Determine the columns' public domains; raises as ``define_public_columns``."""
+    require_column_count(len(table.names))
+    return define_public_columns(table, options)
 
 
-def private_rows(
-    table: Table,
+def synthesize_privately(
+    table: TypedTable,
     options: PrivateOptions,
     budget: Spendable,
     noise: Callable[[], Noise],
@@ -244,15 +248,15 @@ def private_rows(
 ) -> Synthesis:
     """Generate one synthetic row per row, or person, of the table.
 
-    Everything that can be refused is refused by public figures before the budget is spent. The
-    budget is spent whatever happens next, and only then are values read.
+    All checks use public figures only and run before the budget is spent. The budget is spent
+    whatever happens next, and only then are values read.
 
     Raises
     ------
-    DbanonError : of the class that describes the problem; never because of a row's values.
+    DbanonError : of a subclass that describes the problem; never because of a row's values.
     """
-    columns = planned_columns(table, options)
-    synthesis = _METHODS[method](table.n, columns, options, noise)
+    columns = plan_columns(table, options)
+    prepared_method = _METHODS[method](table.n, columns, options, noise)
     budget.spend(options.cost)
     encoded = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
     if table.read_persons is not None:
@@ -264,24 +268,24 @@ def private_rows(
     grid = np.array(
         [column.to_grid(values) for column, values in zip(columns, encoded, strict=True)]
     )
-    rows = synthesis.rows(grid)
+    rows = prepared_method.generate_rows(grid)
     unit = "row" if table.read_persons is None else "person"
-    released = Synthesis(
+    synthesis = Synthesis(
         {column.name: column.from_grid(row) for column, row in zip(columns, rows, strict=True)},
         method=method,
-        guarantee=guarantee(options.cost, unit, table.source, budget.description),
+        guarantee=state_guarantee(options.cost, unit, table.source, budget.description),
         epsilon=options.epsilon,
-        method_notes=synthesis.description,
+        method_notes=prepared_method.description,
     )
-    _recount(released, table.n, columns)
-    return released
+    _recount_synthesis(synthesis, table.n, columns)
+    return synthesis
 
 
-def _recount(released: Synthesis, n: int, columns: tuple[PublicColumn, ...]) -> None:
+def _recount_synthesis(synthesis: Synthesis, n: int, columns: tuple[PublicColumn, ...]) -> None:
     """Check the rows, columns and bounds of the release; privacy itself cannot be recounted."""
     names = tuple(column.name for column in columns)
-    all_inside = all(column.contains_all(released.columns[column.name]) for column in columns)
-    if released.n_rows != n or tuple(released.columns) != names or not all_inside:
+    all_inside = all(column.contains_all(synthesis.columns[column.name]) for column in columns)
+    if synthesis.n_rows != n or tuple(synthesis.columns) != names or not all_inside:
         raise RecountFailed(
             "The number of synthetic rows is wrong, or values are outside their bounds.",
             hint="This is an error in dbanon: please report it.",

@@ -9,7 +9,7 @@ are public; everything else depends on the data only through noise:
 2. For each column, sums of consecutive order statistics, or counts of its public values or its few
    integers, with Laplace noise (``margins``); on request, noisy quantiles and the rows between
    them, too (``edges``).
-3. Bins between noisy quantiles, or of public values; a tree of column pairs chosen by the
+3. Bins between noisy quantiles, or bins of public values; a tree of column pairs chosen by the
    exponential mechanism, and their two-way counts with Laplace noise (``dependence``).
 4. For each pair of columns, the number of rows on the same side of the median in both, given
    their parent columns, with Laplace noise.
@@ -17,7 +17,7 @@ are public; everything else depends on the data only through noise:
 
 The whole epsilon is spent whatever the data are. Only ``noise`` sees the data; all other code sees
 public figures and noisy output. The draws of step 5 need no secret randomness. Neither do the draws
-that spread equal values over their share of a column: they are the same for any two tables.
+that spread equal values over their share of a column, since they do not depend on the table.
 
 Cost: O(p n log n) for the margins, O(p^2 n) for the counts.
 """
@@ -30,29 +30,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.synthesis.dependence import TreeEdge, draw_bins, noisy_tree
-from dbanon.synthesis.edges import edge_quantiles, noisy_parts
+from dbanon.synthesis.dependence import TreeEdge, draw_bins, measure_tree
+from dbanon.synthesis.edges import combine_quantiles, measure_intervals
 from dbanon.synthesis.margins import (
     Margin,
-    noisy_categorical_margin,
-    noisy_grid_margin,
-    rank_quantiles,
+    measure_categorical_margin,
+    measure_grid_margin,
+    measure_quantiles,
 )
 from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import PURE_EPSILON, Shares
+from dbanon.synthesis.shares import PURE_EPSILON, EpsilonShares
 
 # Smallest eigenvalue of a correlation matrix.
 _MIN_EIGENVALUE = 1e-6
 
 
-def conditional_positions(
-    edges: Sequence[TreeEdge], codes: NDArray[np.int64], inside: NDArray[np.float64]
+def compute_conditional_positions(
+    edges: Sequence[TreeEdge], codes: NDArray[np.int64], offsets: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The position of each row in each column among the rows with the same parent bin.
+    """Compute the position of each row in each column among the rows with the same parent bin.
 
     Parameters
     ----------
-    codes, inside : the bin of each row in each column, int64 (p, n), and the position in it.
+    codes : the bin of each row in each column, int64 (p, n).
+    offsets : the position of each row in its bin, 0 to 1, float64 (p, n).
 
     Returns
     -------
@@ -61,15 +62,17 @@ def conditional_positions(
     positions = np.empty(codes.shape)
     root_shares = edges[0].table.sum(axis=1, keepdims=True).T
     # Column 0 has no parent.
-    positions[0] = _conditional_position(root_shares, np.zeros_like(codes[0]), codes[0], inside[0])
+    positions[0] = _compute_conditional_position(
+        root_shares, np.zeros_like(codes[0]), codes[0], offsets[0]
+    )
     for edge in edges:
-        positions[edge.child] = _conditional_position(
-            edge.table, codes[edge.parent], codes[edge.child], inside[edge.child]
+        positions[edge.child] = _compute_conditional_position(
+            edge.table, codes[edge.parent], codes[edge.child], offsets[edge.child]
         )
     return positions
 
 
-def agreements(positions: NDArray[np.float64]) -> NDArray[np.int64]:
+def count_agreements(positions: NDArray[np.float64]) -> NDArray[np.int64]:
     """For each pair of columns, count the rows on the same side of the middle in both, int64."""
     low = positions < 0.5
     p = len(low)
@@ -78,11 +81,14 @@ def agreements(positions: NDArray[np.float64]) -> NDArray[np.int64]:
     )
 
 
-def noisy_correlations(
-    positions: NDArray[np.float64], shares: Shares, noise: Noise
+def measure_correlations(
+    positions: NDArray[np.float64], shares: EpsilonShares, noise: Noise
 ) -> NDArray[np.float64]:
-    """Correlations of normals, float64 (p, p), shrunk by the noise level."""
-    noisy = noise.laplace(agreements(positions), shares.residual_scale) / shares.n
+    """Measure the correlations of the columns as normal scores, float64 (p, p).
+
+    They are shrunk towards 0 by the noise level.
+    """
+    noisy = noise.laplace(count_agreements(positions), shares.residual_scale) / shares.n
     correlations = np.sin(np.pi * (noisy.clip(0.0, 1.0) - 0.5))
     noise_level = np.pi * shares.residual_scale / shares.n
     correlations = np.sign(correlations) * (np.abs(correlations) - noise_level).clip(0.0)
@@ -95,33 +101,33 @@ def noisy_correlations(
     return nearest
 
 
-def normals(
+def draw_normals(
     correlations: NDArray[np.float64], n: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Draw normals with these correlations, float64 (p, n)."""
+    """Draw normally distributed numbers with these correlations, float64 (p, n)."""
     values, vectors = np.linalg.eigh(correlations)
     root = vectors * np.sqrt(values.clip(0.0))
     return np.asarray(root @ rng.standard_normal((len(values), n)))
 
 
-def _conditional_position(
+def _compute_conditional_position(
     table: NDArray[np.float64],
     parent_codes: NDArray[np.int64],
     child_codes: NDArray[np.int64],
-    inside: NDArray[np.float64],
+    offsets: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The share of a parent bin's rows below each position; uniform if the bin is empty."""
-    rows = np.where(table.sum(axis=1, keepdims=True) > 0, table, 1.0)
-    rows = rows / rows.sum(axis=1, keepdims=True)
-    cumulative = np.cumsum(rows, axis=1) - rows
+    """Compute the share of a parent bin's rows below each position; uniform if it is empty."""
+    weights = np.where(table.sum(axis=1, keepdims=True) > 0, table, 1.0)
+    child_shares = weights / weights.sum(axis=1, keepdims=True)
+    cumulative = np.cumsum(child_shares, axis=1) - child_shares
     positions: NDArray[np.float64] = (
-        cumulative[parent_codes, child_codes] + inside * rows[parent_codes, child_codes]
+        cumulative[parent_codes, child_codes] + offsets * child_shares[parent_codes, child_codes]
     )
     return positions
 
 
 def dp_ranks(
-    grid: NDArray[np.int64], shares: Shares, noise: Noise, rng: np.random.Generator
+    grid: NDArray[np.int64], shares: EpsilonShares, noise: Noise, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Generate synthetic rows, float64 (p, n), from columns of integers.
 
@@ -134,32 +140,36 @@ def dp_ranks(
     """
     shares.require_affordable(noise)
     margins = [
-        _noisy_margin(column, tree, n_values, shares, noise)
+        _measure_margin(column, tree, n_values, shares, noise)
         for column, tree, n_values in zip(grid, shares.trees, shares.n_values, strict=True)
     ]
     edges, correlations = [], np.eye(shares.p)
-    if shares.dependent:
+    if shares.has_dependence:
         locations = [m.locate(column, rng) for m, column in zip(margins, grid, strict=True)]
         codes = np.array([code for code, _ in locations])
-        edges = noisy_tree(codes, [margin.odds for margin in margins], shares, noise)
-        positions = conditional_positions(
-            edges, codes, np.array([inside for _, inside in locations])
+        edges = measure_tree(codes, [margin.bin_shares for margin in margins], shares, noise)
+        positions = compute_conditional_positions(
+            edges, codes, np.array([offsets for _, offsets in locations])
         )
-        correlations = noisy_correlations(positions, shares, noise)
-    draws = draw_bins(edges, normals(correlations, shares.n, rng), rng)
-    return np.array([margin.values_in(*draw) for margin, draw in zip(margins, draws, strict=True)])
+        correlations = measure_correlations(positions, shares, noise)
+    draws = draw_bins(edges, draw_normals(correlations, shares.n, rng), rng)
+    return np.array([margin.to_values(*draw) for margin, draw in zip(margins, draws, strict=True)])
 
 
-def _noisy_margin(
-    column: NDArray[np.int64], tree: Hierarchy | None, n_values: int, shares: Shares, noise: Noise
+def _measure_margin(
+    column: NDArray[np.int64],
+    tree: Hierarchy | None,
+    n_values: int,
+    shares: EpsilonShares,
+    noise: Noise,
 ) -> Margin:
     if tree is not None:
-        return noisy_categorical_margin(column, tree, shares, noise)
+        return measure_categorical_margin(column, tree, shares, noise)
     if n_values:
-        return noisy_grid_margin(column, n_values, shares, noise)
-    by_ranks = rank_quantiles(column, shares, noise)
+        return measure_grid_margin(column, n_values, shares, noise)
+    rank_quantiles = measure_quantiles(column, shares, noise)
     if shares.edges is None:
-        return by_ranks
-    parts = noisy_parts(column, shares.edges, PURE_EPSILON, noise)
+        return rank_quantiles
+    intervals = measure_intervals(column, shares.edges, PURE_EPSILON, noise)
     rank_variance = PURE_EPSILON.variance(shares.margin_scale / shares.class_size)
-    return edge_quantiles(parts, by_ranks, rank_variance, shares.bins)
+    return combine_quantiles(intervals, rank_quantiles, rank_variance, shares.bins)

@@ -1,4 +1,4 @@
-"""Divide epsilon by public figures alone: rows, columns and epsilon."""
+"""Divide epsilon over the steps of a method, by public figures alone: rows, columns and epsilon."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dbanon.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.synthesis.noise import Noise
 
 PURE_EPSILON = ACCOUNTINGS[PURE]
-# Every column's range is mapped to integers from 0 to this.
+# Every column's range is mapped to the integers from 0 to this one.
 GRID = 2**20
 MAX_COLUMNS = 64
 MAX_BINS = 32
 # Shares of epsilon if columns are released with their dependence.
-MARGINS, SELECTION, COUNTS, RESIDUALS = 0.40, 0.10, 0.35, 0.15
+MARGINS_SHARE, SELECTION_SHARE, COUNTS_SHARE, RESIDUALS_SHARE = 0.40, 0.10, 0.35, 0.15
 # Noise on the mean of a quarter of the rows, as a share of the range: the limit for any release,
 # and the limit for releasing the dependence.
-TOO_LARGE, _SMALL_NOISE = 0.05, 0.02
-# A class of a margin has noise of at most a fiftieth of the range. Its noise, as a share of the
-# range, is also limited relative to its share of the rows: otherwise a large epsilon would not
-# reduce the noise when most values lie in a small part of the range.
-NOISE_OF_CLASS = 50
-_NOISE_OF_SHARE = 1 / 2
-# With quantiles, the shares of a margin for sums of ranks, which get more noise per class, for
-# edges, and for the counts between them. Tuned on MAGIC and Census; privacy does not depend on
-# them.
-_RANKS_SHARE, _EDGES_SHARE, _COUNTS_SHARE = 0.70, 0.15, 0.15
-_NOISE_BESIDE_EDGES = 25
+MAX_MEAN_NOISE, _MAX_MEAN_NOISE_WITH_DEPENDENCE = 0.05, 0.02
+# The mean of a class of a margin has noise of at most a fiftieth of the range. Its noise, as a
+# share of the range, is also limited relative to its share of the rows: otherwise a large epsilon
+# would not reduce the noise when most values lie in a small part of the range.
+RANGE_TO_CLASS_NOISE = 50
+_CLASS_NOISE_TO_ROW_SHARE = 1 / 2
+# If margins include quantiles, the shares of a column's epsilon for sums of ranks (with more noise
+# per class), for edges, and for the counts between them. Tuned on MAGIC and Census; privacy does
+# not depend on them.
+_MARGIN_SUMS_SHARE, _MARGIN_EDGES_SHARE, _MARGIN_COUNTS_SHARE = 0.70, 0.15, 0.15
+_RANGE_TO_CLASS_NOISE_WITH_EDGES = 25
 # Values of a numeric column are counted if there are this many rows per value for each unit of
 # noise of scale 1 / epsilon; with fewer rows, sums of ranks are more accurate.
 _MIN_ROWS_PER_VALUE = 4
@@ -47,21 +47,22 @@ class EdgeShares:
     Parameters
     ----------
     depth : number of halvings.
-    choice_scale, count_scale : noise scales for the scores of an edge, and for the rows between.
+    choice_scale, count_scale : noise scales for the scores of an edge, and for the row counts
+        between edges.
     """
 
     depth: int
     choice_scale: float
     count_scale: float
 
-    def price(self, account: Accounting, noise: Noise) -> float:
+    def price(self, accounting: Accounting, noise: Noise) -> float:
         """Price for one column: a choice of sensitivity 2 per level, and the counts."""
-        level = account.choice_price(noise, self.choice_scale, 2)
-        return self.depth * level + account.count_price(noise, self.count_scale)
+        level_price = accounting.choice_price(noise, self.choice_scale, 2)
+        return self.depth * level_price + accounting.count_price(noise, self.count_scale)
 
 
 @dataclass(frozen=True)
-class Shares:
+class EpsilonShares:
     """How epsilon is divided over the steps, and the resulting noise scales.
 
     Parameters
@@ -93,59 +94,59 @@ class Shares:
     n_values: tuple[int, ...] = ()
 
     @property
-    def pairs(self) -> int:
+    def n_pairs(self) -> int:
         """The number of pairs of columns."""
         return self.p * (self.p - 1) // 2
 
     @property
     def agreement_sensitivity(self) -> int:
-        """The most that one row can move the agreements of all pairs together."""
-        return _max_flips(self.p)
+        """The most that one row can move the sum of all pairs' agreement counts."""
+        return _max_changed_agreements(self.p)
 
     @property
-    def dependent(self) -> bool:
-        """True if the dependence between columns is released, too."""
+    def has_dependence(self) -> bool:
+        """Whether the dependence between columns is released, too."""
         return self.bins > 1
 
     @property
     def has_counts(self) -> tuple[bool, ...]:
         """For each column, whether its margin is counts of all its values."""
         return tuple(
-            tree is not None or many > 0
-            for tree, many in zip(self.trees, self.n_values, strict=True)
+            tree is not None or n_column_values > 0
+            for tree, n_column_values in zip(self.trees, self.n_values, strict=True)
         )
 
     @property
-    def scores_own_margins(self) -> bool:
-        """Whether to score pairs by their own margins, which is needed with margins of both kinds.
+    def uses_own_margins(self) -> bool:
+        """Whether to score pairs by their own margins, as is needed if only some are counted.
 
         The bins of a numeric column have only roughly equal shares. Scoring by nominal shares would
-        prefer any pair with a numeric column to pairs of listed columns.
+        prefer any pair with a numeric column to pairs of columns with listed values.
         """
         return len(set(self.has_counts)) > 1
 
     @property
     def score_unit(self) -> int:
-        """What a row counts in the score of a pair, so that expected shares are integers."""
-        return self.n if self.scores_own_margins else self.bins**2
+        """Fractions per row in the score of a pair, so that expected counts are integers."""
+        return self.n if self.uses_own_margins else self.bins**2
 
     @property
     def score_sensitivity(self) -> int:
-        """The most that one row can move the score of a pair: two counts by 1.
+        """The most that one row can move the score of a pair: two counts move by one row each.
 
-        Own margins add as much again for each of the two columns.
+        If the score uses the pair's own margins, each of the two columns adds as much again.
         """
-        return (6 if self.scores_own_margins else 2) * self.score_unit
+        return (6 if self.uses_own_margins else 2) * self.score_unit
 
     def price(self, noise: Noise) -> float:
         """The total price of all draws."""
-        margin = noise.laplace_price(self.margin_scale, GRID)
+        margin_price = noise.laplace_price(self.margin_scale, GRID)
         if self.edges is not None:
-            margin += self.edges.price(PURE_EPSILON, noise)
-        counts = sum(self.has_counts)
-        total = (self.p - counts) * margin
-        total += counts * noise.laplace_price(self.leaf_scale, 2)
-        if self.dependent:
+            margin_price += self.edges.price(PURE_EPSILON, noise)
+        n_counted = sum(self.has_counts)
+        total = (self.p - n_counted) * margin_price
+        total += n_counted * noise.laplace_price(self.leaf_scale, 2)
+        if self.has_dependence:
             total += (self.p - 1) * (
                 noise.choice_price(self.choice_scale, self.score_sensitivity)
                 + noise.laplace_price(self.count_scale, 2)
@@ -160,22 +161,22 @@ class Shares:
             raise AssertionError(f"all draws cost {total}, more than epsilon {self.epsilon}")
 
 
-def shares(
+def divide_epsilon(
     n: int,
     p: int,
     epsilon: float,
     trees: Sequence[Hierarchy | None] | None = None,
     margins: str = RANKS,
-    values: Sequence[int] | None = None,
-) -> Shares:
-    """Divide epsilon over p columns of n rows; call ``require_columns`` first.
+    n_values: Sequence[int] | None = None,
+) -> EpsilonShares:
+    """Divide epsilon over p columns of n rows; call ``require_column_count`` first.
 
     Parameters
     ----------
     trees : the public values of each column, None for a numeric one; None if all are numeric.
     margins : for numeric columns: ``ranks``, or ``quantiles``.
-    values : number of values of each numeric column; 0, or None for all, if they are not a few
-        integers.
+    n_values : number of values of each numeric column, 0 unless they are a few integers; None if
+        they are 0 for all columns.
 
     Raises
     ------
@@ -184,52 +185,64 @@ def shares(
     """
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
-    if 4 * p / (n * epsilon) > TOO_LARGE:
-        raise _too_large(n, p, epsilon)
+    if 4 * p / (n * epsilon) > MAX_MEAN_NOISE:
+        raise _too_large_noise_error(n, p, epsilon)
     bins = 1
     if p > 1:
-        bins = min(math.floor(math.sqrt(n * COUNTS * epsilon / (4 * (p - 1)))), MAX_BINS)
-    if bins < 2 or p / (n // 4 * MARGINS * epsilon) > _SMALL_NOISE:
+        bins = min(math.floor(math.sqrt(n * COUNTS_SHARE * epsilon / (4 * (p - 1)))), MAX_BINS)
+    if bins < 2 or p / (n // 4 * MARGINS_SHARE * epsilon) > _MAX_MEAN_NOISE_WITH_DEPENDENCE:
         bins = 1
-    margin_epsilon = (MARGINS if bins > 1 else 1.0) * epsilon / p
+    margin_epsilon = (MARGINS_SHARE if bins > 1 else 1.0) * epsilon / p
     pair_epsilon = epsilon / max(p - 1, 1)
     edges = None
     if margins == QUANTILES:
         edges = divide_edges(
-            n, PURE_EPSILON, _EDGES_SHARE * margin_epsilon, _COUNTS_SHARE * margin_epsilon
+            n,
+            PURE_EPSILON,
+            _MARGIN_EDGES_SHARE * margin_epsilon,
+            _MARGIN_COUNTS_SHARE * margin_epsilon,
         )
-    sum_epsilon = margin_epsilon * (_RANKS_SHARE if edges else 1.0)
-    size = math.ceil((_NOISE_BESIDE_EDGES if edges else NOISE_OF_CLASS) / sum_epsilon)
-    if edges is None:
-        size = max(size, math.ceil(math.sqrt(n / (_NOISE_OF_SHARE * sum_epsilon))))
-    trees = (None,) * p if trees is None else tuple(trees)
-    counted = tuple(
-        many if tree is None and many * _MIN_ROWS_PER_VALUE <= margin_epsilon * n else 0
-        for tree, many in zip(trees, values or (0,) * p, strict=True)
+    sum_epsilon = margin_epsilon * (_MARGIN_SUMS_SHARE if edges else 1.0)
+    class_size = math.ceil(
+        (_RANGE_TO_CLASS_NOISE_WITH_EDGES if edges else RANGE_TO_CLASS_NOISE) / sum_epsilon
     )
-    shares_of_epsilon = Shares(
+    if edges is None:
+        class_size = max(
+            class_size, math.ceil(math.sqrt(n / (_CLASS_NOISE_TO_ROW_SHARE * sum_epsilon)))
+        )
+    trees = (None,) * p if trees is None else tuple(trees)
+    counted_values = tuple(
+        n_column_values
+        if tree is None and n_column_values * _MIN_ROWS_PER_VALUE <= margin_epsilon * n
+        else 0
+        for tree, n_column_values in zip(trees, n_values or (0,) * p, strict=True)
+    )
+    shares_of_epsilon = EpsilonShares(
         n=n,
         p=p,
         epsilon=epsilon,
         trees=trees,
         bins=bins,
-        class_size=min(max(size, 1), n // 4),
+        class_size=min(max(class_size, 1), n // 4),
         margin_scale=GRID / sum_epsilon * _SLACK,
         leaf_scale=2 / margin_epsilon * _SLACK,
         choice_scale=0.0,
-        count_scale=2 / (COUNTS * pair_epsilon) * _SLACK,
-        residual_scale=max(_max_flips(p), 1) / (RESIDUALS * epsilon) * _SLACK,
+        count_scale=2 / (COUNTS_SHARE * pair_epsilon) * _SLACK,
+        residual_scale=max(_max_changed_agreements(p), 1) / (RESIDUALS_SHARE * epsilon) * _SLACK,
         edges=edges,
-        n_values=counted,
+        n_values=counted_values,
     )
     return replace(
         shares_of_epsilon,
-        choice_scale=2 * shares_of_epsilon.score_sensitivity / (SELECTION * pair_epsilon) * _SLACK,
+        choice_scale=2
+        * shares_of_epsilon.score_sensitivity
+        / (SELECTION_SHARE * pair_epsilon)
+        * _SLACK,
     )
 
 
-def _max_flips(p: int) -> int:
-    """The most pairs whose agreement can change when a row changes sides in some columns.
+def _max_changed_agreements(p: int) -> int:
+    """Return the most pairs whose agreement can change when a row changes sides in some columns.
 
     Pairs change if the row changes sides in exactly one column: f (p - f) for f columns.
     """
@@ -237,9 +250,9 @@ def _max_flips(p: int) -> int:
 
 
 def divide_edges(
-    n: int, account: Accounting, choice_amount: float, count_amount: float
+    n: int, accounting: Accounting, choice_amount: float, count_amount: float
 ) -> EdgeShares:
-    """Choose the depth so that the noise of an edge is at most about the rows of a part.
+    """Choose the depth so that the noise of an edge is at most about the rows of an interval.
 
     Parameters
     ----------
@@ -249,22 +262,22 @@ def divide_edges(
     depth = 1
     while (
         depth < _MAX_DEPTH
-        and 2 ** (depth + 1) * _choice_scale(account, choice_amount, depth + 1) <= n
+        and 2 ** (depth + 1) * _choice_scale(accounting, choice_amount, depth + 1) <= n
     ):
         depth += 1
     return EdgeShares(
         depth=depth,
-        choice_scale=_choice_scale(account, choice_amount, depth),
-        count_scale=account.count_scale(count_amount),
+        choice_scale=_choice_scale(accounting, choice_amount, depth),
+        count_scale=accounting.count_scale(count_amount),
     )
 
 
-def _choice_scale(account: Accounting, amount: float, depth: int) -> float:
-    """The choice scale of one of ``depth`` levels; one row moves its scores by 2."""
-    return account.choice_scale(amount / depth, 2)
+def _choice_scale(accounting: Accounting, amount: float, depth: int) -> float:
+    """Return the choice scale of one of ``depth`` levels, whose scores one row moves by 2."""
+    return accounting.choice_scale(amount / depth, 2)
 
 
-def require_columns(p: int) -> None:
+def require_column_count(p: int) -> None:
     """Check the number of columns.
 
     Raises
@@ -275,14 +288,15 @@ def require_columns(p: int) -> None:
         raise InvalidParameter(f"dp_ranks takes 1 to {MAX_COLUMNS} columns, not {p}.")
 
 
-def _too_large(n: int, p: int, epsilon: float) -> NoiseTooLarge:
-    columns = math.floor(TOO_LARGE * n * epsilon / 4)
-    fewer = f", {columns} columns" if columns else ""
+def _too_large_noise_error(n: int, p: int, epsilon: float) -> NoiseTooLarge:
+    max_columns = math.floor(MAX_MEAN_NOISE * n * epsilon / 4)
+    columns_alternative = f", {max_columns} columns" if max_columns else ""
     return NoiseTooLarge(
         f"Noise for {p} columns at epsilon {epsilon:g} would be {4 * p / (n * epsilon):.0%} of"
-        f" the range on the mean of a quarter of {n} rows; at most {TOO_LARGE:.0%} is allowed.",
-        hint=f"It would do: `epsilon` {_round_up(4 * p / (TOO_LARGE * n))}{fewer}, or"
-        f" {math.ceil(4 * p / (TOO_LARGE * epsilon))} rows.",
+        f" the range on the mean of a quarter of {n} rows; at most {MAX_MEAN_NOISE:.0%} is"
+        " allowed.",
+        hint=f"It would do: `epsilon` {_round_up(4 * p / (MAX_MEAN_NOISE * n))}"
+        f"{columns_alternative}, or {math.ceil(4 * p / (MAX_MEAN_NOISE * epsilon))} rows.",
     )
 
 

@@ -66,13 +66,13 @@ def without_opendp(world: Runs) -> Acts:
     yield synthesize()
 
 
-@case(columns._NEVER, is_constant=True)
+@case(columns._BOUNDS_HINT, is_constant=True)
 def a_column_without_bounds(world: Runs) -> Acts:
     yield synthesize(bounds={"a": (0, 100)})
     yield synthesize(bounds=_BOUNDS)
 
 
-@case(declared_types._HINT, is_constant=True)
+@case(declared_types._TYPES_HINT, is_constant=True)
 def a_column_without_type(world: Runs) -> Acts:
     yield synthesize(types={"a": "number"})
     yield synthesize(types={"a": "number", "b": "integer"})

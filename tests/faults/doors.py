@@ -83,8 +83,8 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
         elif key in ("options", "weights", "steps"):
             single = {"options": "--option", "weights": "--weight", "steps": "--step"}[key]
             for name, number in value.items():
-                number_text = str(number).lower() if isinstance(number, bool) else str(number)
-                words += [single, f"{_quote_left(name)}={number_text}"]
+                format_number = str(number).lower() if isinstance(number, bool) else str(number)
+                words += [single, f"{_quote_left(name)}={format_number}"]
         elif key == "orders":
             for name, order in value.items():
                 words += ["--order", f"{_quote_left(name)}={join_names(order)}"]

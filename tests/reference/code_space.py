@@ -21,7 +21,7 @@ def squared(codes, metric):
             total += np.square(column[:, None].astype(np.int64) - column[None])
         else:
             leaves, index = np.unique(column, return_inverse=True)
-            ancestors = tree.ancestors(
+            ancestors = tree.common_ancestors(
                 *np.broadcast_arrays(*np.ix_(tree.leaves[leaves], tree.leaves[leaves]))
             )
             squares_of_pairs = square * np.square(

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbanon.spaces.mixed import _GRID_STEPS
+from dbanon.spaces.mixed import _MAX_EXACT_RANGE
 
 
 def standardized(numbers, how, valid=None):
@@ -54,7 +54,7 @@ def steps(values, valid, unit):
     low, high = float(present.min()), float(present.max())
     exponent = int(np.frexp(max(abs(low), abs(high)))[1])
     with np.errstate(invalid="ignore", over="ignore"):
-        if high - low <= _GRID_STEPS and not np.mod(present, 1.0).any():
+        if high - low <= _MAX_EXACT_RANGE and not np.mod(present, 1.0).any():
             codes = (values - low) * (unit // int(high - low))
         else:
             start, end = np.ldexp(low, -exponent), np.ldexp(high, -exponent)

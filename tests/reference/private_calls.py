@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import dbanon
 from dbanon.data.partition import Synthesis
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, Shares
+from dbanon.synthesis.shares import GRID, EpsilonShares
 from tests.prerequisites import require_reference
 from tests.reference.data import MAGIC_FILE, load_casc, load_magic
 from tests.reference.synthesis import (
@@ -67,7 +67,7 @@ def unlike_grids(p: int, n: int) -> list[NDArray[np.int64]]:
     ]
 
 
-def require_same_draws(divided: Shares, grids: Sequence[NDArray[np.int64]]) -> None:
+def require_same_draws(divided: EpsilonShares, grids: Sequence[NDArray[np.int64]]) -> None:
     """Check that number, size and scale of draws are the same, and cost epsilon and no more."""
     rng, seen = np.random.default_rng(0), []
     for grid in grids:

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.job.synthesis import RANKS
-from dbanon.synthesis.dcmdp import centroids, dense, noise_factor
+from dbanon.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, compute_noise_factor
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, Shares, shares
+from dbanon.synthesis.shares import GRID, EpsilonShares, divide_epsilon
 
 # A class of eight that splits when .66 becomes 0 (k = 3, r = .34).
 EIGHT = np.array([[0.0], [0.0], [0.0], [0.33], [0.66], [1.0], [1.0], [1.0]])
@@ -38,8 +38,8 @@ def score(
 ) -> float:
     """SSE over the expected SSE of Laplace noise at epsilon = .01, columns from 0 to 1."""
     spread = values.max(axis=0) - values.min(axis=0)
-    bias = (centroids(values, dense(values, k, radius)) - values) / spread
-    scale = noise_factor(len(values), k, reading) / epsilon
+    bias = (compute_centroids(values, cluster_with_dbscan(values, k, radius)) - values) / spread
+    scale = compute_noise_factor(len(values), k, reading) / epsilon
     rng = np.random.default_rng(0)
     errors = [np.square(bias + rng.laplace(0, scale, values.shape)).sum() for _ in range(draws)]
     return float(np.mean(errors) / (values.size * 2 / 0.01**2))
@@ -65,7 +65,7 @@ class Recording:
     def choice_price(self, scale: float, sensitivity: int) -> float:
         return 2 * sensitivity / scale
 
-    def spent(self, shares: Shares) -> float:
+    def spent(self, shares: EpsilonShares) -> float:
         """The privacy cost of the draws, by purpose."""
         prices = {
             shares.margin_scale: self.laplace_price(shares.margin_scale, GRID),
@@ -179,7 +179,7 @@ def released(
     low, high = bounds.T
     grid = on_grid(values, bounds)
     rng = np.random.default_rng(0)
-    rows = dp_ranks(grid, shares(*values.shape, epsilon, margins=margins), noise, rng)
+    rows = dp_ranks(grid, divide_epsilon(*values.shape, epsilon, margins=margins), noise, rng)
     return low + rows.T / GRID * (high - low)
 
 

@@ -18,7 +18,7 @@ from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.measures.pairs import Pairs, combine_codes
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import ANY, pairs_of
@@ -88,7 +88,7 @@ def pairs_of_tables(
             # Values may have been swapped in from elsewhere.
             original_values = microdata.categories[microdata.categorical.index(attribute)]
             others = {str(value) for value in values[~null].tolist()} - {*original_values, ANY}
-            trees[attribute.name] = flat([*original_values, *sorted(others)])
+            trees[attribute.name] = flat_hierarchy([*original_values, *sorted(others)])
         columns.append(_column(attribute, values, null))
     return pairs_of(microdata, Partition(labels), columns, trees)
 

@@ -31,7 +31,7 @@ def test_levels(database: Database) -> None:
         f"SELECT CAST(arguments AS VARCHAR(9999)) FROM {database.ledger()}"
     )
     assert json.loads(arguments)["levels"] == report.levels
-    nodes = PLACES.at_level(report.levels["place"])
+    nodes = PLACES.nodes_at_level(report.levels["place"])
     expected = {key: PLACES.labels[nodes[PLACES.positions[town]]] for key, town, _, _ in rows}
     released_rows = database.rows(
         f"SELECT id, place, age FROM {database.relation('release.people')}"

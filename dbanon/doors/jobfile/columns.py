@@ -39,7 +39,7 @@ def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
     for key, key_value in value.items():
         if key not in allowed_keys:
             raise validation_error(f"{kind} takes no other keys than " + ", ".join(allowed_keys))
-        if not allowed_keys[key].fits(key_value):
+        if not allowed_keys[key].is_valid(key_value):
             raise validation_error(f"{key} must be {allowed_keys[key].expected}")
     with as_validation_errors():
         parse(value, files=False)

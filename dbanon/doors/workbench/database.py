@@ -44,7 +44,7 @@ from dbanon.doors.workbench.tasks import BackgroundTask
 from dbanon.doors.workbench.view import describe_sweep_map
 from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.hierarchy.builders import suggestion
-from dbanon.hierarchy.spec import IN_DATABASES, HierarchySpec, build, parse
+from dbanon.hierarchy.spec import DATABASE_KINDS, HierarchySpec, build, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.report import Report
 from dbanon.run.advise import advise, propose_roles
@@ -197,7 +197,7 @@ def _build_tree(
         spec = parse(choice.to_job_file(""), files=False)
     if isinstance(spec, Hierarchy):
         return spec, spec, ""
-    if spec.kind in IN_DATABASES:
+    if spec.kind in DATABASE_KINDS:
         return spec, source.load_hierarchy(column, spec, lambda: None), ""
     return spec, build(spec, source.list_distinct_values(relation, attribute), column), ""
 

@@ -90,7 +90,9 @@ def _problem_texts(error: DbanonError) -> list[str]:
         return list(map(str, error.problems))
     if isinstance(error, HierarchyBroken):
         return [
-            problem.located for problem in error.problems if isinstance(problem, HierarchyProblem)
+            problem.text_with_line
+            for problem in error.problems
+            if isinstance(problem, HierarchyProblem)
         ]
     return []
 

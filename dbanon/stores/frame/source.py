@@ -28,7 +28,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
 from dbanon.errors import DbanonError, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
-from dbanon.hierarchy.leaves import column_texts
+from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
@@ -129,7 +129,7 @@ class FrameSource:
     def list_distinct_values(self, relation: Relation, attribute: Attribute) -> list[str]:
         """Return the distinct values of a column except NULL, in its order, of the rows to read."""
         microdata = microdata_from_frame(self._rows(relation), [attribute.name])
-        return column_texts(microdata, microdata.attributes[0])
+        return list_column_texts(microdata, microdata.attributes[0])
 
     def count(self, relation: Relation) -> int:
         """Count the rows."""

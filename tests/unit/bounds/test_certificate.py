@@ -27,7 +27,7 @@ from tests.reference.bounds import (
 from tests.reference.data import Table
 
 Floats = NDArray[np.float64]
-certificate = bounds.certificate
+certificate = bounds.compute_certificate
 FREE = (np.zeros((0, 2), np.int32), np.zeros(0))  # pairs and their tolls
 
 
@@ -118,7 +118,7 @@ def test_pricing_finds_the_least_of_all_classes(
     apart = np.square(points[:, None] - points[None]).sum(axis=2)
     bars = np.sort(apart, axis=1)[:, 1 : k - 1].sum(axis=1)
     # The squared distances within r records are at least r times their certified prices.
-    smaller_bounds = [r * bounds.neighbour_prices(points, r) for r in range(2, k)]
+    smaller_bounds = [r * bounds.compute_neighbour_prices(points, r) for r in range(2, k)]
     inner = (
         np.array(smaller_bounds) if search == "index" and smaller_bounds else no_inner_bounds(13)
     )
@@ -259,7 +259,7 @@ def test_tolls_are_paid_once_by_a_class_of_two_or_three_of_a_triple() -> None:
     for size in (3, 4, 5):
         classes = np.array([rng.permutation(9)[:size] for _ in range(60)], np.int32)
         expected = [toll_of(tuple(members), by_triple) for members in classes.tolist()]
-        np.testing.assert_allclose(tolls.payments(classes, 9), expected, atol=1e-12)
+        np.testing.assert_allclose(tolls.compute_payments(classes, 9), expected, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -34,8 +34,8 @@ KINDS = ("normal", "ties", "clusters", "outlier", "copies", "constant")
 @pytest.fixture(autouse=True)
 def treat_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the method for many records on small tables, with small proximity groups."""
-    monkeypatch.setattr(bounds, "MOST_RECORDS", 0)
-    monkeypatch.setattr(fitting, "_GROUP", 2)
+    monkeypatch.setattr(bounds, "MAX_RECORDS", 0)
+    monkeypatch.setattr(fitting, "_GROUP_SIZE", 2)
 
 
 def records(seed: int, n: int, p: int, kind: str) -> Floats:
@@ -72,7 +72,7 @@ def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_boun
     seed: int, k: int, p: int, kind: str, more: int
 ) -> None:
     points = records(seed, k + more + 1, p, kind)
-    result = bounds.certificate(points, k, seconds=60)
+    result = bounds.compute_certificate(points, k, seconds=60)
     assert result.complete
     total = exact_total(points)
     require_certificate(points, k, result.prices, total)
@@ -86,7 +86,7 @@ def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_boun
 @pytest.mark.parametrize("k", [5, 7])
 def test_certificates_hold_for_larger_k(k: int, kind: str) -> None:
     points = records(k, 11, 2, kind)
-    result = bounds.certificate(points, k, seconds=60)
+    result = bounds.compute_certificate(points, k, seconds=60)
     require_certificate(points, k, result.prices, exact_total(points))
     assert Fraction(result.share) * exact_total(points) <= least_loss(points, k)
 
@@ -96,7 +96,7 @@ def test_certificates_hold_for_larger_k(k: int, kind: str) -> None:
 def test_prices_of_smaller_classes_are_prices_of_larger_ones(size: int, k: int, kind: str) -> None:
     points = records(size + k, 10, 2, kind)
     total = exact_total(points)
-    prices = bounds.certificate(points, size, seconds=60).prices
+    prices = bounds.compute_certificate(points, size, seconds=60).prices
     require_certificate(points, k, fitting.scale_prices(prices, size, k), total)
     # The factor is optimal: on the corners of a simplex every class costs exactly its prices.
     corners = np.eye(8)
@@ -108,7 +108,7 @@ def test_prices_of_smaller_classes_are_prices_of_larger_ones(size: int, k: int, 
 @pytest.mark.parametrize(("k", "kind"), [(3, "normal"), (3, "clusters"), (5, "normal")])
 def test_the_bound_is_near_the_loss_and_a_raised_price_is_caught(k: int, kind: str) -> None:
     points = records(5, 90, 2, kind)
-    result = bounds.certificate(points, k, seconds=60)
+    result = bounds.compute_certificate(points, k, seconds=60)
     assert (result.method, result.complete) == ("fitting", True)
     loss = dbanon.information_loss(points, dbanon.partition(points, k, refine="fast"))
     assert 1.2 * result.simple < 0.85 * loss < result.share <= loss
@@ -123,7 +123,7 @@ def test_the_bound_is_near_the_loss_and_a_raised_price_is_caught(k: int, kind: s
 
 def test_results_are_reproducible() -> None:
     points = records(2, 500, 3, "clusters")
-    once, again = (bounds.certificate(points, 4, seconds=60) for _ in range(2))
+    once, again = (bounds.compute_certificate(points, 4, seconds=60) for _ in range(2))
     np.testing.assert_array_equal(once.prices, again.prices)
     assert once.share == again.share
 
@@ -136,8 +136,8 @@ def test_a_bound_holds_wherever_time_ends(k: int, monkeypatch: pytest.MonkeyPatc
     for n_ticks in (0, 3, 7, 11, 14, 16, 18, 10_000):
         clock = iter(range(10**6))
         monkeypatch.setattr(fitting.time, "monotonic", lambda clock=clock: float(next(clock)))
-        result = fitting.fitted_prices(
-            points, k, bounds.neighbour_prices(points, k), n_ticks - 0.5, lambda share: None
+        result = fitting.fit_prices(
+            points, k, bounds.compute_neighbour_prices(points, k), n_ticks - 0.5, lambda share: None
         )
         prices, complete = result
         assert least_reduced_cost(points, k, prices, -1e-9 * total) >= -1e-9 * total
@@ -174,7 +174,7 @@ def test_a_cancel_stops_the_computation(after: int) -> None:
     left = ticks()
     points = records(1, 400, 3, "normal")
     with pytest.raises(StopError):
-        bounds.certificate(points, 3, seconds=60, tick=lambda share: next(left))
+        bounds.compute_certificate(points, 3, seconds=60, tick=lambda share: next(left))
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -218,8 +218,10 @@ def test_classes_gathered_are_those_of_all_distances() -> None:
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_the_index_gives_the_same_results_as_brute_force(k: int, kind: str) -> None:
     points = records(k, 250, 3, kind)
-    prices = np.random.default_rng(k).uniform(0, 2, 250) * bounds.neighbour_prices(points, k)
-    smaller_bounds = [r * bounds.neighbour_prices(points, r) for r in range(2, k)]
+    prices = np.random.default_rng(k).uniform(0, 2, 250) * bounds.compute_neighbour_prices(
+        points, k
+    )
+    smaller_bounds = [r * bounds.compute_neighbour_prices(points, r) for r in range(2, k)]
     inner = np.array(smaller_bounds) if smaller_bounds else no_inner_bounds(250)
     results = []
     for search in ("brute", "index"):

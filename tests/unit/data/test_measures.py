@@ -17,7 +17,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.scales import STANDARDIZATIONS, Scale, Standardization, compute_whitening
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.leaves import trees_of
+from dbanon.hierarchy.leaves import resolve_hierarchies
 from dbanon.measures import iloss
 from dbanon.spaces.mixed import UNIT, mixed_space
 from dbanon.spaces.numeric import numeric_space
@@ -161,7 +161,7 @@ def test_iloss_of_numbers_is_by_their_range(microdata: Microdata, size: int) -> 
 @settings(max_examples=100, deadline=None)
 def test_dictionaries_are_the_values_with_their_counts(microdata: Microdata) -> None:
     measures = Measures.of(microdata)
-    [tree] = trees_of(microdata.attributes, {}, measures)[4:]
+    [tree] = resolve_hierarchies(microdata.attributes, {}, measures)[4:]
     assert tree is not None
     assert set(measures.categories) == {"place"}
     dictionary = measures.categories["place"]

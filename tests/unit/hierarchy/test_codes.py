@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.hierarchy import builders
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 
 ICD = ["B24.1", "B20.0", "B20.1", "E11.9", "E11.90", "I10.0"]
 PATHS = [
@@ -92,7 +92,7 @@ NO_CODES = [
 @pytest.mark.parametrize("values", NO_CODES)
 def test_what_is_no_code_stands_below_the_root(values: list[str]) -> None:
     proposed = builders.suggestion(values)
-    assert proposed.tree == flat(sorted(values))
+    assert proposed.tree == flat_hierarchy(sorted(values))
     assert not proposed.reason.startswith("codes")
 
 
@@ -100,12 +100,12 @@ def test_what_is_no_code_stands_below_the_root(values: list[str]) -> None:
     st.sets(st.text("abcdefghijklmnopqrstuvwxyzABCDEFÄéß '-", min_size=1, max_size=12), min_size=1)
 )
 def test_random_words_are_no_codes(words: set[str]) -> None:
-    assert builders.suggest(sorted(words)) == flat(sorted(words))
+    assert builders.suggest(sorted(words)) == flat_hierarchy(sorted(words))
 
 
 @given(st.sets(st.from_regex(r"\A[A-Z][a-z]{2,9}( [A-Z]?[a-z]{2,9}| [0-9]{1,3})?\Z"), min_size=1))
 def test_names_and_streets_are_no_codes(names: set[str]) -> None:
-    assert builders.suggest(sorted(names)) == flat(sorted(names))
+    assert builders.suggest(sorted(names)) == flat_hierarchy(sorted(names))
 
 
 def test_a_few_that_are_none_stand_below_the_root() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy import builders
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from tests.generalization_data import random_tree
 
 ZIP = "23208;232**;23***;*\n23200;232**;23***;*\n23085;230**;23***;*\n10115;101**;10***;*\n"
@@ -49,7 +49,7 @@ def test_tree():
     np.testing.assert_allclose(tree.loss(low, nodes), [0, 1 / 3, 2 / 3, 1])
     assert tree.gaps.tolist() == [2, 1, 0]
     assert tree.ranges[tree.node("23***")].tolist() == [0, 2]
-    assert [tree.labels[node] for node in tree.at_level(2)] == ["23***"] * 3 + ["10***"]
+    assert [tree.labels[node] for node in tree.nodes_at_level(2)] == ["23***"] * 3 + ["10***"]
 
 
 @given(
@@ -75,8 +75,8 @@ def test_common_ancestors_of_any_tree(seed, leaves, shape):
 def test_sizes():
     assert Hierarchy.from_csv("x\n").height == 0
     assert Hierarchy.from_csv("x;x;x\n").n_leaves == 1
-    assert flat([]).n_leaves == 1
-    assert flat(["*", "a"]).labels == ("**", "*", "a")
+    assert flat_hierarchy([]).n_leaves == 1
+    assert flat_hierarchy(["*", "a"]).labels == ("**", "*", "a")
     uneven = Hierarchy.from_csv("a;a;north;*\nb;coast;north;*\n;;*;*\n".replace(";;*", ";*;*"))
     assert uneven.leaf_depths.tolist() == [2, 3, 1]
     assert uneven.positions[""] == 2
@@ -192,7 +192,7 @@ def test_suggest():
         "[25, 50)",
         "*",
     )
-    assert builders.suggest(["b", "a"]) == flat(["a", "b"])
+    assert builders.suggest(["b", "a"]) == flat_hierarchy(["a", "b"])
     assert builders.suggest(["5"]).height == 1
     assert builders.suggest([]).n_leaves == 1
 

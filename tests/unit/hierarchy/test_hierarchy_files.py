@@ -67,7 +67,7 @@ def test_a_value_may_be_a_label_above_others() -> None:
     assert tree.common(at, at).tolist() == [tree.node(x) for x in ("E11", "E11.9", "J45")]
     np.testing.assert_allclose(tree.loss(at, tree.common(at, at)), [1 / 3, 0, 0])
     for level, labels in enumerate((["E11", "E11.9"], ["E11", "E11"], ["E1*", "E1*"])):
-        assert [tree.labels[node] for node in tree.at_level(level)[at[:2]]] == labels
+        assert [tree.labels[node] for node in tree.nodes_at_level(level)[at[:2]]] == labels
     forms = [
         Hierarchy.from_csv(tree.to_csv()),
         Hierarchy.from_levels(tree.to_levels()),

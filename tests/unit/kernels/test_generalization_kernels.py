@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon import kernels
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.spaces.mixed import UNIT, LabelCosts, MixedSpace
 from tests.generalization_data import draw_costs, draw_space, spaces
 from tests.reference import generalization as reference
@@ -159,7 +159,7 @@ def test_refine_holds_where_an_attribute_costs_nothing(seed):
     rng = np.random.default_rng(seed)
     codes = np.column_stack([rng.integers(0, 3, 60) * (UNIT // 4), rng.integers(0, 3, 60)])
     units = np.array([UNIT, 0], np.int64)
-    space = MixedSpace(codes.astype(np.int32), units, (None, flat("abc")), ("a", "b"))
+    space = MixedSpace(codes.astype(np.int32), units, (None, flat_hierarchy("abc")), ("a", "b"))
     start = finish(kernels.GaaCp(space.table(), 3))
     refined = finish(kernels.RefineLoss(space.table(), start, 3, 60, seed, NO_MODELS))
     assert np.bincount(refined).min() >= 3

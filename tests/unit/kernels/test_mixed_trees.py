@@ -36,7 +36,7 @@ def run(method, space, k, budget=kernels.DEFAULT_BUDGET):
     return kernel.labels()
 
 
-def flat(leaves):
+def flat_hierarchy(leaves):
     return Hierarchy(["root", *(f"v{i}" for i in range(leaves))], [-1] + [0] * leaves)
 
 
@@ -74,9 +74,9 @@ def wide_path(leaves):
 
 
 TREES = {
-    "two": lambda rng: flat(2),
-    "some": lambda rng: flat(40),
-    "many": lambda rng: flat(2_000),
+    "two": lambda rng: flat_hierarchy(2),
+    "some": lambda rng: flat_hierarchy(40),
+    "many": lambda rng: flat_hierarchy(2_000),
     "even": lambda rng: random_tree(rng, 90, "even"),
     "deep": lambda rng: random_tree(rng, 300, "deep"),
     "codes": lambda rng: long_codes(1_500, 5),
@@ -176,7 +176,7 @@ def test_rows_that_differ_only_apart_from_their_codes():
     """More equal tuples than a leaf holds: by their first records."""
     n = 100
     codes = np.zeros((n, 2), np.int32)
-    space = MixedSpace(codes, np.full(2, UNIT), (None, flat(3)), ("a", "b"))
+    space = MixedSpace(codes, np.full(2, UNIT), (None, flat_hierarchy(3)), ("a", "b"))
     table = space.table(np.arange(n, dtype=np.int32)[:, None])
     kernel = kernels.GaaCp(table, 5)
     while not kernel.step():

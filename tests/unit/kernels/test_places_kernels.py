@@ -51,7 +51,7 @@ def level(request):
     kernels.set_simd_level(before)
 
 
-def flat(leaves):
+def flat_hierarchy(leaves):
     return Hierarchy(["root", *(f"v{i}" for i in range(leaves))], [-1] + [0] * leaves)
 
 
@@ -64,8 +64,8 @@ def broad(levels=6, leaves=20):
 
 
 TREES = {
-    "two": lambda rng: flat(2),
-    "some": lambda rng: flat(30),
+    "two": lambda rng: flat_hierarchy(2),
+    "some": lambda rng: flat_hierarchy(30),
     "even": lambda rng: random_tree(rng, 60, "even"),
     "deep": lambda rng: random_tree(rng, 200, "deep"),
     "uneven": lambda rng: random_tree(rng, 50, "uneven"),

@@ -22,7 +22,7 @@ def leaf(tree, value):
 
 
 def at_level(tree, level, value):
-    return tree.labels[tree.at_level(level)[leaf(tree, value)]]
+    return tree.labels[tree.nodes_at_level(level)[leaf(tree, value)]]
 
 
 def persons(n, seed, ages=40):
@@ -69,7 +69,7 @@ def test_every_record_is_at_its_level(seed, n, k):
     cells = [
         tree.loss(
             np.array([leaf(tree, original)]),
-            tree.at_level(report.levels[name])[[leaf(tree, original)]],
+            tree.nodes_at_level(report.levels[name])[[leaf(tree, original)]],
         )
         for name, tree in TREES.items()
         for original in frame[name]

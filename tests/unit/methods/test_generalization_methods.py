@@ -142,7 +142,7 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
     for levels in np.ndindex(*shape):
         rows, loss = [], Fraction(0)
         for a, level in enumerate(levels):
-            nodes = space.trees[a].at_level(level)[space.codes[:, a]]
+            nodes = space.trees[a].nodes_at_level(level)[space.codes[:, a]]
             depths = space.trees[a].leaf_depths[space.codes[:, a]].tolist()
             for depth, reached in zip(depths, space.trees[a].depths[nodes].tolist(), strict=True):
                 loss += Fraction(int(space.units[a]) * (depth - reached), depth or 1)

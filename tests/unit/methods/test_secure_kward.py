@@ -8,26 +8,26 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon.errors import InvalidParameter
-from dbanon.recoding.secure import choose_sides, secure_value, security_ratio
+from dbanon.recoding.secure import choose_sides, compute_security_ratio, find_secure_value
 
 
 def test_security_ratio():
     """Among 0 4 5 6, 5 and its two neighbours are closer than 2 to 5."""
-    assert security_ratio(np.array([0.0, 4.0, 5.0, 6.0]), 5.0, 2.0) == 0.25
+    assert compute_security_ratio(np.array([0.0, 4.0, 5.0, 6.0]), 5.0, 2.0) == 0.25
 
 
 def test_secure_values_worked_example():
     """0 10 11 have the mean 7. With epsilon 2 and gamma0 1 it is secure; with epsilon 4 it is not:
     10 and 11 are nearer. Below, 6 is the largest that is 4 from all; above, 15 the smallest."""
     values = np.array([0.0, 10.0, 11.0])
-    assert security_ratio(values, 7.0, 2.0) == 1.0
-    assert secure_value(values, 7.0, 4.0, 1.0, 0.0, -1) == 6.0
-    assert secure_value(values, 7.0, 4.0, 1.0, 0.0, 1) == 15.0
+    assert compute_security_ratio(values, 7.0, 2.0) == 1.0
+    assert find_secure_value(values, 7.0, 4.0, 1.0, 0.0, -1) == 6.0
+    assert find_secure_value(values, 7.0, 4.0, 1.0, 0.0, 1) == 15.0
     # Two of three are enough at 7 already when 0.6 must be safe from epsilon 3.5: 0 and 11.
-    assert security_ratio(values, 7.0, 3.5) == pytest.approx(2 / 3)
+    assert compute_security_ratio(values, 7.0, 3.5) == pytest.approx(2 / 3)
     # In steps of 4, values are rounded away from the mean.
-    assert secure_value(values, 7.0, 4.0, 1.0, 4.0, -1) == 4.0
-    assert secure_value(values, 7.0, 4.0, 1.0, 4.0, 1) == 16.0
+    assert find_secure_value(values, 7.0, 4.0, 1.0, 4.0, -1) == 4.0
+    assert find_secure_value(values, 7.0, 4.0, 1.0, 4.0, 1) == 16.0
 
 
 def test_choice_worked_example():
@@ -55,9 +55,11 @@ def test_secure_values_are_secure_and_nearest(values, epsilon, gamma0, step):
     values = np.array(values, float)
     mean = values.mean()
     for side in (-1, 1):
-        secure = secure_value(values, mean, epsilon, gamma0, step, side)
-        assert side * (secure - mean) >= 0 or security_ratio(values, mean, epsilon) >= gamma0
-        assert security_ratio(values, secure, epsilon) >= gamma0
+        secure = find_secure_value(values, mean, epsilon, gamma0, step, side)
+        assert (
+            side * (secure - mean) >= 0 or compute_security_ratio(values, mean, epsilon) >= gamma0
+        )
+        assert compute_security_ratio(values, secure, epsilon) >= gamma0
         if step:
             assert secure == round(secure / step) * step
 
@@ -86,7 +88,7 @@ def test_release(dtype):
         for label in range(partition.n_classes):
             originals = frame[name].to_numpy(float)[partition.labels == label]
             assert any(
-                security_ratio(originals, value[column], epsilon * (1 - 1e-6)) >= 0.6
+                compute_security_ratio(originals, value[column], epsilon * (1 - 1e-6)) >= 0.6
                 for value in values
             )
 

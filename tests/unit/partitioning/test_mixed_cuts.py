@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbanon
-from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.cuts import Cuts
 from dbanon.partitioning.mixed_cuts import (
@@ -24,7 +24,7 @@ from dbanon.spaces.mixed import Axis
 from tests.reference import cuts as reference
 
 UNEVEN = Hierarchy.from_nested({"*": {"a": ["a1", "a2"], "b": {"c": ["c1", "c2", "c3"]}, "d": {}}})
-TREES = (UNEVEN, flat(("v", "w", "x")), flat(("y", "z")), None)
+TREES = (UNEVEN, flat_hierarchy(("v", "w", "x")), flat_hierarchy(("y", "z")), None)
 
 
 @st.composite

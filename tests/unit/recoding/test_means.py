@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dbanon.data.counts import Recount
 from dbanon.data.partition import Partition
-from dbanon.recoding.mean import class_means, integer_means, round_half_even
+from dbanon.recoding.mean import compute_class_means, compute_integer_means, round_half_even
 from dbanon.sessions.base import random_order
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -31,7 +31,7 @@ def values_in_classes(draw: st.DrawFn) -> tuple[list[int], Partition]:
 @given(values_in_classes())
 def test_integer_means_are_exact_and_half_goes_to_even(case: tuple[list[int], Partition]) -> None:
     values, partition = case
-    means = integer_means(np.array(values, np.int64), partition)
+    means = compute_integer_means(np.array(values, np.int64), partition)
     assert len(means) == partition.n_classes
     for label, mean in enumerate(means.tolist()):
         members = [
@@ -62,7 +62,7 @@ def test_means_of_floats_stay_in_the_range_of_their_class(
     values: list[float], data: st.DataObject
 ) -> None:
     partition = data.draw(partitions(len(values)))
-    means = class_means(np.array(values), partition)
+    means = compute_class_means(np.array(values), partition)
     for label, mean in enumerate(means.tolist()):
         members = [
             value
@@ -79,7 +79,7 @@ def test_means_of_floats_stay_in_the_range_of_their_class(
 
 def test_means_of_a_sum_beyond_the_largest_number() -> None:
     values = np.array([1e308, 1.75e308, 8.0, 1.0, -1.5e308, -1.5e308, 1.5e308, 3.0])
-    means = class_means(values, Partition([0, 0, 1, 1, 2, 2, 2, -1]))
+    means = compute_class_means(values, Partition([0, 0, 1, 1, 2, 2, 2, -1]))
     assert means.tolist() == pytest.approx([1.375e308, 4.5, -5e307], rel=1e-15)
 
 

@@ -7,7 +7,7 @@ import pytest
 import dbanon
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.recoding.columns import require_room
+from dbanon.recoding.columns import require_fit
 
 
 def release(frame, k, recoding, **policy):
@@ -65,7 +65,7 @@ def test_wide_numbers_are_refused(recoding):
     ],
 )
 def test_the_room_of_a_type_ends_where_its_values_end(attribute, least, most):
-    require_room(attribute, np.array([least, 0, most]), "")
+    require_fit(attribute, np.array([least, 0, most]), "")
     for beyond in (least - 1, most + 1):
         with pytest.raises(UnsupportedType):
-            require_room(attribute, np.array([0, beyond]), "")
+            require_fit(attribute, np.array([0, beyond]), "")

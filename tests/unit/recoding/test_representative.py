@@ -106,8 +106,8 @@ def test_each_class_by_the_definitions(method: str, refine: str | None) -> None:
             city: sum(tree_distance(member_city, city) for member_city in members["place"])
             for city in members["place"]
         }
-        medoids = [city for city in CITIES if costs.get(city) == min(costs.values())]
-        assert value["place"] == medoids[0]
+        find_medoids = [city for city in CITIES if costs.get(city) == min(costs.values())]
+        assert value["place"] == find_medoids[0]
         ages = np.ptp(frame["age"])
         total_loss += sum(abs(age - value["age"]) / ages for age in members["age"])
         total_loss += sum(abs(x - value["size"]) / np.ptp(frame["size"]) for x in members["size"])

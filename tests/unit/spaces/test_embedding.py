@@ -14,7 +14,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, MemoryLimit
-from dbanon.hierarchy.leaves import leaf_codes
+from dbanon.hierarchy.leaves import encode_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import Mdav, MixedMdav
 from dbanon.measures.attributes import Categories, Nodes
@@ -65,7 +65,7 @@ def squares(points: np.ndarray) -> np.ndarray:
 def evaluation_distances(data: Microdata) -> dict[str, np.ndarray]:
     """The distances that evaluation computes between all pairs of records, by attribute."""
     records = np.arange(data.n_records)
-    leaves = leaf_codes(data, data.attributes[0], TREE)
+    leaves = encode_leaves(data, data.attributes[0], TREE)
     place_nodes = Nodes(name="place", original=leaves, released=TREE.leaves[leaves], tree=TREE)
     text_categories = Categories(name="text", original=data.codes[:, 1], released=data.codes[:, 1])
     ages = data.numbers[:, 0]
@@ -128,15 +128,15 @@ def test_values_that_are_all_the_same_have_no_coordinate() -> None:
 def test_too_many_coordinates_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = table()
     width = points(data).points.shape[1]
-    monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width)
+    monkeypatch.setattr(numeric, "MAX_COORDINATES", 60 * width)
     assert points(data).points.shape == (60, width)
     with monkeypatch.context() as narrow:
-        narrow.setattr(numeric, "MOST_OF_A_RECORD", width)
+        narrow.setattr(numeric, "MAX_COORDINATES_PER_RECORD", width)
         assert points(data).points.shape == (60, width)
-        narrow.setattr(numeric, "MOST_OF_A_RECORD", width - 1)
+        narrow.setattr(numeric, "MAX_COORDINATES_PER_RECORD", width - 1)
         with pytest.raises(MemoryLimit, match=f"more than {width - 1} for each, which"):
             assert points(data).points is None
-    monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width - 1)
+    monkeypatch.setattr(numeric, "MAX_COORDINATES", 60 * width - 1)
     space = points(data)
     with pytest.raises(MemoryLimit, match="coordinates") as refused:
         assert space.points is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dbanon import kernels
 from dbanon.errors import InvalidParameter
-from dbanon.spaces.numeric import Space, weight_vector
+from dbanon.spaces.numeric import Space, compute_column_factors
 from tests.scales import standardization
 
 NUMBERS = np.random.default_rng(5).normal(size=(40, 3)) * [1.0, 50.0, 0.001] + [0.0, 1000.0, -5.0]
@@ -59,11 +59,11 @@ def test_invalid_values_do_not_count() -> None:
 
 
 def test_weights_are_square_roots_of_distances() -> None:
-    factors = weight_vector(("a", "b"), {"b": 4.0})
+    factors = compute_column_factors(("a", "b"), {"b": 4.0})
     np.testing.assert_array_equal(factors, [1.0, 2.0])
     for weights in ({"c": 1.0}, {"a": -1.0}, {"a": float("nan")}):
         with pytest.raises(InvalidParameter):
-            weight_vector(("a", "b"), weights)
+            compute_column_factors(("a", "b"), weights)
 
 
 def test_an_unknown_standardization_and_read_only_points() -> None:

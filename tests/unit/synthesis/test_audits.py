@@ -16,15 +16,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta, chi2
 
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.synthesis import edges as of_edges
-from dbanon.synthesis.dcmdp import centroids, dense, noise_scale
-from dbanon.synthesis.domains import TRUTHS
-from dbanon.synthesis.edges import counts_between, noisy_edges
-from dbanon.synthesis.margins import counts_of_leaves, sums_of_ranks
+from dbanon.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, compute_noise_scale
+from dbanon.synthesis.domains import BOOLEAN_HIERARCHY
+from dbanon.synthesis.edges import choose_edges, count_between
+from dbanon.synthesis.margins import count_rows_per_leaf, sum_order_statistics
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.ranks import agreements, dp_ranks
-from dbanon.synthesis.shares import GRID, PURE_EPSILON, EdgeShares, shares
+from dbanon.synthesis.ranks import count_agreements, dp_ranks
+from dbanon.synthesis.shares import GRID, PURE_EPSILON, EdgeShares, divide_epsilon
 from tests.reference.synthesis import (
     CHAIN,
     EIGHT,
@@ -92,9 +92,12 @@ def published(
 ) -> float:
     """Audit dcmdp on two tables of one column with range 1."""
     rng = np.random.default_rng(0)
-    centres = [centroids(table, dense(table, k, radius))[:, 0] for table in (first, second)]
-    [scale] = noise_scale(first, k, epsilon, "algorithm")
-    assert noise_scale(second, k, epsilon, "algorithm") == scale
+    centres = [
+        compute_centroids(table, cluster_with_dbscan(table, k, radius))[:, 0]
+        for table in (first, second)
+    ]
+    [scale] = compute_noise_scale(first, k, epsilon, "algorithm")
+    assert compute_noise_scale(second, k, epsilon, "algorithm") == scale
     rows = [centre + rng.laplace(0, scale, (draws, len(first))) for centre in centres]
     return lower_bound_of_epsilon(*(likelihood(noisy_rows, *centres, scale) for noisy_rows in rows))
 
@@ -163,8 +166,10 @@ def test_insensitive_microaggregation_is_caught_with_the_noise_of_one_class():
         for table in (first, second):
             rows = (insensitive_microaggregation(table, 3, share, 1.0, rng) for _ in range(4000))
             noisy_rows.append(np.array([row.reshape(-1) for row in rows]))
-        flat = [centre.reshape(-1) for centre in centres]
-        return lower_bound_of_epsilon(*(likelihood(rows, *flat, 2 * share) for rows in noisy_rows))
+        flat_hierarchy = [centre.reshape(-1) for centre in centres]
+        return lower_bound_of_epsilon(
+            *(likelihood(rows, *flat_hierarchy, 2 * share) for rows in noisy_rows)
+        )
 
     assert audit(1 / 3) >= 1.5
     assert audit(24 / 3 / 3) <= 1.0
@@ -182,7 +187,7 @@ def of_sums(
     noise: OpenDpNoise, first: Draws, second: Draws, size: int, scale: float, draws: int
 ) -> float:
     """Audit a margin's noisy sums."""
-    sums = [sums_of_ranks(table.astype(np.int64), size) for table in (first, second)]
+    sums = [sum_order_statistics(table.astype(np.int64), size) for table in (first, second)]
     return of_figures(noise, *sums, scale, draws)
 
 
@@ -232,7 +237,7 @@ def test_agreements_keep_their_claim_and_half_their_noise_is_caught(pairs, noise
     rows = np.full((p, 30), 0.75)
     other = rows.copy()
     other[: p // 2, 0] = 0.25
-    first_agreements, second_agreements = agreements(rows), agreements(other)
+    first_agreements, second_agreements = count_agreements(rows), count_agreements(other)
     draws = {1: FEW, 4: MANY}[pairs]
     assert 0.4 < of_figures(noise, first_agreements, second_agreements, pairs / 1.0, draws) <= 1.0
     assert of_figures(noise, first_agreements, second_agreements, pairs / 2.0, draws) > 1.0
@@ -243,10 +248,10 @@ def test_agreements_keep_their_claim_and_half_their_noise_is_caught(pairs, noise
 def test_counts_keep_their_claim_and_half_their_noise_is_caught(counted, noise):
     """A row moves from the first value, or part, to the last: one count falls, one rises."""
     if counted == "values":
-        first, second = (counts_of_leaves(np.array([at, 1, 1, 2]), 4) for at in (0, 3))
+        first, second = (count_rows_per_leaf(np.array([at, 1, 1, 2]), 4) for at in (0, 3))
     else:
         edges = np.array([0, 10, 20, GRID])
-        first, second = (counts_between(np.sort([at, 15, 15]), edges) for at in (5, GRID))
+        first, second = (count_between(np.sort([at, 15, 15]), edges) for at in (5, GRID))
     assert 0.4 < of_figures(noise, first, second, 2 / 1.0) <= 1.0
     assert of_figures(noise, first, second, 2 / 2.0) > 1.0
 
@@ -264,7 +269,7 @@ def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkey
         beyond = (
             np.array(
                 [
-                    noisy_edges(table, 1, scale, PURE_EPSILON, noise)[1] > GRID // 2
+                    choose_edges(table, 1, scale, PURE_EPSILON, noise)[1] > GRID // 2
                     for _ in range(2500)
                 ]
             )
@@ -293,8 +298,8 @@ def test_the_whole_of_dp_ranks_keeps_its_claim(noise):
     first[:, 0] = 0, GRID
     second = first.copy()
     second[:, 0] = GRID, 0
-    divided = shares(500, 2, 2.0)
-    assert divided.dependent
+    divided = divide_epsilon(500, 2, 2.0)
+    assert divided.has_dependence
     first_releases, second_releases = (
         [dp_ranks(table, divided, noise, np.random.default_rng()) for _ in range(DRAWS)]
         for table in (first, second)
@@ -323,14 +328,14 @@ def test_the_whole_of_dp_ranks_keeps_its_claim_with_listed_values(margins):
     Uses numpy's noise, which takes a third of the time; the test above uses OpenDP's.
     """
     rng = np.random.default_rng(0)
-    tree = flat([str(i) for i in range(5)])
+    tree = flat_hierarchy([str(i) for i in range(5)])
     truth = rng.integers(0, 2, 1000)
     first = np.array([rng.integers(0, GRID + 1, 1000), truth * 3, truth])
     first[:, 0] = 0, 4, 1
     second = first.copy()
     second[:, 0] = GRID, 0, 0
-    divided = shares(1000, 3, 2.0, (None, tree, TRUTHS), margins)
-    assert divided.dependent
+    divided = divide_epsilon(1000, 3, 2.0, (None, tree, BOOLEAN_HIERARCHY), margins)
+    assert divided.has_dependence
     first_releases, second_releases = (
         [dp_ranks(table, divided, Seeded(seed), np.random.default_rng(seed)) for seed in seeds]
         for table, seeds in (

@@ -14,7 +14,12 @@ from dbanon.errors import (
     UnknownOption,
     UnsupportedType,
 )
-from dbanon.synthesis.dcmdp import centroids, dcmdp, dense, noise_factor
+from dbanon.synthesis.dcmdp import (
+    cluster_with_dbscan,
+    compute_centroids,
+    compute_noise_factor,
+    dcmdp,
+)
 from tests.prerequisites import require_reference
 from tests.reference.data import MAGIC_FILE, load_magic
 from tests.reference.synthesis import CHAIN, EIGHT, EPSILONS, FIGURE_1, score
@@ -98,7 +103,7 @@ def test_noise_is_laplace_of_the_reading():
     """E|x| of Laplace(b) is b; each attribute has its own range, however many there are."""
     values = np.column_stack((np.tile([0.0, 1.0], 10_000), np.tile([0.0, 50.0], 10_000)))
     for reading, factor in (("algorithm", 1 / 4), ("section_4", 20_000 / 16)):
-        assert noise_factor(len(values), 4, reading) == factor
+        assert compute_noise_factor(len(values), 4, reading) == factor
         noisy = dcmdp(values, 4, 2.0, radius=0.1, reading=reading, rng=np.random.default_rng(0))
         deviation = np.abs(noisy - values).mean(axis=0)
         np.testing.assert_allclose(deviation, np.array([1.0, 50.0]) * factor / 2.0, rtol=0.03)
@@ -106,10 +111,10 @@ def test_noise_is_laplace_of_the_reading():
 
 def test_theorem_1_does_not_hold():
     """k = 3: changing one record splits a class, and records that did not change move."""
-    before = centroids(EIGHT, dense(EIGHT, 3, 0.34))[:, 0]
+    before = compute_centroids(EIGHT, cluster_with_dbscan(EIGHT, 3, 0.34))[:, 0]
     changed = EIGHT.copy()
     changed[4] = 0.0
-    after = centroids(changed, dense(changed, 3, 0.34))[:, 0]
+    after = compute_centroids(changed, cluster_with_dbscan(changed, 3, 0.34))[:, 0]
     moved = np.abs(after - before)
     untouched = np.delete(moved, 4).max()
     assert untouched == pytest.approx(0.5012, abs=1e-4)
@@ -119,10 +124,10 @@ def test_theorem_1_does_not_hold():
 
 def test_theorem_1_does_not_hold_for_many_records_either():
     """k = 30: nine sites of ten records between two dense ones; one record splits the chain."""
-    before = centroids(CHAIN, dense(CHAIN, 30, 0.1000001))[:, 0]
+    before = compute_centroids(CHAIN, cluster_with_dbscan(CHAIN, 30, 0.1000001))[:, 0]
     changed = CHAIN.copy()
     changed[np.flatnonzero(CHAIN[:, 0] == 0.5)[0]] = 0.0
-    after = centroids(changed, dense(changed, 30, 0.1000001))[:, 0]
+    after = compute_centroids(changed, cluster_with_dbscan(changed, 30, 0.1000001))[:, 0]
     moved = np.abs(after - before)
     untouched = moved[(changed == CHAIN)[:, 0]]
     assert untouched.max() == pytest.approx(0.429, abs=1e-3)
@@ -151,7 +156,9 @@ def test_squared_errors_are_those_of_classes_and_of_noise(k, reading):
     released = np.tile(values.mean(axis=0), (len(values), 1))
     for label in range(labels.max() + 1):
         released[labels == label] = values[labels == label].mean(axis=0)
-    np.testing.assert_allclose(centroids(values, dense(values, k, 0.15)), released, rtol=1e-12)
+    np.testing.assert_allclose(
+        compute_centroids(values, cluster_with_dbscan(values, k, 0.15)), released, rtol=1e-12
+    )
     class_loss = np.square((released - values) / spread).sum()
     for epsilon in EPSILONS:
         scale = (1 / k if reading == "algorithm" else len(values) / k**2) / epsilon

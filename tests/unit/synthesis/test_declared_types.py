@@ -11,7 +11,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import InvalidParameter
-from dbanon.synthesis.declared_types import TYPES, table_of
+from dbanon.synthesis.declared_types import TYPES, wrap_data
 from tests.reference.private_calls import JOBS
 
 N = 400
@@ -48,7 +48,7 @@ def test_one_value_changes_nothing_that_is_public(name, value, recwarn):
     """One value changes the dtype in memory, but neither the other rows nor the declared types."""
     original, modified = frame(), frame().astype({name: object})
     modified.at[7, name] = value
-    before, after = (table_of(data, None, DECLARED) for data in (original, modified))
+    before, after = (wrap_data(data, None, DECLARED) for data in (original, modified))
     index = before.names.index(name)
     for part in ("n", "names", "dtypes", "nullable"):
         assert getattr(before, part) == getattr(after, part)
@@ -65,7 +65,7 @@ def test_what_is_none_of_its_type_is_null():
     some = [1, 2.0, 2.5, "3", Decimal(4), True, None, pd.NA, np.int8(5), float("inf"), 2.0**60]
     column = pd.DataFrame({"x": pd.Series(some, dtype=object)})
     nulls = {
-        kind: table_of(column, None, kind).read(0)[1].astype(int).tolist()
+        kind: wrap_data(column, None, kind).read(0)[1].astype(int).tolist()
         for kind in ("integer", "number", "boolean", "text")
     }
     assert nulls == {
@@ -74,11 +74,11 @@ def test_what_is_none_of_its_type_is_null():
         "boolean": [0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1],
         "text": [1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1],
     }
-    assert table_of(column, None, "integer").read(0)[0][[0, 1, 4, 8]].tolist() == [1, 2, 4, 5]
+    assert wrap_data(column, None, "integer").read(0)[0][[0, 1, 4, 8]].tolist() == [1, 2, 4, 5]
     tokyo = dt.timezone(dt.timedelta(hours=9))
     moments = [dt.date(2020, 1, 2), "2020-01-02", dt.datetime(2020, 1, 2, 3, tzinfo=tokyo), 5, "x"]
     at = pd.DataFrame({"x": pd.Series(moments, dtype=object)})
-    days, missing = table_of(at, None, "date").read(0)
+    days, missing = wrap_data(at, None, "date").read(0)
     assert days[:3].astype(str).tolist() == ["2020-01-02", "2020-01-02", "2020-01-01"]
     assert missing.tolist() == [False, False, False, True, True]
 
@@ -88,7 +88,7 @@ def test_what_is_none_of_its_type_is_null():
 def test_a_date_that_the_unit_does_not_reach_is_null(dtype, far, recwarn):
     texts = ["2020-01-01", far, "1900-01-01", None]
     column = np.array(texts, dtype)
-    values, nulls = table_of(column.reshape(-1, 1), None, "timestamp").read(0)
+    values, nulls = wrap_data(column.reshape(-1, 1), None, "timestamp").read(0)
     assert nulls.tolist() == [False, True, False, True]
     assert values[[0, 2]].astype("datetime64[D]").astype(str).tolist() == [texts[0], texts[2]]
     assert not recwarn.list
@@ -98,7 +98,7 @@ def test_a_date_that_the_unit_does_not_reach_is_null(dtype, far, recwarn):
 def test_instants_of_arrow_may_be_null(kind, recwarn):
     instants = pd.Series(pd.to_datetime(["2020-01-01T23:30", None])).dt.tz_localize("UTC")
     column = instants.astype("timestamp[s, tz=UTC][pyarrow]")
-    values, nulls = table_of(pd.DataFrame({"x": column}), None, kind).read(0)
+    values, nulls = wrap_data(pd.DataFrame({"x": column}), None, kind).read(0)
     assert nulls.tolist() == [False, True]
     assert str(values[0].astype("datetime64[D]")) == "2020-01-01"
     assert not recwarn.list
@@ -141,7 +141,7 @@ def test_a_release_has_the_declared_types():
 def test_types_that_are_not_said_are_refused():
     for types in (None, {"age": "integer"}, {**DECLARED, "age": "int"}, {**DECLARED, "x": "text"}):
         with pytest.raises(InvalidParameter) as refused:
-            table_of(frame(), None, types)
+            wrap_data(frame(), None, types)
         assert "types" in f"{refused.value} {refused.value.hint}"
     with pytest.raises(InvalidParameter, match="dcmdp"):
         dbanon.synthesize(

@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.job.synthesis import PrivateOptions
-from dbanon.synthesis.columns import Table, public_columns
-from dbanon.synthesis.dependence import expected_counts, score, two_way
-from dbanon.synthesis.domains import TRUTHS, CategoricalDomain, add_other_leaf, bins_of
-from dbanon.synthesis.margins import CategoricalMargin, counts_of_leaves
+from dbanon.synthesis.columns import TypedTable, define_public_columns
+from dbanon.synthesis.dependence import compute_expected_counts, count_two_way, score_independence
+from dbanon.synthesis.domains import (
+    BOOLEAN_HIERARCHY,
+    CategoricalDomain,
+    add_other_leaf,
+    assign_bins,
+)
+from dbanon.synthesis.margins import CategoricalMargin, count_rows_per_leaf
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, shares
+from dbanon.synthesis.shares import GRID, divide_epsilon
 from tests.reference.private_calls import JOB_TREE as TREE
 from tests.reference.private_calls import JOBS as LABELS
 from tests.reference.private_calls import people, synthesize
@@ -32,17 +37,17 @@ def test_counts_of_leaves_move_by_two_at_most_and_reach_it():
     """All columns of four rows over three leaves, and all changes of one of them."""
     worst = 0
     for values in product(range(3), repeat=4):
-        before = counts_of_leaves(np.array(values), 3)
+        before = count_rows_per_leaf(np.array(values), 3)
         assert before.sum() == 4
         for index, other in product(range(4), range(3)):
             changed = np.array(values)
             changed[index] = other
-            worst = max(worst, int(np.abs(counts_of_leaves(changed, 3) - before).sum()))
+            worst = max(worst, int(np.abs(count_rows_per_leaf(changed, 3) - before).sum()))
     assert worst == 2
 
 
 def test_no_value_adds_a_count():
-    assert counts_of_leaves(np.zeros(5, np.int64), 4).tolist() == [5, 0, 0, 0]
+    assert count_rows_per_leaf(np.zeros(5, np.int64), 4).tolist() == [5, 0, 0, 0]
 
 
 @st.composite
@@ -63,11 +68,14 @@ def neighbours(draw):
 def test_scores_with_products_of_noisy_margins(tables):
     """Whatever the shares are: 2 units, for which the expected counts must be whole numbers."""
     first, other, sizes, odds, unit = tables
-    apart = expected_counts(first.shape[1], *odds, unit)
+    apart = compute_expected_counts(first.shape[1], *odds, unit)
     assert apart.dtype == np.int64
-    before, after = (two_way(*table, sizes) for table in (first, other))
+    before, after = (count_two_way(*table, sizes) for table in (first, other))
     assert np.abs(before - after).sum() <= 2
-    assert abs(score(before, apart, unit) - score(after, apart, unit)) <= 2 * unit
+    assert (
+        abs(score_independence(before, apart, unit) - score_independence(after, apart, unit))
+        <= 2 * unit
+    )
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
@@ -94,7 +102,7 @@ def test_one_value_changes_one_whole_number(seed, n):
 def kinds_of(frame, labels=None, **options):
     options = {"orders": {"job": LABELS}, **options}
     kinds = [np.dtype(object) if dtype == frame["job"].dtype else dtype for dtype in frame.dtypes]
-    table = Table(
+    table = TypedTable(
         len(frame),
         tuple(frame),
         tuple(kinds),
@@ -102,15 +110,17 @@ def kinds_of(frame, labels=None, **options):
         lambda j: None,
         labels=labels or {},
     )
-    return public_columns(table, PrivateOptions(epsilon=1.0, **options))
+    return define_public_columns(table, PrivateOptions(epsilon=1.0, **options))
 
 
 # Accounting
 
-MIXED = (None, TREE, TRUTHS, flat([str(i) for i in range(300)]))
+MIXED = (None, TREE, BOOLEAN_HIERARCHY, flat_hierarchy([str(i) for i in range(300)]))
 
 
-@pytest.mark.parametrize("trees", [MIXED, (TREE,), (TRUTHS, TRUTHS), (None, TREE)])
+@pytest.mark.parametrize(
+    "trees", [MIXED, (TREE,), (BOOLEAN_HIERARCHY, BOOLEAN_HIERARCHY), (None, TREE)]
+)
 @pytest.mark.parametrize("epsilon", [0.1, 1 / 3, 1.0, 7.3])
 def test_the_price_is_epsilon_and_never_more(trees, epsilon):
     from dbanon.synthesis.noise import OpenDpNoise
@@ -119,14 +129,14 @@ def test_the_price_is_epsilon_and_never_more(trees, epsilon):
     for n in (1012, 19_020, 10**6):
         if 4 * len(trees) / (n * epsilon) > 0.05:
             continue
-        divided = shares(n, len(trees), epsilon, trees)
+        divided = divide_epsilon(n, len(trees), epsilon, trees)
         assert epsilon * (1 - 1e-9) <= divided.price(noise) <= epsilon
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 20.0])
 def test_draws_are_the_same_whatever_the_data_are(epsilon):
     n, rng = 2000, np.random.default_rng(0)
-    divided = shares(n, 4, epsilon, MIXED)
+    divided = divide_epsilon(n, 4, epsilon, MIXED)
     tops = [GRID, *(tree.n_leaves - 1 for tree in MIXED[1:])]
     seen = []
     for grid in (
@@ -149,15 +159,22 @@ def test_draws_are_the_same_whatever_the_data_are(epsilon):
 
 def test_bins_are_the_deepest_cut_and_then_the_heaviest_values():
     even = np.full(6, 1 / 6)
-    assert bins_of(TREE, even, 9).tolist() == [0, 1, 2, 3, 4, 5]
+    assert assign_bins(TREE, even, 9).tolist() == [0, 1, 2, 3, 4, 5]
     # Work, none, other.
-    assert bins_of(TREE, even, 3).tolist() == [0, 0, 0, 1, 1, 2]
-    assert bins_of(TREE, np.array([0.1, 0.5, 0.1, 0.1, 0.1, 0.1]), 4).tolist() == [0, 3, 0, 1, 1, 2]
-    assert bins_of(TREE, even, 2).tolist() == [1, 0, 0, 0, 0, 0]
-    assert bins_of(TREE, even, 1).tolist() == [0] * 6
-    listed = flat([str(i) for i in range(50)])
-    assert len(set(bins_of(listed, np.arange(50.0), 8).tolist())) == 8
-    assert bins_of(listed, np.arange(50.0), 8)[:43].tolist() == [0] * 43
+    assert assign_bins(TREE, even, 3).tolist() == [0, 0, 0, 1, 1, 2]
+    assert assign_bins(TREE, np.array([0.1, 0.5, 0.1, 0.1, 0.1, 0.1]), 4).tolist() == [
+        0,
+        3,
+        0,
+        1,
+        1,
+        2,
+    ]
+    assert assign_bins(TREE, even, 2).tolist() == [1, 0, 0, 0, 0, 0]
+    assert assign_bins(TREE, even, 1).tolist() == [0] * 6
+    listed = flat_hierarchy([str(i) for i in range(50)])
+    assert len(set(assign_bins(listed, np.arange(50.0), 8).tolist())) == 8
+    assert assign_bins(listed, np.arange(50.0), 8)[:43].tolist() == [0] * 43
 
 
 @given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 2**32))
@@ -166,17 +183,17 @@ def test_how_many_bins_there_are_is_public(leaves, most, seed):
     rng = np.random.default_rng(seed)
     tree = dbanon.hierarchy.builders.ordered([str(i) for i in range(leaves)])
     for _ in range(3):
-        bins = bins_of(tree, rng.dirichlet(np.full(leaves, 0.1)), most)
+        bins = assign_bins(tree, rng.dirichlet(np.full(leaves, 0.1)), most)
         assert sorted(set(bins.tolist())) == list(range(min(most, leaves)))
 
 
 def test_values_are_drawn_by_their_shares_within_a_bin():
     margin = CategoricalMargin(np.array([0.3, 0.1, 0.6, 0.0, 0.0]), np.array([0, 0, 1, 2, 2]))
-    np.testing.assert_allclose(margin.odds, [0.4, 0.6, 0.0])
+    np.testing.assert_allclose(margin.bin_shares, [0.4, 0.6, 0.0])
     inside = (np.arange(1000) + 0.5) / 1000
-    values = margin.values_in(np.zeros(1000, np.int64), inside)
+    values = margin.to_values(np.zeros(1000, np.int64), inside)
     assert np.bincount(values.astype(int)).tolist() == [750, 250]
-    assert set(margin.values_in(np.full(10, 2), np.linspace(0, 0.999, 10))) == {3.0, 4.0}
+    assert set(margin.to_values(np.full(10, 2), np.linspace(0, 0.999, 10))) == {3.0, 4.0}
     codes, places = margin.locate(np.array([4, 0, 2, 1]), np.random.default_rng(0))
     assert codes.tolist() == [2, 0, 1, 0]
     # The first bin is the first leaf's to three quarters, the last is none's and half of each.
@@ -247,4 +264,4 @@ def test_a_type_that_states_its_values_has_no_other():
 
 def test_other_is_a_leaf_and_only_one():
     assert add_other_leaf(TREE) is TREE
-    assert list(add_other_leaf(flat(["a", "b"])).positions) == ["a", "b", "other"]
+    assert list(add_other_leaf(flat_hierarchy(["a", "b"])).positions) == ["a", "b", "other"]

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dbanon.synthesis.domains import TRUTHS, CategoricalDomain, NumericDomain
+from dbanon.synthesis.domains import BOOLEAN_HIERARCHY, CategoricalDomain, NumericDomain
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, shares
+from dbanon.synthesis.shares import GRID, divide_epsilon
 from tests.reference.private_calls import JOB_TREE as TREE
 from tests.reference.private_calls import JOBS as LABELS
 from tests.reference.private_calls import people, synthesize
@@ -114,7 +114,7 @@ def test_dependence_of_text_and_numbers_survives():
     n = 20_000
     job = rng.integers(0, 6, n)
     grid = np.array([job, (job * 2 + rng.random(n)) / 13 * GRID, rng.integers(0, 2, n), job >= 3])
-    divided = shares(n, 4, 2.0, (TREE, None, TRUTHS, TRUTHS))
+    divided = divide_epsilon(n, 4, 2.0, (TREE, None, BOOLEAN_HIERARCHY, BOOLEAN_HIERARCHY))
     released = dp_ranks(grid.astype(np.int64), divided, Seeded(0), rng)
     assert np.corrcoef(released[0], released[1])[0, 1] > 0.9
     assert abs(np.corrcoef(released[1], released[2])[0, 1]) < 0.1
@@ -144,9 +144,9 @@ def test_logarithms_help_where_there_are_a_few_large_values():
 
 def test_logarithms_go_there_and_back():
     for column in (
-        NumericDomain("x", np.dtype(float), 0.01, 1e6, log=True),
-        NumericDomain("x", np.dtype(np.int64), 0, 10**6, log=True),
-        NumericDomain("x", np.dtype(np.int64), 5, 10**6, log=True),
+        NumericDomain("x", np.dtype(float), 0.01, 1e6, is_logarithmic=True),
+        NumericDomain("x", np.dtype(np.int64), 0, 10**6, is_logarithmic=True),
+        NumericDomain("x", np.dtype(np.int64), 5, 10**6, is_logarithmic=True),
     ):
         values = np.array([column.low, 7.0, 123.0, 98_765.0, column.high])
         back = column.from_grid(column.to_grid(column.encode(values, None)).astype(float))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.hierarchy.tree import flat
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.job.concentrated import Cost, delta_of, epsilon_of, rho_of, rho_of_pure
 from dbanon.synthesis import marginals, ranks
-from dbanon.synthesis.domains import TRUTHS
-from dbanon.synthesis.marginals import divide, dp_marginals
+from dbanon.synthesis.domains import BOOLEAN_HIERARCHY
+from dbanon.synthesis.marginals import divide_amount, dp_marginals
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.shares import GRID
 from tests.prerequisites import import_or_skip
@@ -23,8 +23,8 @@ from tests.unit.synthesis.test_audits import NEVER, bound
 
 import_or_skip("opendp")
 
-TREE = flat([str(i) for i in range(6)])
-TREES = (TREE, TRUTHS, None, None)
+TREE = flat_hierarchy([str(i) for i in range(6)])
+TREES = (TREE, BOOLEAN_HIERARCHY, None, None)
 VALUES = (0, 0, 0, 5)
 AMOUNTS = {"pure": 3.0, "zcdp": rho_of(3.0, 1e-9)}
 
@@ -63,7 +63,7 @@ def neighbours(draw):
 def test_no_transcript_tells_more_than_the_amount(accounting, tables, seed):
     """The answers for two neighbours differ by at most the price."""
     table, other = tables
-    divided = divide(table.shape[1], AMOUNTS[accounting], accounting, TREES, VALUES)
+    divided = divide_amount(table.shape[1], AMOUNTS[accounting], accounting, TREES, VALUES)
     assert divided.rounds
     first = Transcript(seed)
     dp_marginals(table, divided, first, np.random.default_rng(seed))
@@ -80,7 +80,7 @@ def test_half_of_the_noise_tells_more_than_the_amount(accounting):
     table[:, 0] = 5, 1, GRID, GRID
     other = table.copy()
     other[:, 0] = 0, 0, 0, 0
-    divided = divide(600, AMOUNTS[accounting], accounting, TREES, VALUES)
+    divided = divide_amount(600, AMOUNTS[accounting], accounting, TREES, VALUES)
     first = Transcript(1)
     dp_marginals(table, divided, first, np.random.default_rng(1))
     second = Transcript(recorded_answers=first.answers)
@@ -92,7 +92,7 @@ def test_half_of_the_noise_tells_more_than_the_amount(accounting):
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_draws_are_the_same_whatever_the_rows_are(accounting):
     n = 600
-    divided = divide(n, AMOUNTS[accounting], accounting, TREES, VALUES)
+    divided = divide_amount(n, AMOUNTS[accounting], accounting, TREES, VALUES)
     seen = []
     ends = np.array([[5], [1], [GRID], [GRID]])
     for table in (rows(n), np.zeros((4, n), np.int64), np.tile(ends, n)):
@@ -114,9 +114,11 @@ def test_draws_are_the_same_whatever_the_rows_are(accounting):
 @settings(max_examples=60, deadline=None)
 def test_all_draws_cost_the_amount_at_most(n, p, epsilon, accounting):
     amount = epsilon if accounting == "pure" else rho_of(epsilon, 1e-9)
-    trees = [(TREE, TRUTHS, None, None)[j % 4] for j in range(p)]
+    trees = [(TREE, BOOLEAN_HIERARCHY, None, None)[j % 4] for j in range(p)]
     try:
-        divided = divide(n, amount, accounting, trees, [(0, 0, 0, 7)[j % 4] for j in range(p)])
+        divided = divide_amount(
+            n, amount, accounting, trees, [(0, 0, 0, 7)[j % 4] for j in range(p)]
+        )
     except errors.NoiseTooLarge:
         return
     price = divided.price(OPENDP)
@@ -132,9 +134,9 @@ OPENDP = OpenDpNoise()
 def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon, p):
     """A column on a line has all of its share for sums; and a row tells no more than is paid."""
     amount = epsilon if accounting == "pure" else rho_of(epsilon, 1e-9)
-    divided = divide(600, amount, accounting, [None] * p, [0] * p)
+    divided = divide_amount(600, amount, accounting, [None] * p, [0] * p)
     assert (divided.bins, divided.rounds) == (1, 0)
-    assert divided.sum_scale == divided.account.sum_scale(amount / p, GRID)
+    assert divided.sum_scale == divided.accounting.sum_scale(amount / p, GRID)
     other = np.zeros((p, 600), np.int64)
     modified = other.copy()
     modified[:, 0] = GRID
@@ -202,7 +204,7 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
 
     def audit(scale: float) -> float:
         choices = [
-            np.array([account.chosen(OPENDP, of, scale) == 0 for _ in range(2600)])
+            np.array([account.choose(OPENDP, of, scale) == 0 for _ in range(2600)])
             for of in (first, other)
         ]
         # The event is fixed in advance: no draw is needed to choose it.
@@ -268,7 +270,8 @@ def test_delta_is_below_one_in_the_rows():
 
 
 @pytest.mark.parametrize(
-    ("method", "divided"), [("dp_marginals", marginals.Division), ("dp_ranks", ranks.Shares)]
+    ("method", "divided"),
+    [("dp_marginals", marginals.AmountShares), ("dp_ranks", ranks.EpsilonShares)],
 )
 def test_what_all_draws_cost_is_asked_before_anything_is_spent(monkeypatch, method, divided):
     monkeypatch.setattr(divided, "price", lambda division, noise: 9.0)
@@ -280,7 +283,7 @@ def test_what_all_draws_cost_is_asked_before_anything_is_spent(monkeypatch, meth
 
 def test_more_columns_than_a_model_takes():
     with pytest.raises(errors.InvalidParameter, match="1 to 32 columns, not 33"):
-        divide(10**6, 10.0, "pure", [TRUTHS] * 33, [0] * 33)
+        divide_amount(10**6, 10.0, "pure", [BOOLEAN_HIERARCHY] * 33, [0] * 33)
 
 
 # Budgets
@@ -331,7 +334,7 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
     heavy = np.minimum(rng.exponential(GRID / 400, n), GRID).astype(np.int64)
     table = np.array([heavy, (heavy * 3 + rng.integers(0, GRID // 200, n)).clip(0, GRID)])
     amount = 2.0 if accounting == "pure" else rho_of(2.0, 1e-9)
-    divided = divide(n, amount, accounting, [None, None], [0, 0])
+    divided = divide_amount(n, amount, accounting, [None, None], [0, 0])
     assert divided.edges is not None
     released = dp_marginals(table, divided, OPENDP, rng)
     for real, to_synthetic_column in zip(table, released, strict=True):
@@ -347,7 +350,7 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
 
 
 def test_too_little_for_dependence_leaves_columns_independent():
-    divided = divide(600, 0.6, "pure", TREES, VALUES)
+    divided = divide_amount(600, 0.6, "pure", TREES, VALUES)
     assert divided.rounds == 0
     assert "independent" in divided.description[0]
     released = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.synthesis.dependence import expected_counts, score, two_way
-from dbanon.synthesis.margins import isotonic, project_to_simplex, sums_of_ranks
+from dbanon.synthesis.dependence import compute_expected_counts, count_two_way, score_independence
+from dbanon.synthesis.margins import fit_isotonic, project_to_simplex, sum_order_statistics
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, shares
+from dbanon.synthesis.shares import GRID, divide_epsilon
 from tests.prerequisites import import_or_skip
 from tests.reference import private_calls
 from tests.reference.private_calls import (
@@ -44,12 +44,12 @@ def test_sums_of_order_statistics_move_by_the_range_at_most_and_reach_it():
         worst = dict.fromkeys(range(1, n), 0)
         for values in combinations_with_replacement(range(5), n):
             column = np.array(values)
-            before = {size: sums_of_ranks(column, size) for size in worst}
+            before = {size: sum_order_statistics(column, size) for size in worst}
             for row, other in product(range(n), range(5)):
                 changed = column.copy()
                 changed[row] = other
                 for size, sums in before.items():
-                    moved = int(np.abs(sums_of_ranks(changed, size) - sums).sum())
+                    moved = int(np.abs(sum_order_statistics(changed, size) - sums).sum())
                     worst[size] = max(worst[size], moved)
         assert set(worst.values()) == {4}
 
@@ -70,7 +70,9 @@ def neighbours(draw):
 @settings(max_examples=400, deadline=None)
 def test_sums_of_two_neighbours(tables):
     first, other, size = tables
-    moved = np.abs(sums_of_ranks(first[0], size) - sums_of_ranks(other[0], size)).sum()
+    moved = np.abs(
+        sum_order_statistics(first[0], size) - sum_order_statistics(other[0], size)
+    ).sum()
     assert moved <= GRID
 
 
@@ -79,12 +81,14 @@ def test_sums_of_two_neighbours(tables):
 def test_counts_and_scores_of_two_neighbours(tables):
     first, other, bins = tables
     first, other = first % bins, other % bins
-    before, after = two_way(*first, (bins, bins)), two_way(*other, (bins, bins))
+    before, after = count_two_way(*first, (bins, bins)), count_two_way(*other, (bins, bins))
     assert np.abs(before - after).sum() <= 2
     even = np.full(bins, 1 / bins)
-    apart = expected_counts(len(first[0]), even, even, bins**2)
+    apart = compute_expected_counts(len(first[0]), even, even, bins**2)
     assert (apart == len(first[0])).all()
-    score_before, score_after = (score(counts, apart, bins**2) for counts in (before, after))
+    score_before, score_after = (
+        score_independence(counts, apart, bins**2) for counts in (before, after)
+    )
     assert abs(score_before - score_after) <= 2 * bins**2
     assert score_before == round(bins**2 * np.abs(before - len(first[0]) / bins**2).sum())
 
@@ -102,7 +106,7 @@ def test_the_price_is_epsilon_and_never_more(p, epsilon):
     tried = 0
     for n in (10, 100, 1012, 19_020, 10**6, 10**9):
         try:
-            divided = shares(n, p, epsilon)
+            divided = divide_epsilon(n, p, epsilon)
         except (errors.NoiseTooLarge, errors.TooFewRecords):
             continue
         tried += 1
@@ -113,12 +117,12 @@ def test_the_price_is_epsilon_and_never_more(p, epsilon):
 
 @pytest.mark.parametrize(("n", "p", "epsilon"), [(400, 3, 5.0), (300, 1, 1.0), (500, 4, 1.0)])
 def test_draws_are_the_same_whatever_the_data_are(n, p, epsilon):
-    divided = shares(n, p, epsilon)
+    divided = divide_epsilon(n, p, epsilon)
     require_same_draws(divided, unlike_grids(p, n))
 
 
 def test_without_enough_noise_nothing_is_drawn():
-    divided = shares(400, 3, 5.0)
+    divided = divide_epsilon(400, 3, 5.0)
     cheap = type(divided)(**{**vars(divided), "margin_scale": divided.margin_scale / 2})
     noise = Recording()
     with pytest.raises(AssertionError, match="more than epsilon"):
@@ -195,11 +199,11 @@ def test_there_is_no_release_without_a_budget():
 
 def test_refusals_say_what_would_do():
     with pytest.raises(errors.NoiseTooLarge) as refused:
-        shares(1012, 10, 0.1)
+        divide_epsilon(1012, 10, 0.1)
     assert "`epsilon` 0.791, 1 columns, or 8000 rows" in str(refused.value._hint)
-    assert shares(1012, 10, 0.791)
-    assert shares(1012, 1, 0.1)
-    assert shares(8000, 10, 0.1)
+    assert divide_epsilon(1012, 10, 0.791)
+    assert divide_epsilon(1012, 1, 0.1)
+    assert divide_epsilon(8000, 10, 0.1)
 
 
 def test_no_refusal_tells_a_bound_from_the_data():
@@ -330,7 +334,7 @@ def test_two_releases_differ_and_there_is_no_seed():
 
 
 def test_isotonic_and_projection_by_hand():
-    fitted = isotonic(
+    fitted = fit_isotonic(
         np.array([1.0, 3.0, 2.0, 5.0, 4.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 3.0])
     )
     # 3 and 2 pool to 2.5, 5 and 4 to 4.5; the last, of weight 3, takes all of them down to 2.
@@ -343,7 +347,7 @@ def test_dependence_survives():
     rng = np.random.default_rng(0)
     base = rng.integers(0, GRID + 1, 20_000)
     grid = np.array([base, rng.integers(0, GRID + 1, 20_000), base])
-    released = dp_ranks(grid, shares(20_000, 3, 2.0), Seeded(0), rng)
+    released = dp_ranks(grid, divide_epsilon(20_000, 3, 2.0), Seeded(0), rng)
     correlations = np.corrcoef(released)
     assert correlations[0, 2] > 0.95
     assert abs(correlations[0, 1]) < 0.1
@@ -356,7 +360,7 @@ def test_measures_are_those_that_were_measured(name):
     for epsilon, expected_measures in EXPECTED[name].items():
         if expected_measures is None:
             with pytest.raises(errors.NoiseTooLarge):
-                shares(*bounded_rows(name)[0].shape, epsilon)
+                divide_epsilon(*bounded_rows(name)[0].shape, epsilon)
             continue
         measured = mean_measures(name, epsilon, draws=draws)
         np.testing.assert_allclose(

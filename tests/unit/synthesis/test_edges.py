@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from dbanon import errors
 from dbanon.synthesis import edges as module
 from dbanon.synthesis.edges import (
-    ColumnParts,
-    PartMargin,
-    counts_between,
-    edge_quantiles,
-    halving_scores,
-    noisy_edges,
+    ColumnIntervals,
+    IntervalMargin,
+    choose_edges,
+    combine_quantiles,
+    count_between,
+    score_candidates,
 )
 from dbanon.synthesis.margins import Quantiles
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.shares import GRID, PURE_EPSILON, shares
+from dbanon.synthesis.shares import GRID, PURE_EPSILON, divide_epsilon
 from tests.reference.private_calls import (
     mean_measures,
     require_same_draws,
@@ -38,7 +38,7 @@ def moved(first, other, edges):
     """
     apart = 0
     for low, high in pairwise(edges):
-        both = [halving_scores(np.sort(column), low, high) for column in (first, other)]
+        both = [score_candidates(np.sort(column), low, high) for column in (first, other)]
         np.testing.assert_array_equal(both[0][0], both[1][0])
         apart += int(np.abs(both[0][1] - both[1][1]).max())
     return apart
@@ -56,7 +56,7 @@ def test_a_level_moves_by_two_at_most_and_reaches_it(monkeypatch):
                 changed = np.array(values)
                 changed[at] = other
                 worst = max(worst, moved(np.array(values), changed, edges))
-                counts = [counts_between(np.sort(c), np.array(edges)) for c in (values, changed)]
+                counts = [count_between(np.sort(c), np.array(edges)) for c in (values, changed)]
                 assert counts[0].sum() == counts[1].sum() == 4
                 most = max(most, int(np.abs(counts[0] - counts[1]).sum()))
         assert worst == 2
@@ -81,26 +81,26 @@ def neighbours(draw):
 def test_levels_and_counts_of_two_neighbours(columns):
     first, other, edges = columns
     assert moved(first, other, edges) <= 2
-    counts = [counts_between(np.sort(column), np.array(edges)) for column in (first, other)]
+    counts = [count_between(np.sort(column), np.array(edges)) for column in (first, other)]
     assert np.abs(counts[0] - counts[1]).sum() <= 2
     assert counts[0].sum() == len(first)
 
 
 def test_a_score_by_hand():
     ranked = np.sort(np.array([0, 10, 20, 30, GRID]))
-    candidates, scores = halving_scores(ranked, 0, GRID)
+    candidates, scores = score_candidates(ranked, 0, GRID)
     assert candidates[0] == 0
     # Nothing below 0; four of five below all other candidates, a thousandth of the range apart.
     assert scores[0] == -5
     assert set(scores[1:].tolist()) == {-3}
-    assert counts_between(ranked, np.array([0, 10, 15, GRID])).tolist() == [1, 1, 3]
+    assert count_between(ranked, np.array([0, 10, 15, GRID])).tolist() == [1, 1, 3]
 
 
 def test_edges_without_noise_halve_and_halve_again():
     column = np.random.default_rng(0).integers(0, GRID + 1, 10_000)
-    edges = noisy_edges(np.sort(column), 3, 1.0, PURE_EPSILON, Recording())
+    edges = choose_edges(np.sort(column), 3, 1.0, PURE_EPSILON, Recording())
     assert len(edges) == 9
-    np.testing.assert_allclose(counts_between(np.sort(column), edges), 1250, atol=30)
+    np.testing.assert_allclose(count_between(np.sort(column), edges), 1250, atol=30)
 
 
 # Sums of ranks this uncertain carry no information.
@@ -110,23 +110,23 @@ UNCERTAIN = 1e30
 def test_values_of_an_outermost_part_become_fewer_towards_the_bound():
     """A long last part begins as dense as the part beside it: its mean is that of the equation."""
     edges = np.array([0.0, 100.0, GRID])
-    parts = ColumnParts(1000, edges, np.array([0.5, 0.5]), 0.0)
+    parts = ColumnIntervals(1000, edges, np.array([0.5, 0.5]), 0.0)
     even = Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2)
-    quantiles = edge_quantiles(parts, even, UNCERTAIN, 2)
+    quantiles = combine_quantiles(parts, even, UNCERTAIN, 2)
     outer = quantiles.values[quantiles.shares > 0.5] - 100
     # With 500 rows at 5 rows a unit: exponential with a mean of 100, far from the bound.
     assert outer.mean() == pytest.approx(100, rel=0.02)
     assert np.median(outer) == pytest.approx(100 * np.log(2), rel=0.02)
-    mirrored = ColumnParts(1000, GRID - edges[::-1], np.array([0.5, 0.5]), 0.0)
-    other = edge_quantiles(mirrored, even, UNCERTAIN, 2)
+    mirrored = ColumnIntervals(1000, GRID - edges[::-1], np.array([0.5, 0.5]), 0.0)
+    other = combine_quantiles(mirrored, even, UNCERTAIN, 2)
     np.testing.assert_allclose(GRID - other.values[::-1], quantiles.values, rtol=1e-9)
 
 
 def test_values_are_even_in_parts_that_are_no_outermost_ones():
-    parts = ColumnParts(
+    parts = ColumnIntervals(
         1000, np.array([0.0, 10.0, GRID - 10.0, GRID]), np.array([0.4, 0.2, 0.4]), 0.0
     )
-    quantiles = edge_quantiles(
+    quantiles = combine_quantiles(
         parts, Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2), UNCERTAIN, 2
     )
     inside = (quantiles.shares > 0.4) & (quantiles.shares < 0.6)
@@ -140,26 +140,28 @@ def test_values_are_even_in_parts_that_are_no_outermost_ones():
 
 def test_a_margin_of_parts_by_hand():
     """Four parts in two bins: a value is in the bin of its part, and stays between its edges."""
-    parts = ColumnParts(
+    parts = ColumnIntervals(
         8, np.array([0.0, 10.0, 20.0, 40.0, GRID]), np.array([0.1, 0.3, 0.4, 0.2]), 1.0
     )
     quantiles = Quantiles(parts.cumulative_shares, parts.edges, 2)
-    margin = PartMargin(parts, np.array([0, 0, 1, 1]), quantiles)
-    np.testing.assert_allclose(margin.odds, [0.4, 0.6])
+    margin = IntervalMargin(parts, np.array([0, 0, 1, 1]), quantiles)
+    np.testing.assert_allclose(margin.bin_shares, [0.4, 0.6])
     codes, inside = margin.locate(
         np.array([0, 9, 10, 19, 20, 39, 40, GRID]), np.random.default_rng()
     )
     assert codes.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert inside[:4].tolist() == [0.0, 0.45, 0.5, 0.95]
     assert (inside[4], inside[-1]) == (0.0, 1.0)
-    values = margin.values_in(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
+    values = margin.to_values(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
     np.testing.assert_allclose(values, [0.0, 10.0, 20.0, 20.0, GRID])
 
 
 def test_a_bin_without_rows_gives_values_of_its_own():
-    parts = ColumnParts(8, np.array([0.0, 10.0, GRID]), np.array([1.0, 0.0]), 1.0)
-    margin = PartMargin(parts, np.array([0, 1]), Quantiles(parts.cumulative_shares, parts.edges, 2))
-    values = margin.values_in(np.array([1, 1]), np.array([0.0, 1.0]))
+    parts = ColumnIntervals(8, np.array([0.0, 10.0, GRID]), np.array([1.0, 0.0]), 1.0)
+    margin = IntervalMargin(
+        parts, np.array([0, 1]), Quantiles(parts.cumulative_shares, parts.edges, 2)
+    )
+    values = margin.to_values(np.array([1, 1]), np.array([0.0, 1.0]))
     assert (values >= 10).all()
 
 
@@ -169,7 +171,7 @@ def test_the_price_is_epsilon_and_never_more(p, epsilon):
     noise = OpenDpNoise()
     for n in (100, 1012, 19_020, 10**6):
         try:
-            divided = shares(n, p, epsilon, margins="quantiles")
+            divided = divide_epsilon(n, p, epsilon, margins="quantiles")
         except errors.NoiseTooLarge:
             continue
         assert divided.edges is not None
@@ -179,7 +181,7 @@ def test_the_price_is_epsilon_and_never_more(p, epsilon):
 
 @pytest.mark.parametrize(("n", "p", "epsilon"), [(4000, 3, 5.0), (300, 1, 1.0), (500, 4, 1.0)])
 def test_draws_are_the_same_whatever_the_data_are(n, p, epsilon):
-    divided = shares(n, p, epsilon, margins="quantiles")
+    divided = divide_epsilon(n, p, epsilon, margins="quantiles")
     require_same_draws(divided, unlike_grids(p, n))
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dbanon.errors import NoiseTooLarge
-from dbanon.synthesis.dependence import draw_bins, noisy_tree
-from dbanon.synthesis.shares import shares
+from dbanon.synthesis.dependence import draw_bins, measure_tree
+from dbanon.synthesis.shares import divide_epsilon
 from tests.reference.synthesis import Seeded, census_bounds, measures, released
 from tests.synthetic_data import census_like, magic_like
 
@@ -92,10 +92,10 @@ def test_ranges_are_answered_better_by_quantiles(measured, name, epsilon):
 def of_a_tree(values, epsilon, seed):
     """Rows of a tree of pairs alone, with the margins of the values."""
     n, p = values.shape
-    divided, rng = shares(n, p, epsilon), np.random.default_rng(seed)
+    divided, rng = divide_epsilon(n, p, epsilon), np.random.default_rng(seed)
     codes = (values.argsort(axis=0, kind="stable").argsort(axis=0) * divided.bins // n).T
     margins = [np.full(divided.bins, 1 / divided.bins)] * p
-    edges = noisy_tree(codes, margins, divided, Seeded(seed))
+    edges = measure_tree(codes, margins, divided, Seeded(seed))
     columns = [code + inside for code, inside in draw_bins(edges, rng.normal(size=(p, n)), rng)]
     return with_margins(values, np.array(columns).T)
 
@@ -131,5 +131,5 @@ def test_residuals_bring_rows_nearer_than_a_tree_alone(name, epsilon):
 def test_noise_is_too_large_for_few_rows_and_many_columns(shape):
     """Whatever the rows are: those of MAGIC's first 1,012 and of Census have these shapes."""
     with pytest.raises(NoiseTooLarge):
-        shares(*shape, 0.1)
-    assert shares(*shape, 1.0).epsilon == 1.0
+        divide_epsilon(*shape, 0.1)
+    assert divide_epsilon(*shape, 1.0).epsilon == 1.0

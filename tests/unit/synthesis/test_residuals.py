@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.synthesis.dependence import TreeEdge, draw_bins, noisy_tree
+from dbanon.synthesis.dependence import TreeEdge, draw_bins, measure_tree
 from dbanon.synthesis.margins import CategoricalMargin, Quantiles
 from dbanon.synthesis.ranks import (
-    agreements,
-    conditional_positions,
+    compute_conditional_positions,
+    count_agreements,
     dp_ranks,
-    noisy_correlations,
-    normals,
+    draw_normals,
+    measure_correlations,
 )
-from dbanon.synthesis.shares import GRID, shares
+from dbanon.synthesis.shares import GRID, divide_epsilon
 from tests.reference.private_calls import mean_measures
 from tests.reference.synthesis import OF_A_TREE, Recording, Seeded
 
@@ -30,10 +30,10 @@ def test_agreements_move_by_a_fourth_of_p_squared_at_most_and_reach_it(p):
     for sides in product((0.25, 0.5), repeat=p):
         for other in product((0.25, 0.5), repeat=p):
             both = [np.array([side, [0.75] * p]).T for side in (sides, other)]
-            moved = np.abs(agreements(both[0]) - agreements(both[1]))
+            moved = np.abs(count_agreements(both[0]) - count_agreements(both[1]))
             assert moved.max() <= 1
             worst = max(worst, int(moved.sum()))
-    assert worst == shares(10_000, p, 1.0).agreement_sensitivity == p * p // 4
+    assert worst == divide_epsilon(10_000, p, 1.0).agreement_sensitivity == p * p // 4
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 40))
@@ -64,19 +64,19 @@ def test_one_row_moves_one_place_a_column(seed, p, n):
         assert 0 <= codes.min() <= codes.max() <= 2
         inside = np.array([position for _, position in spots])
         assert 0 <= inside.min() <= inside.max() <= 1
-        places.append(conditional_positions(edges, codes, inside))
+        places.append(compute_conditional_positions(edges, codes, inside))
         assert np.isfinite(places[-1]).all()
     assert ((places[0] != places[1]).sum(axis=1) <= 1).all()
-    moved = np.abs(agreements(places[0]) - agreements(places[1]))
+    moved = np.abs(count_agreements(places[0]) - count_agreements(places[1]))
     assert moved.max(initial=0) <= 1
-    assert moved.sum() <= shares(10_000, p, 1.0).agreement_sensitivity
+    assert moved.sum() <= divide_epsilon(10_000, p, 1.0).agreement_sensitivity
 
 
 def test_places_by_hand():
     table = np.array([[1.0, 3.0], [2.0, 2.0]]) / 8
     codes = np.array([[0, 0, 1], [0, 1, 1]])
     inside = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5]])
-    positions = conditional_positions([TreeEdge(0, 1, table)], codes, inside)
+    positions = compute_conditional_positions([TreeEdge(0, 1, table)], codes, inside)
     np.testing.assert_allclose(positions[0], [0.25, 0.25, 0.5])
     # A quarter of the table's first row is in bin 0, and half of the second.
     np.testing.assert_allclose(positions[1], [0.125, 0.625, 0.75])
@@ -94,26 +94,26 @@ def test_equal_values_are_spread_over_their_share():
 
 def test_agreement_tells_the_correlation_of_normals():
     n, correlations = 100_000, np.array([[1, 0.8, -0.3], [0.8, 1, 0.1], [-0.3, 0.1, 1.0]])
-    samples = normals(correlations, n, np.random.default_rng(0))
+    samples = draw_normals(correlations, n, np.random.default_rng(0))
     np.testing.assert_allclose(np.corrcoef(samples), correlations, atol=0.02)
     ranks = samples.argsort(axis=1).argsort(axis=1) / n
-    divided = shares(n, 3, 10.0)
-    measured = noisy_correlations(ranks, divided, Recording())
+    divided = divide_epsilon(n, 3, 10.0)
+    measured = measure_correlations(ranks, divided, Recording())
     np.testing.assert_allclose(measured, correlations, atol=0.02)
     # Anything that may be noise counts as zero.
     apart = np.random.default_rng(1).random((3, n))
-    loud = shares(n, 3, 0.01)
-    assert (noisy_correlations(apart, loud, Recording()) == np.eye(3)).all()
+    loud = divide_epsilon(n, 3, 0.01)
+    assert (measure_correlations(apart, loud, Recording()) == np.eye(3)).all()
 
 
 def test_impossible_correlations_become_possible_ones():
-    divided = shares(1000, 3, 5.0)
+    divided = divide_epsilon(1000, 3, 5.0)
 
     class Liar(Recording):
         def laplace(self, values, scale):
             return np.array([1000, 1000, 0])
 
-    measured = noisy_correlations(np.zeros((3, 1000)), divided, Liar())
+    measured = measure_correlations(np.zeros((3, 1000)), divided, Liar())
     assert np.linalg.eigvalsh(measured).min() >= 0
     np.testing.assert_allclose(np.diag(measured), 1.0)
 
@@ -121,7 +121,7 @@ def test_impossible_correlations_become_possible_ones():
 def test_columns_that_a_tree_sets_apart_depend_again():
     """Three that are alike: of any two that are not beside each other a tree tells a part."""
     rng = np.random.default_rng(0)
-    n, divided = 20_000, shares(20_000, 3, 5.0)
+    n, divided = 20_000, divide_epsilon(20_000, 3, 5.0)
     independent, common = rng.normal(size=(3, n)), rng.normal(size=n)
     ranks = (0.63 * independent + 0.77 * common).argsort(axis=1).argsort(axis=1)
     grid = (ranks * (GRID // n)).astype(np.int64)
@@ -129,7 +129,7 @@ def test_columns_that_a_tree_sets_apart_depend_again():
     measured = np.corrcoef(dp_ranks(grid, divided, Seeded(0), np.random.default_rng(0)))
     assert np.abs(measured - expected).max() < 0.06
     bins = np.full(divided.bins, 1 / divided.bins)
-    edges = noisy_tree(grid * divided.bins // (GRID + 1), [bins] * 3, divided, Recording())
+    edges = measure_tree(grid * divided.bins // (GRID + 1), [bins] * 3, divided, Recording())
     apart = draw_bins(edges, rng.normal(size=(3, n)), rng)
     tree = np.corrcoef([code + inside for code, inside in apart])
     assert np.abs(tree - expected).max() > 0.15

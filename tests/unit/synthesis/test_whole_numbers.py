@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbanon
-from dbanon.hierarchy.tree import flat
-from dbanon.synthesis.dependence import fit_common_shares, marginal_score, two_way
+from dbanon.hierarchy.tree import flat_hierarchy
+from dbanon.synthesis.dependence import count_two_way, fit_common_shares, score_by_own_margins
 from dbanon.synthesis.domains import NumericDomain
-from dbanon.synthesis.margins import adjacent_bins, nearest_steps, noisy_grid_margin
+from dbanon.synthesis.margins import group_adjacent_values, measure_grid_margin, round_to_values
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, shares
+from dbanon.synthesis.shares import GRID, divide_epsilon
 from tests.reference.synthesis import Recording, Seeded
 
-COLOURS = flat([f"colour {i}" for i in range(6)])
+COLOURS = flat_hierarchy([f"colour {i}" for i in range(6)])
 
 
 def test_one_row_moves_a_score_by_own_shares_by_six_rows_at_most():
@@ -28,11 +28,13 @@ def test_one_row_moves_a_score_by_own_shares_by_six_rows_at_most():
     cells = list(product(range(3), range(2)))
     for rows in product(cells, repeat=n):
         table = np.array(rows).T
-        before = marginal_score(two_way(table[0], table[1], (3, 2)))
+        before = score_by_own_margins(count_two_way(table[0], table[1], (3, 2)))
         for cell in cells:
             other = table.copy()
             other[:, 0] = cell
-            worst = max(worst, abs(marginal_score(two_way(other[0], other[1], (3, 2))) - before))
+            worst = max(
+                worst, abs(score_by_own_margins(count_two_way(other[0], other[1], (3, 2))) - before)
+            )
     assert 2 * n < worst <= 6 * n
 
 
@@ -43,13 +45,13 @@ def test_scores_by_own_shares_of_neighbours(seed, n, a, b):
     table = np.array([rng.integers(0, a, n), rng.integers(0, b, n)])
     other = table.copy()
     other[:, rng.integers(n)] = rng.integers(0, a), rng.integers(0, b)
-    of = [two_way(*neighbour, (a, b)) for neighbour in (table, other)]
-    assert abs(marginal_score(of[0]) - marginal_score(of[1])) <= 6 * n
+    of = [count_two_way(*neighbour, (a, b)) for neighbour in (table, other)]
+    assert abs(score_by_own_margins(of[0]) - score_by_own_margins(of[1])) <= 6 * n
     plain = sum(
         abs(n * int(of[0][i, j]) - int(of[0][i].sum()) * int(of[0][:, j].sum()))
         for i, j in product(range(a), range(b))
     )
-    assert marginal_score(of[0]) == plain
+    assert score_by_own_margins(of[0]) == plain
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.data())
@@ -57,15 +59,18 @@ def test_scores_by_own_shares_of_neighbours(seed, n, a, b):
 def test_bins_beside_each_other(seed, m, data):
     bins = data.draw(st.integers(1, m))
     weights = np.random.default_rng(seed).dirichlet(np.full(m, 0.2))
-    bin_of_value = adjacent_bins(weights, bins)
+    bin_of_value = group_adjacent_values(weights, bins)
     assert bin_of_value[0] == 0
     assert bin_of_value[-1] == bins - 1
     assert set(np.diff(bin_of_value).tolist()) <= {0, 1}
 
 
 def test_bins_have_about_as_much_weight_each():
-    assert adjacent_bins(np.full(12, 1 / 12), 4).tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
-    assert adjacent_bins(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 2).tolist() == [
+    assert (
+        group_adjacent_values(np.full(12, 1 / 12), 4).tolist()
+        == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    )
+    assert group_adjacent_values(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 2).tolist() == [
         0,
         1,
         1,
@@ -74,8 +79,8 @@ def test_bins_have_about_as_much_weight_each():
         1,
     ]
     # None is empty, wherever the weight is.
-    assert adjacent_bins(np.array([0.0, 0.0, 0.0, 1.0]), 4).tolist() == [0, 1, 2, 3]
-    assert adjacent_bins(np.array([1.0, 0.0, 0.0, 0.0]), 4).tolist() == [0, 1, 2, 3]
+    assert group_adjacent_values(np.array([0.0, 0.0, 0.0, 1.0]), 4).tolist() == [0, 1, 2, 3]
+    assert group_adjacent_values(np.array([1.0, 0.0, 0.0, 0.0]), 4).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("low", "high"), [(17, 90), (-3, 0), (0, 1), (10**6, 10**6 + 999)])
@@ -84,11 +89,11 @@ def test_whole_numbers_go_to_the_grid_and_back(low, high):
     values = np.arange(low, high + 1)
     assert line.n_values == len(values)
     grid = line.to_grid(line.encode(values, None))
-    assert nearest_steps(grid, line.n_values).tolist() == list(range(line.n_values))
-    divided = shares(len(values) * 10_000, 1, 10.0, values=[line.n_values])
-    margin = noisy_grid_margin(np.repeat(grid, 10_000), line.n_values, divided, Recording())
+    assert round_to_values(grid, line.n_values).tolist() == list(range(line.n_values))
+    divided = divide_epsilon(len(values) * 10_000, 1, 10.0, n_values=[line.n_values])
+    margin = measure_grid_margin(np.repeat(grid, 10_000), line.n_values, divided, Recording())
     codes, inside = margin.locate(grid, np.random.default_rng(0))
-    assert line.from_grid(margin.values_in(codes, inside)).tolist() == values.tolist()
+    assert line.from_grid(margin.to_values(codes, inside)).tolist() == values.tolist()
 
 
 @pytest.mark.parametrize(
@@ -101,23 +106,26 @@ def test_whole_numbers_go_to_the_grid_and_back(low, high):
     ],
 )
 def test_other_lines_have_no_values_to_count(dtype, low, high, log):
-    assert NumericDomain("x", np.dtype(dtype), float(low), float(high), log=log).n_values == 0
+    assert (
+        NumericDomain("x", np.dtype(dtype), float(low), float(high), is_logarithmic=log).n_values
+        == 0
+    )
 
 
 def test_values_are_counted_where_there_are_rows_enough():
-    assert shares(10_000, 2, 1.0, values=[500, 501]).n_values == (500, 0)
-    assert shares(10_000, 2, 1.0).n_values == (0, 0)
+    assert divide_epsilon(10_000, 2, 1.0, n_values=[500, 501]).n_values == (500, 0)
+    assert divide_epsilon(10_000, 2, 1.0).n_values == (0, 0)
     # A list is a list.
-    assert shares(10_000, 2, 1.0, (COLOURS, None), values=[0, 9]).n_values == (0, 9)
+    assert divide_epsilon(10_000, 2, 1.0, (COLOURS, None), n_values=[0, 9]).n_values == (0, 9)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.3])
 @pytest.mark.parametrize("trees", [(None, COLOURS, None), (None, None, None)])
 def test_the_price_is_epsilon_and_draws_do_not_depend_on_data(trees, epsilon):
     n, rng = 4000, np.random.default_rng(0)
-    divided = shares(n, 3, epsilon, trees, values=[20, 0, 0])
+    divided = divide_epsilon(n, 3, epsilon, trees, n_values=[20, 0, 0])
     assert divided.n_values == (20, 0, 0)
-    assert divided.scores_own_margins
+    assert divided.uses_own_margins
     assert epsilon * (1 - 1e-9) <= divided.price(Recording()) <= epsilon
     seen = []
     for ages in (rng.integers(0, GRID + 1, n), np.zeros(n, np.int64), np.full(n, GRID)):
@@ -146,8 +154,8 @@ def test_a_column_on_a_line_is_not_preferred_for_its_bins():
     colour = rng.integers(0, 6, n)
     number = np.rint(GRID * rng.beta(0.3, 3.0, n)).astype(np.int64)
     noise, seen_scales = Seeded(1), []
-    divided = shares(n, 3, 1.0, (None, COLOURS, COLOURS))
-    assert divided.scores_own_margins
+    divided = divide_epsilon(n, 3, 1.0, (None, COLOURS, COLOURS))
+    assert divided.uses_own_margins
     for _ in range(3):
         released = dp_ranks(np.array([number, colour, colour]), divided, noise, rng)
         seen_scales.append(float((released[1] == released[2]).mean()))
