@@ -189,7 +189,18 @@ def _foreign() -> list[str]:
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
     above, light = (
-        ("sessions", "ledger", "stores", "run", "chain", "sklearn", "spark", "doors", "share"),
+        (
+            "sessions",
+            "ledger",
+            "stores",
+            "run",
+            "chain",
+            "sklearn",
+            "spark",
+            "doors",
+            "extensions",
+            "share",
+        ),
         set(),
     )
     if "dbanon.doors" in graph.modules:
@@ -208,10 +219,9 @@ def _foreign() -> list[str]:
 
 def lines_of_stores() -> dict[str, int]:
     """Lines of Python specific to each database."""
-    stores = ROOT / "dbanon" / "stores"
     return {
-        name: sum(len(file.read_text().splitlines()) for file in (stores / name).glob("*.py"))
-        for name in ("postgresql", "duckdb", "sqlite", "mariadb")
+        name: sum(len(file.read_text().splitlines()) for file in (PACKAGE / name).glob("*.py"))
+        for name in ("stores/postgresql", "stores/duckdb", "stores/sqlite", "extensions/mariadb")
     }
 
 

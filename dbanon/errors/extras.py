@@ -90,11 +90,6 @@ class MissingDependency(UsageError):
         return cls.of_extra("PostgreSQL", package, "postgres")
 
     @classmethod
-    def of_mariadb(cls, package: str = "PyMySQL") -> MissingDependency:
-        """Build the error for a MariaDB database without an installed driver."""
-        return cls.of_extra("MariaDB", package, "mariadb")
-
-    @classmethod
     def of_spark(cls, reason: str) -> MissingDependency:
         """Build the error for a missing or too old pyspark or Java."""
         return cls(

@@ -21,6 +21,13 @@ class InvalidParameter(UsageError):
     code = "invalid_parameter"
 
 
+class ExtensionInvalid(UsageError):
+    """An installed extension of dbanon cannot be used."""
+
+    code = "extension_invalid"
+    sqlstate = "55000"
+
+
 class RowsNotAligned(UsageError):
     """Original and released rows at the same position do not belong together."""
 

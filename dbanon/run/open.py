@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbanon.data.extension import Database, find_database, load
 from dbanon.errors import InvalidParameter, MissingDependency, name_missing_extras
 from dbanon.job.job import Job
 from dbanon.job.reading import DEFAULT_READING, Reading
@@ -30,6 +31,8 @@ _CLIENT_HINT = (
     " docs/warehouse.md explains it."
 )
 _LAKE_SCHEMES = ("delta:", "iceberg:")
+# Databases and files that the core opens, as URLs name them.
+_CORE_URL_NAMES = ("postgresql", "postgres", "sqlite", "duckdb", "file")
 _ENGINE_HINT = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
 # Message and hint for objects of these packages, which cannot be opened.
@@ -248,10 +251,13 @@ def open_store(
                 " an engine may be given.",
             )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
-    if backend in ("mysql", "mariadb"):
-        return _mariadb_store(url, database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
         return _duckdb_store(url.database, url.query, on_sql, memory)
+    if (kind := find_database(backend)) is not None:
+        store: ClientStore = load(kind.open_store)(
+            database if isinstance(database, Engine) else url, on_sql
+        )
+        return store
     raise _NoStore(
         f"There is no store for {backend}.",
         hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
@@ -276,8 +282,21 @@ def open_postgresql_store(database: Engine | URL, on_sql: OnSql | None = None) -
 
 
 def supports_view_releases(url: str) -> bool:
-    """Whether releases may be views: not on MariaDB, which cannot rename view and table at once."""
-    return url.partition(":")[0].partition("+")[0] not in ("mysql", "mariadb")
+    """Whether a release in the database of a URL may be a view."""
+    kind = _find_kind(url)
+    return kind is None or kind.has_views
+
+
+def supports_chains(url: str) -> bool:
+    """Whether releases in the database of a URL may continue a chain."""
+    kind = _find_kind(url)
+    return kind is None or kind.has_chains
+
+
+def _find_kind(url: str) -> Database | None:
+    """The kind of database of a URL; None for those of the core, and for unknown ones."""
+    name = url.partition(":")[0].partition("+")[0]
+    return None if name in _CORE_URL_NAMES else find_database(name)
 
 
 def _require_sqlalchemy(url: str) -> None:
@@ -285,28 +304,12 @@ def _require_sqlalchemy(url: str) -> None:
     try:
         import sqlalchemy  # noqa: F401
     except ModuleNotFoundError:
-        kind = url.partition(":")[0].partition("+")[0]
-        if kind in ("postgresql", "postgres"):
+        if url.partition(":")[0].partition("+")[0] in ("postgresql", "postgres"):
             raise MissingDependency.of_postgresql("SQLAlchemy") from None
-        if kind in ("mysql", "mariadb"):
-            raise MissingDependency.of_mariadb("SQLAlchemy") from None
+        kind = _find_kind(url)
+        if kind is not None and kind.extra:
+            raise MissingDependency.of_extra(kind.label, "SQLAlchemy", kind.extra) from None
         raise
-
-
-def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> ClientStore:
-    if "+" in url.drivername and url.get_driver_name() != "pymysql":
-        raise InvalidParameter(
-            f"MariaDB needs the driver PyMySQL, not {url.get_driver_name()}.",
-            hint="Write mysql+pymysql://user@host/database.",
-        )
-    try:
-        from dbanon.stores.mariadb.store import MariadbStore
-    except ModuleNotFoundError as error:
-        package = {"pymysql": "PyMySQL", "cryptography": "cryptography"}.get(error.name or "")
-        if package is None:
-            raise
-        raise MissingDependency.of_mariadb(package) from None
-    return MariadbStore(database, on_sql)
 
 
 def _duckdb_store(

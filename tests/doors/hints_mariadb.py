@@ -9,8 +9,8 @@ from unittest import mock
 
 import dbanon
 from dbanon.errors import InsufficientRights, OutputNotOurs
-from dbanon.stores.mariadb import publication
-from dbanon.stores.mariadb.store import MariadbStore
+from dbanon.extensions.mariadb import publication
+from dbanon.extensions.mariadb.store import MariadbStore
 from tests.doors.hints_stores import Act, Stores, StoreSteps
 
 SETTINGS = {"log-bin": "log", "binlog-format": "MIXED"}

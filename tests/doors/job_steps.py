@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.workbench.open import open_job_file
-from dbanon.doors.workbench.program import run_workbench
-from dbanon.doors.workbench.state import JobFileCommands, Start
 from dbanon.errors import DbanonError
+from dbanon.extensions.workbench.open import open_job_file
+from dbanon.extensions.workbench.program import run_workbench
+from dbanon.extensions.workbench.state import JobFileCommands, Start
 from tests.doors.hint_cases import Case
 from tests.doors.hint_doors import model
 from tests.doors.hint_steps import (

@@ -15,8 +15,8 @@ import pytest
 
 import dbanon
 from dbanon.doors.cli.support import report_errors
-from dbanon.doors.workbench.tasks import BackgroundTask, BackgroundTasks
 from dbanon.errors import InvalidParameter, ModelInfeasible
+from dbanon.extensions.workbench.tasks import BackgroundTask, BackgroundTasks
 
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.start import start; start()"]
 

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import DatabaseFailure, DbanonError, DiskFull
+from dbanon.extensions.mariadb import errors as of_mariadb
 from dbanon.stores.duckdb import errors as of_duckdb
-from dbanon.stores.mariadb import errors as of_mariadb
 from dbanon.stores.postgresql import client, session, settings
 from dbanon.stores.postgresql import errors as of_postgresql
 from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase

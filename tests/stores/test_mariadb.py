@@ -19,8 +19,8 @@ from dbanon import errors
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import job_file_for
+from dbanon.extensions.mariadb import dialect, publication
 from dbanon.run.open import open_store
-from dbanon.stores.mariadb import dialect, publication
 from tests.mariadb_server import Readers
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people

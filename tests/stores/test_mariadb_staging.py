@@ -9,10 +9,10 @@ import pytest
 import dbanon
 from dbanon import errors
 from dbanon.data.schema import Attribute, Kind
+from dbanon.extensions.mariadb import dialect, staging, store
 from dbanon.recoding import ReleasedColumn
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.mariadb import dialect, staging, store
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
 

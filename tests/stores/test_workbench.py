@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbanon.doors.workbench.state import Workbench
+from dbanon.extensions.workbench.state import Workbench
 from tests.doors.workbench.client import STEPS, Client, text_of, workbench
 from tests.doors.workbench.people import (
     COLUMNS,

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
+
+from dbanon.data.extension import Command, all_extensions, load
+from dbanon.errors import ExtensionInvalid
 
 # Key of the command-line words in a click context.
 _WORDS_KEY = "dbanon.words"
@@ -55,22 +57,47 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
 
 
-class CommandEntry(NamedTuple):
-    """The location of a command (``module:name`` in this package) and its help text."""
+class CommandEntries(Mapping[str, Command]):
+    """The core's commands, and those of extensions, whose records are read only if needed.
 
-    location: str
-    help: str
+    No extension can replace a command of the core.
+    """
+
+    def __init__(self, core: Mapping[str, Command]) -> None:
+        self._core = core
+
+    def __getitem__(self, name: str) -> Command:
+        if name in self._core:
+            return self._core[name]
+        for extension_name, command in _extension_commands():
+            if extension_name == name:
+                return command
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._core, *(name for name, _ in _extension_commands())]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _extension_commands() -> Iterator[tuple[str, Command]]:
+    """The commands of extensions by name; one that cannot be loaded is reported and left out."""
+    try:
+        for extension in all_extensions():
+            yield from extension.commands.items()
+    except ExtensionInvalid as error:
+        click.echo(f"Warning [{error.code}]: {error.message}\nHint: {error.hint}", err=True)
 
 
 class _LazyCommands(Mapping[str, click.Command]):
     """Commands by name, each imported on first access."""
 
-    def __init__(self, entries: Mapping[str, CommandEntry]) -> None:
+    def __init__(self, entries: Mapping[str, Command]) -> None:
         self._entries = entries
 
     def __getitem__(self, name: str) -> click.Command:
-        module, _, attribute = self._entries[name].location.partition(":")
-        command: click.Command = getattr(import_module(f"dbanon.doors.cli.{module}"), attribute)
+        command: click.Command = load(self._entries[name].location)
         return command
 
     def __iter__(self) -> Iterator[str]:
@@ -83,7 +110,7 @@ class _LazyCommands(Mapping[str, click.Command]):
 class LazyCommandGroup(CommandGroup):
     """A command group that imports only the command to run; importing all takes noticeable time."""
 
-    def __init__(self, *, entries: Mapping[str, CommandEntry], **settings: Any) -> None:
+    def __init__(self, *, entries: Mapping[str, Command], **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _LazyCommands(entries)  # type: ignore[assignment]
         self._entries = entries

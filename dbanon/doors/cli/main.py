@@ -4,139 +4,138 @@ from __future__ import annotations
 
 import click
 
-from dbanon.doors.cli.groups import CommandEntry, LazyCommandGroup
+from dbanon.data.extension import Command
+from dbanon.doors.cli.groups import CommandEntries, LazyCommandGroup
 
 # The first paragraph of each command's help, for the list of all commands.
 _COMMANDS = {
-    "advise": CommandEntry(
-        "advise:advise",
+    "advise": Command(
+        "dbanon.doors.cli.advise:advise",
         "Propose column roles, show which columns make rows unique, and recommend a first release.",
     ),
-    "anonymize": CommandEntry(
-        "anonymize:anonymize",
+    "anonymize": Command(
+        "dbanon.doors.cli.anonymize:anonymize",
         "Anonymize a table into a table or view that was recounted before it is visible.",
     ),
-    "bound": CommandEntry(
-        "anonymize:bound",
+    "bound": Command(
+        "dbanon.doors.cli.anonymize:bound",
         "Compute the minimum loss of any release of a table in classes of k or more rows.",
     ),
-    "budget": CommandEntry(
-        "chains:budget",
+    "budget": Command(
+        "dbanon.doors.cli.chains:budget",
         "Privacy budgets: how much the differentially private releases of a table may spend"
         " together.",
     ),
-    "chain": CommandEntry(
-        "chains:chain", "Releases of the same persons that stay private together."
+    "chain": Command(
+        "dbanon.doors.cli.chains:chain", "Releases of the same persons that stay private together."
     ),
-    "check": CommandEntry(
-        "jobs:check",
+    "check": Command(
+        "dbanon.doors.cli.jobs:check",
         "Check a job file without a database, and report all problems at once.",
     ),
-    "declare": CommandEntry(
-        "rules:declare",
+    "declare": Command(
+        "dbanon.doors.cli.rules:declare",
         "Declare rules that say what the columns of a table are. They are stored in its database.",
     ),
-    "demo": CommandEntry(
-        "demo:demo",
+    "demo": Command(
+        "dbanon.doors.cli.demo:demo",
         "Generate a table of persons in a DuckDB file, anonymize it, and verify it.",
     ),
-    "drop": CommandEntry(
-        "releases:drop", "Drop a release that dbanon made: its view, its table and its summary."
+    "drop": Command(
+        "dbanon.doors.cli.releases:drop",
+        "Drop a release that dbanon made: its view, its table and its summary.",
     ),
-    "evaluate": CommandEntry(
-        "releases:evaluate", "Evaluate a release: its loss and its remaining risk."
+    "evaluate": Command(
+        "dbanon.doors.cli.releases:evaluate", "Evaluate a release: its loss and its remaining risk."
     ),
-    "explain": CommandEntry(
-        "explain:explain",
+    "explain": Command(
+        "dbanon.doors.cli.explain:explain",
         "Explain an error: what its code means, why it occurs, and what to do.",
     ),
-    "gc": CommandEntry(
-        "administration:gc",
+    "gc": Command(
+        "dbanon.doors.cli.administration:gc",
         "Drop released tables that their view no longer shows, and leftovers of killed runs.",
     ),
-    "hierarchy": CommandEntry(
-        "hierarchy:hierarchy",
+    "hierarchy": Command(
+        "dbanon.doors.cli.hierarchy:hierarchy",
         "Check generalization hierarchies, propose them, and store them by name.",
     ),
-    "init": CommandEntry(
-        "jobs:init",
+    "init": Command(
+        "dbanon.doors.cli.jobs:init",
         "Print a job file for a table, for you to edit. Its roles are proposals, never decisions.",
     ),
-    "install": CommandEntry(
-        "administration:install",
+    "install": Command(
+        "dbanon.doors.cli.administration:install",
         "Install the SQL functions in a PostgreSQL database.",
     ),
-    "methods": CommandEntry(
-        "administration:methods",
+    "methods": Command(
+        "dbanon.doors.cli.administration:methods",
         "List the methods with the data they take, class sizes, guarantee, cost, reference"
         " and options.",
     ),
-    "plan": CommandEntry(
-        "jobs:plan_table_or_file",
+    "plan": Command(
+        "dbanon.doors.cli.jobs:plan_table_or_file",
         "Show what anonymize would do with these options, or refuse as anonymize would.",
     ),
-    "refresh": CommandEntry(
-        "rules:refresh",
+    "refresh": Command(
+        "dbanon.doors.cli.rules:refresh",
         "Make a release again from its entry in the ledger, with the current rows of its source.",
     ),
-    "releases": CommandEntry(
-        "releases:releases",
+    "releases": Command(
+        "dbanon.doors.cli.releases:releases",
         "List the releases in the ledger, newest first, with the current state of each.",
     ),
-    "repair": CommandEntry(
-        "administration:repair",
+    "repair": Command(
+        "dbanon.doors.cli.administration:repair",
         "Attach the releases of a PostgreSQL ledger to their tables again, and report what was"
         " done.",
     ),
-    "report": CommandEntry(
-        "releases:report",
+    "report": Command(
+        "dbanon.doors.cli.releases:report",
         "Write the report of a release from its ledger entry, with its classes counted again.",
     ),
-    "rules": CommandEntry(
-        "rules:rules",
+    "rules": Command(
+        "dbanon.doors.cli.rules:rules",
         "List the declared rules, and whether their tables and columns still exist.",
     ),
-    "run": CommandEntry(
-        "run:run",
+    "run": Command(
+        "dbanon.doors.cli.run:run",
         "Run the jobs of a file in its order, each with its own transaction, lock and ledger row.",
     ),
-    "schema": CommandEntry(
-        "jobs:schema",
+    "schema": Command(
+        "dbanon.doors.cli.jobs:schema",
         "Print the JSON Schema of job files, which editors use to check them.",
     ),
-    "show": CommandEntry(
-        "releases:show_release",
+    "show": Command(
+        "dbanon.doors.cli.releases:show_release",
         "Show everything that the ledger has about a release: its entry, columns and run.",
     ),
-    "undeclare": CommandEntry(
-        "rules:undeclare", "Remove the rules of a table, for some columns or for all."
+    "undeclare": Command(
+        "dbanon.doors.cli.rules:undeclare",
+        "Remove the rules of a table, for some columns or for all.",
     ),
-    "tutorial": CommandEntry(
-        "tutorial:tutorial",
+    "tutorial": Command(
+        "dbanon.doors.cli.tutorial:tutorial",
         "Take a guided tour in ten minutes. Each step is explained, run for real, and waits"
         " for Enter.",
     ),
-    "uninstall": CommandEntry(
-        "administration:uninstall", "Remove the SQL functions; the ledger stays."
+    "uninstall": Command(
+        "dbanon.doors.cli.administration:uninstall", "Remove the SQL functions; the ledger stays."
     ),
-    "upgrade": CommandEntry(
-        "administration:upgrade",
+    "upgrade": Command(
+        "dbanon.doors.cli.administration:upgrade",
         "Bring installed SQL functions to this version; ledger, hierarchies and grants stay.",
     ),
-    "verify": CommandEntry(
-        "jobs:verify_release_or_file",
+    "verify": Command(
+        "dbanon.doors.cli.jobs:verify_release_or_file",
         "Recount a release in the database, and compare it with the ledger.",
-    ),
-    "workbench": CommandEntry(
-        "workbench:workbench",
-        "Open a local web page that leads from a table to a job file and its release.",
     ),
 }
 
 
 @click.group(
     cls=LazyCommandGroup,
-    entries=_COMMANDS,
+    entries=CommandEntries(_COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="dbanon")

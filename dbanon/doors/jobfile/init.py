@@ -31,7 +31,7 @@ from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
-from dbanon.run.open import open_store, supports_view_releases
+from dbanon.run.open import open_store, supports_chains, supports_view_releases
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores.folders import is_row_file_url
@@ -402,11 +402,10 @@ def _describe_table(
         entity = role_proposals.entity if role_proposals.entity in identifiers else None
         n_rows = role_proposals.profile.rows
         person = person_column(role_proposals.profile.columns, identifiers, n_rows)
-        supports_chains = "chains" not in session.unsupported_features
+        has_chains = "chains" not in session.unsupported_features
         if is_row_file_url(url):
-            # MariaDB supports neither views of releases nor chains.
-            supports_chains = supports_view_releases(decisions.target or PROPOSED_TARGET)
-        chain = ChainProposal(person, entity, is_supported=supports_chains)
+            has_chains = supports_chains(decisions.target or PROPOSED_TARGET)
+        chain = ChainProposal(person, entity, is_supported=has_chains)
         nulls = None
         if qi_names and not decisions.options:
             request = replace(request, quasi_identifiers=qi_names)

@@ -14,10 +14,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from dbanon.doors.cli.jobs import open_jobs
 from dbanon.doors.cli.run import save_report
-from dbanon.doors.workbench.access import Access
-from dbanon.doors.workbench.routes import Routes
-from dbanon.doors.workbench.server import HttpRequest, HttpResponse
-from dbanon.doors.workbench.state import JobFileCommands, Start, Workbench
+from dbanon.extensions.workbench.access import Access
+from dbanon.extensions.workbench.routes import Routes
+from dbanon.extensions.workbench.server import HttpRequest, HttpResponse
+from dbanon.extensions.workbench.state import JobFileCommands, Start, Workbench
 
 PORT = 4711
 STEPS = ("columns", "trees", "sweep", "compare", "job", "run")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dbanon.doors.workbench import access as module
-from dbanon.doors.workbench.access import Access
-from dbanon.doors.workbench.server import CONTENT_SECURITY_POLICY, HEADERS, HttpRequest
+from dbanon.extensions.workbench import access as module
+from dbanon.extensions.workbench.access import Access
+from dbanon.extensions.workbench.server import CONTENT_SECURITY_POLICY, HEADERS, HttpRequest
 from tests.doors.workbench.client import PORT, STEPS, Client, idle, key_of
 
 HOST = f"127.0.0.1:{PORT}"

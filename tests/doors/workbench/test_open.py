@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.workbench.open import open_job_file
-from dbanon.doors.workbench.state import Start
 from dbanon.errors import InvalidParameter, JobFileInvalid
+from dbanon.extensions.workbench.open import open_job_file
+from dbanon.extensions.workbench.state import Start
 from tests.doors.workbench.client import Client, text_of, workbench
 from tests.doors.workbench.people import ROLES, decide_roles, swept, trees
 from tests.doors.workbench.test_command import READING, write_table

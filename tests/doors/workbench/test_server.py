@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from dbanon.doors.workbench import server as module
-from dbanon.doors.workbench.server import (
+from dbanon.extensions.workbench import server as module
+from dbanon.extensions.workbench.server import (
     HEADERS,
     HOST,
     MAX_BODY_BYTES,

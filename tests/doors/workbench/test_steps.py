@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbanon.doors.workbench.state import Workbench
+from dbanon.extensions.workbench.state import Workbench
 from dbanon.sessions.names import quote
 from tests.doors.html.pages import HOSTILE
 from tests.doors.workbench.client import STEPS, Client, text_of, workbench

@@ -49,9 +49,9 @@ def workbench(
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import open_jobs
         from dbanon.doors.cli.run import save_report
-        from dbanon.doors.workbench.open import JOB_FILE_SUFFIXES, open_job_file
-        from dbanon.doors.workbench.program import run_workbench
-        from dbanon.doors.workbench.state import JobFileCommands, Start
+        from dbanon.extensions.workbench.open import JOB_FILE_SUFFIXES, open_job_file
+        from dbanon.extensions.workbench.program import run_workbench
+        from dbanon.extensions.workbench.state import JobFileCommands, Start
 
         def print_address(address: str) -> None:
             click.echo(address)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.advice.request import DEFAULT_KS, DEFAULT_MAX_SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.doors.jobfile.init import TABLE, VIEW
-from dbanon.doors.workbench.tasks import BackgroundTasks
+from dbanon.extensions.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.release.distribution import least_displayed_rows

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 
 from dbanon.doors.jobfile.field_types import has_written_password
-from dbanon.doors.workbench import database
-from dbanon.doors.workbench.access import Access
-from dbanon.doors.workbench.routes import Routes
-from dbanon.doors.workbench.server import HOST, Server
-from dbanon.doors.workbench.state import Start, Workbench
 from dbanon.errors import InvalidParameter
+from dbanon.extensions.workbench import database
+from dbanon.extensions.workbench.access import Access
+from dbanon.extensions.workbench.routes import Routes
+from dbanon.extensions.workbench.server import HOST, Server
+from dbanon.extensions.workbench.state import Start, Workbench
 
 
 def run_workbench(start: Start, *, port: int, on_ready: Callable[[str], None]) -> bool:

@@ -23,6 +23,10 @@ from dbanon.errors import (
     nearest_names,
     sql_for_hint,
 )
+from dbanon.extensions.mariadb import dialect as types
+from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted, quote_name
+from dbanon.extensions.mariadb.errors import READ_ONLY_HINT, translate_errors
+from dbanon.extensions.mariadb.foreign import require_own_code
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions import statements
 from dbanon.sessions.base import ExistingRelation, OnSql, Relation
@@ -34,10 +38,6 @@ from dbanon.sessions.names import (
     schema_not_found,
 )
 from dbanon.sessions.session import Session
-from dbanon.stores.mariadb import dialect as types
-from dbanon.stores.mariadb.dialect import quote_account, quote_dotted, quote_name
-from dbanon.stores.mariadb.errors import READ_ONLY_HINT, translate_errors
-from dbanon.stores.mariadb.foreign import require_own_code
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection

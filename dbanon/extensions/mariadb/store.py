@@ -19,15 +19,15 @@ from dbanon.errors import (
     sql_for_hint,
     warn_caller,
 )
+from dbanon.extensions.mariadb import publication
+from dbanon.extensions.mariadb.connecting import account_arguments
+from dbanon.extensions.mariadb.dialect import COLLATION, quote_dotted
+from dbanon.extensions.mariadb.errors import translate_errors
+from dbanon.extensions.mariadb.session import BEGIN_SNAPSHOT, MariadbSession
 from dbanon.sessions.base import LockHolder, OnSql, job_running_error
 from dbanon.sessions.pooled_connections import open_pooled_connection
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.interrupts import interruptible_until_commit
-from dbanon.stores.mariadb import publication
-from dbanon.stores.mariadb.connecting import account_arguments
-from dbanon.stores.mariadb.dialect import COLLATION, quote_dotted
-from dbanon.stores.mariadb.errors import translate_errors
-from dbanon.stores.mariadb.session import BEGIN_SNAPSHOT, MariadbSession
 
 # Settings that a session relies on, whatever the server's defaults: values are never truncated
 # silently, names are quoted as in standard SQL, times are in UTC, texts are sorted by all their

@@ -15,20 +15,20 @@ from urllib.parse import parse_qs, quote
 import jinja2
 
 from dbanon.doors.html.page import create_environment, report_policy, report_style
-from dbanon.doors.workbench import database, forms, view
-from dbanon.doors.workbench.access import FORM_KEY_PARAMETER, KEY_PARAMETER, Access
-from dbanon.doors.workbench.comparison import compare
-from dbanon.doors.workbench.forms import Fields, FormError, FormState, first_value
-from dbanon.doors.workbench.server import HttpRequest, HttpResponse
-from dbanon.doors.workbench.state import SweepChoice, Workbench
-from dbanon.doors.workbench.tasks import (
+from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.extensions.workbench import database, forms, view
+from dbanon.extensions.workbench.access import FORM_KEY_PARAMETER, KEY_PARAMETER, Access
+from dbanon.extensions.workbench.comparison import compare
+from dbanon.extensions.workbench.forms import Fields, FormError, FormState, first_value
+from dbanon.extensions.workbench.server import HttpRequest, HttpResponse
+from dbanon.extensions.workbench.state import SweepChoice, Workbench
+from dbanon.extensions.workbench.tasks import (
     NO_FORM,
     BackgroundTask,
     BusyError,
     FormRequest,
     convert_unexpected,
 )
-from dbanon.errors import DbanonError, InvalidParameter
 
 _FOLDER = Path(__file__).parent
 _STATIC_FILES = {

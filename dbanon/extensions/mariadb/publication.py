@@ -22,13 +22,13 @@ from dbanon.errors import (
     SourceChanged,
     sql_for_hint,
 )
+from dbanon.extensions.mariadb.catalog import PUBLICATION_TABLE, MariadbCatalog
+from dbanon.extensions.mariadb.dialect import quote_dotted, quote_name
 from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.release.words import now
 from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName
-from dbanon.stores.mariadb.catalog import PUBLICATION_TABLE, MariadbCatalog
-from dbanon.stores.mariadb.dialect import quote_dotted, quote_name
 
 # States of a release in the ledger table of publications.
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"

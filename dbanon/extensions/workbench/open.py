@@ -13,8 +13,9 @@ from dbanon.data.option import parameters
 from dbanon.doors.jobfile.document import read_document
 from dbanon.doors.jobfile.file import FileJob, read_job_file
 from dbanon.doors.jobfile.init import SCHEMA
-from dbanon.doors.workbench.job import build_further_keys
-from dbanon.doors.workbench.state import (
+from dbanon.errors import InvalidParameter
+from dbanon.extensions.workbench.job import build_further_keys
+from dbanon.extensions.workbench.state import (
     DATE_STEPS,
     KEEP,
     ROLES,
@@ -24,7 +25,6 @@ from dbanon.doors.workbench.state import (
     Start,
     TreeChoice,
 )
-from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
 from dbanon.stores.folders import is_row_file_url

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
+from dbanon.extensions.mariadb import dialect as types
+from dbanon.extensions.mariadb.catalog import MariadbCatalog
+from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.storable_rows import storable_rows
-from dbanon.stores.mariadb import dialect as types
-from dbanon.stores.mariadb.catalog import MariadbCatalog
-from dbanon.stores.mariadb.errors import translate_errors
 
 # Columns of row numbers and of classes.
 ROW_NUMBER, _CLASS = "dbanon_row", "dbanon_class"

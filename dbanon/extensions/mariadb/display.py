@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbanon.data.schema import Attribute, Kind
-from dbanon.stores.mariadb.dialect import as_text
+from dbanon.extensions.mariadb.dialect import as_text
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:

@@ -22,13 +22,14 @@ from dbanon.doors.jobfile.init import (
 )
 from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_in_file
 from dbanon.doors.releases import list_hierarchies, releases
-from dbanon.doors.workbench.job import (
+from dbanon.errors import InvalidParameter, OutputExists
+from dbanon.extensions.workbench.job import (
     build_further_keys,
     build_job_options,
     find_target_url,
     name_tree_files,
 )
-from dbanon.doors.workbench.state import (
+from dbanon.extensions.workbench.state import (
     ColumnTree,
     JobChoice,
     JobDecisions,
@@ -40,9 +41,8 @@ from dbanon.doors.workbench.state import (
     TreeChoice,
     Workbench,
 )
-from dbanon.doors.workbench.tasks import BackgroundTask
-from dbanon.doors.workbench.view import describe_sweep_map
-from dbanon.errors import InvalidParameter, OutputExists
+from dbanon.extensions.workbench.tasks import BackgroundTask
+from dbanon.extensions.workbench.view import describe_sweep_map
 from dbanon.hierarchy.builders import suggestion
 from dbanon.hierarchy.spec import DATABASE_KINDS, HierarchySpec, build, parse
 from dbanon.hierarchy.tree import Hierarchy

@@ -19,7 +19,8 @@ from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
 from dbanon.doors.jobfile.field_types import is_job_name
 from dbanon.doors.jobfile.schedule import schedule_problem
-from dbanon.doors.workbench.state import (
+from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.extensions.workbench.state import (
     KEEP,
     ROLES,
     TREE_KINDS,
@@ -28,8 +29,7 @@ from dbanon.doors.workbench.state import (
     TreeChoice,
     Workbench,
 )
-from dbanon.doors.workbench.tasks import NO_FORM, FormRequest
-from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.extensions.workbench.tasks import NO_FORM, FormRequest
 from dbanon.job.nulls import NULL_POLICIES
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_row_file_url

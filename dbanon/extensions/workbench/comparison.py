@@ -9,8 +9,8 @@ from dbanon.data.schema import Role
 from dbanon.doors.html import svg
 from dbanon.doors.html.figures import format_figure
 from dbanon.doors.html.view import PictureNumbers, describe_distribution, mask_small_count
-from dbanon.doors.workbench.state import Workbench
-from dbanon.doors.workbench.view import Row, is_same_point
+from dbanon.extensions.workbench.state import Workbench
+from dbanon.extensions.workbench.view import Row, is_same_point
 from dbanon.release.distribution import Distribution
 from dbanon.run.inspect_release import ReleaseInspection
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.jobfile.init import SCHEMA
 from dbanon.doors.spelling import build_job_command
-from dbanon.doors.workbench import forms
-from dbanon.doors.workbench.state import KEEP, Workbench
+from dbanon.extensions.workbench import forms
+from dbanon.extensions.workbench.state import KEEP, Workbench
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.sessions.names import RelationName, parse_relation
 
 if TYPE_CHECKING:
-    from dbanon.doors.workbench.state import JobChoice, TreeChoice
+    from dbanon.extensions.workbench.state import JobChoice, TreeChoice
 
 # The number of exports that the job file keeps: a year of monthly releases.
 _KEPT_EXPORTS = 12

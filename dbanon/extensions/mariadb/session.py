@@ -27,6 +27,10 @@ from dbanon.errors import (
     sql_for_hint,
     warn_caller,
 )
+from dbanon.extensions.mariadb import dialect as types
+from dbanon.extensions.mariadb import publication
+from dbanon.extensions.mariadb.display import display_key
+from dbanon.extensions.mariadb.staging import ROW_NUMBER, SUFFIX, MariadbStaging, unused_name
 from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA
 from dbanon.sessions.base import (
     MARK,
@@ -38,10 +42,6 @@ from dbanon.sessions.base import (
     key_required_error,
 )
 from dbanon.sessions.names import RelationName, quote
-from dbanon.stores.mariadb import dialect as types
-from dbanon.stores.mariadb import publication
-from dbanon.stores.mariadb.display import display_key
-from dbanon.stores.mariadb.staging import ROW_NUMBER, SUFFIX, MariadbStaging, unused_name
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection

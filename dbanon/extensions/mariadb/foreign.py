@@ -18,8 +18,8 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import ForeignCode, sql_for_hint
+from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted
 from dbanon.sessions.names import RelationName
-from dbanon.stores.mariadb.dialect import quote_account, quote_dotted
 
 # Names in either kind of quotes, and unquoted names.
 _NAME_PATTERN = re.compile(r'`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+')

@@ -20,10 +20,11 @@ from dbanon.doors.html.figures import format_figure
 from dbanon.doors.html.view import PictureNumbers, describe_map
 from dbanon.doors.jobfile.init import propose_column
 from dbanon.doors.spelling import spell_cli_option
-from dbanon.doors.workbench import forms
-from dbanon.doors.workbench.forms import FormState
-from dbanon.doors.workbench.job import name_tree_files, render_chosen_command
-from dbanon.doors.workbench.state import (
+from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
+from dbanon.extensions.workbench import forms
+from dbanon.extensions.workbench.forms import FormState
+from dbanon.extensions.workbench.job import name_tree_files, render_chosen_command
+from dbanon.extensions.workbench.state import (
     ROLES,
     ColumnTree,
     JobDecisions,
@@ -31,8 +32,7 @@ from dbanon.doors.workbench.state import (
     TreeChoice,
     Workbench,
 )
-from dbanon.doors.workbench.tasks import BackgroundTask
-from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
+from dbanon.extensions.workbench.tasks import BackgroundTask
 from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.run.tree_counts import TreeNode
 

@@ -1,0 +1,132 @@
+"""Extensions: what a part of dbanon, or another package, adds to the core.
+
+The core imports no extension. It looks for what it needs in their records. A record names locations
+in the form ``module:name``, which are imported on first use, so that reading all records is cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from dbanon.data.frozen import dataclass
+from dbanon.errors import ExtensionInvalid
+
+# The folders of dbanon/extensions.
+BUILT_IN = ("mariadb", "workbench")
+# Other packages name their records by this group of entry points.
+ENTRY_POINTS = "dbanon.extensions"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A kind of database that URLs and engines of SQLAlchemy name.
+
+    Parameters
+    ----------
+    url_names : the names of SQLAlchemy's dialects that it is opened for.
+    open_store : location of a function of an engine or ``URL`` of SQLAlchemy and of ``on_sql``,
+        as ``run.open.open_store`` has it, which returns a ``ClientStore``.
+    label : what messages call it, such as "MariaDB".
+    extra : the extra of dbanon that installs its driver; empty for other packages.
+    has_views : whether a release may be a view.
+    has_chains : whether releases may continue a chain.
+    """
+
+    url_names: tuple[str, ...]
+    open_store: str
+    label: str
+    extra: str = ""
+    has_views: bool = True
+    has_chains: bool = True
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    Parameters
+    ----------
+    location : the location of a ``click.Command``.
+    help : the first paragraph of its help, for the list of all commands.
+    """
+
+    location: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What one extension adds.
+
+    Parameters
+    ----------
+    name : its name, for error messages.
+    databases : the kinds of databases that it opens.
+    commands : by name, its commands.
+    """
+
+    name: str
+    databases: tuple[Database, ...] = ()
+    commands: Mapping[str, Command] = field(default_factory=dict)
+
+
+@cache
+def built_in_extensions() -> tuple[Extension, ...]:
+    """The extensions of this package."""
+    modules = (import_module(f"dbanon.extensions.{name}") for name in BUILT_IN)
+    return tuple(module.EXTENSION for module in modules)
+
+
+@cache
+def installed_extensions() -> tuple[Extension, ...]:
+    """The extensions of other packages, in the order of their entry points' names.
+
+    Raises
+    ------
+    ExtensionInvalid : an entry point cannot be loaded, or names something else.
+    """
+    # Reading the entry points of all packages takes time, so import only if needed.
+    from importlib.metadata import entry_points
+
+    extensions = []
+    for entry_point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        try:
+            extension = entry_point.load()
+        except Exception as error:
+            raise ExtensionInvalid(
+                f"The extension {entry_point.name} cannot be loaded ({type(error).__name__}).",
+                hint=f"Check it with: python -c 'import {entry_point.module}'. To do without it,"
+                " uninstall its package.",
+            ) from error
+        if not isinstance(extension, Extension):
+            raise ExtensionInvalid(
+                f"The entry point {entry_point.name} names no Extension.",
+                hint=f"In its package, make {entry_point.value} a dbanon.data.extension.Extension.",
+            )
+        extensions.append(extension)
+    return tuple(extensions)
+
+
+def all_extensions() -> Iterator[Extension]:
+    """All extensions, those of this package first; others are read only if iteration goes on."""
+    yield from built_in_extensions()
+    yield from installed_extensions()
+
+
+def find_database(url_name: str) -> Database | None:
+    """The kind of database for a name of SQLAlchemy's dialects; None if no extension has it."""
+    for extension in all_extensions():
+        for database in extension.databases:
+            if url_name in database.url_names:
+                return database
+    return None
+
+
+def load(location: str) -> Any:
+    """Import what stands at a location, ``module:name``."""
+    module, _, name = location.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,128 @@
+"""Extensions are found by name; those of other packages add to the core and replace nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.data import extension
+from dbanon.data.extension import Command, Database, Extension
+from dbanon.doors.cli.main import main
+from dbanon.errors import ExtensionInvalid, InvalidParameter
+from dbanon.run.open import supports_chains, supports_view_releases
+from dbanon.stores.duckdb.store import DuckdbStore
+
+MODULE = "toy_extension"
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A package outside of dbanon, installed with one entry point."""
+    module = ModuleType(MODULE)
+    point = EntryPoint("toy", f"{MODULE}:EXTENSION", extension.ENTRY_POINTS)
+    monkeypatch.setitem(sys.modules, MODULE, module)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: (point,))
+    extension.installed_extensions.cache_clear()
+    yield module
+    extension.installed_extensions.cache_clear()
+
+
+def open_toy_store(url: object, on_sql: object) -> DuckdbStore:
+    """The file of DuckDB that a URL names."""
+    return DuckdbStore(url.database, on_sql)  # type: ignore[attr-defined,arg-type]
+
+
+def test_a_store_of_another_package_releases(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.dialects import registry
+    from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+
+    class ToyDialect(SQLiteDialect):
+        name = "toy"
+
+    monkeypatch.setattr(toy, "ToyDialect", ToyDialect, raising=False)
+    registry.register("toy", MODULE, "ToyDialect")
+    monkeypatch.setattr(toy, "open_toy_store", open_toy_store, raising=False)
+    toy.EXTENSION = Extension(
+        "toy",
+        databases=(Database(("toy",), f"{MODULE}:open_toy_store", label="Toy", has_views=False),),
+    )
+    path = tmp_path / "people.toy"
+    import duckdb
+
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE people AS SELECT i AS age FROM range(20) AS t(i)")
+    report = dbanon.anonymize(
+        f"toy:///{path}", table="people", quasi_identifiers=["age"], k=4, output="released"
+    )
+    assert report.k_achieved >= 4
+    assert not supports_view_releases(f"toy:///{path}")
+    assert supports_chains(f"toy:///{path}")
+
+
+def test_a_command_of_another_package_runs_and_is_listed(toy: ModuleType) -> None:
+    import click
+
+    @click.command()
+    def greet() -> None:
+        click.echo("hello")
+
+    toy.greet = greet
+    toy.EXTENSION = Extension("toy", commands={"greet": Command(f"{MODULE}:greet", "Say hello.")})
+    assert CliRunner().invoke(main, ["greet"]).output == "hello\n"
+    assert "Say hello." in CliRunner().invoke(main, ["--help"]).output
+
+
+def test_nothing_of_the_core_is_replaced(toy: ModuleType) -> None:
+    toy.EXTENSION = Extension(
+        "toy",
+        databases=(Database(("mariadb",), f"{MODULE}:none", label="Toy"),),
+        commands={name: Command(f"{MODULE}:none", "Mine.") for name in ("verify", "workbench")},
+    )
+    assert "Mine." not in CliRunner().invoke(main, ["--help"]).output
+    found = extension.find_database("mariadb")
+    assert found is not None
+    assert found.label == "MariaDB"
+
+
+def test_dbanon_works_next_to_a_package_that_cannot_be_imported(
+    toy: ModuleType, tmp_path: Path
+) -> None:
+    with pytest.raises(ExtensionInvalid, match="cannot be loaded") as caught:
+        extension.installed_extensions()
+    assert caught.value.hint is not None
+    assert MODULE in caught.value.hint
+    listed = CliRunner().invoke(main, ["--help"])
+    assert (listed.exit_code, "verify" in listed.stdout) == (0, True)
+    assert "extension_invalid" in listed.stderr
+    assert CliRunner().invoke(main, ["methods"]).exit_code == 0
+
+
+def test_an_entry_point_must_name_an_extension(toy: ModuleType) -> None:
+    toy.EXTENSION = "toy"
+    with pytest.raises(ExtensionInvalid, match="names no Extension"):
+        extension.installed_extensions()
+
+
+def test_an_unknown_kind_of_database_is_refused_as_before() -> None:
+    with pytest.raises(InvalidParameter, match=r"There is no store for|fetched"):
+        dbanon.verify("oracle+oracledb://anna@host/app", "release.people")
+
+
+def test_importing_the_records_imports_no_driver() -> None:
+    import subprocess
+
+    code = (
+        "import sys; from dbanon.data.extension import built_in_extensions as e; e();"
+        "print([m for m in ('sqlalchemy', 'pymysql', 'click', 'jinja2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
