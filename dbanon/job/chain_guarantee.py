@@ -1,4 +1,7 @@
-"""The guarantee of a chain's releases: k persons share each combination and each history."""
+"""The guarantee of a chain's releases: k persons share each combination and each history.
+
+A history is the sequence of released values of a person over the releases of a chain.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ class ChainGuarantee(Guarantee):
         )
 
     def check(self, counts: Counts, expected: ExpectedRelease) -> Verdict:
-        """The verdict on the counts of rows and histories.
+        """Check the counts of rows and histories, and return the verdict on them.
 
         Raises
         ------
@@ -130,7 +133,7 @@ class ChainGuarantee(Guarantee):
 
         Raises
         ------
-        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : as ``check``.
+        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : see ``check``.
         """
         for n_wrong, description in (
             (histories.mismatched_cells, "classes contain rows of persons who are not in them"),
@@ -192,7 +195,7 @@ class ChainGuarantee(Guarantee):
     def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
         """The levels that all classes reach, in the order of the models.
 
-        Those of models that compare with the first release come from the chain's state.
+        For models that compare with the chain's first release, they come from the chain's state.
         """
         histories = counts.histories
         assert histories is not None
@@ -215,9 +218,9 @@ class ChainGuarantee(Guarantee):
         assert histories is not None
         k = _fewest_per_combination(histories, default=counts.rows.smallest)
         return Verdict(
-            k,
-            k,
-            levels,
+            k=k,
+            rarest_combination_size=k,
+            models=levels,
             persons=histories.persons,
             ledger_values={"entity": self.entity, "persons": histories.persons}
             | ({"tables": self.tables} if self.tables > 1 else {}),

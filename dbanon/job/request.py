@@ -1,7 +1,7 @@
 """Release requests: a job as plain values in the ledger, from which it can be run again.
 
-Options that list column values are left out; the request has their names under ``lacks``. A
-condition (``where``) is stored as the user wrote it.
+Options whose values would disclose column values are left out; ``lacks`` holds the names of these
+options. A condition (``where``) is stored as the user wrote it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dbanon.job.rules import BY_RULES, COLUMN_OPTIONS
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
-# Left out of requests: options that concern a single run, and options for reading files, from
-# which no release is repeated.
+# Left out of requests: options that concern a single run, and options for reading files, because
+# releases of files cannot be repeated.
 _RUN_OPTIONS = {
     "chunk_rows",
     "if_exists",
@@ -48,7 +48,7 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         if name in _RUN_OPTIONS or name == "chain" or (job.declared and name in COLUMN_OPTIONS):
             continue
         if name == "pseudonym_key":
-            # Callers give the key's location each time they repeat the release.
+            # Callers pass the location of the key each time they repeat the release.
             continue
         owner = job if name in job_fields or name == "pseudonyms" else job.policy
         value = getattr(owner, name)
@@ -77,7 +77,9 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
-    """Rebuild the job of a request. The rules of a job by rules still have to be read.
+    """Rebuild the job of a request.
+
+    If declared rules define the job's columns, the caller must still read and apply them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Projection of records onto one axis, and their order along it, for univariate methods."""
+"""Project records onto one axis, and sort them along it, for univariate methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
 
     Raises
     ------
-    InvalidParameter : the axis is not an attribute, and is not in ``AXIS``.
+    InvalidParameter : the axis is neither an attribute nor ``SUM`` or ``FIRST_COMPONENT``.
     """
     if axis in space.names:
         return space.points[:, space.names.index(axis)]
@@ -64,7 +64,7 @@ def sort_records(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def split_from_both_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Label classes of k records from both ends of the order; the median's class takes leftovers.
+    """Form classes of k records from both ends of the order; the middle class takes leftovers.
 
     Parameters
     ----------

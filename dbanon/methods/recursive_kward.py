@@ -1,4 +1,4 @@
-"""Recursive k-Ward: cuts the sorted records into parts while worthwhile, then applies k-Ward.
+"""Recursive k-Ward: cut the sorted records into parts, recursively, and apply k-Ward to each part.
 
 A set is cut into J parts of equal size along the axis. If the sum of the variances of the parts,
 divided by the variance of the set, is less than theta, k-Ward is applied to the whole set;
@@ -52,7 +52,8 @@ def sets_for_kward(
     ----------
     points : float64 (n, p).
     order : int64 (m,), the records to cut, sorted along the axis.
-    parts : number of parts that a set is cut into.
+    theta : a set is cut if the summed variance of its parts is at least theta times its own.
+    parts : the number of parts that a set is cut into.
 
     Returns the records of each set, int64, ascending, so that ties go to the smaller index.
     """
@@ -70,8 +71,9 @@ def sets_for_kward(
 
 
 def _variance(points: NDArray[np.float64]) -> float:
-    """The sum of the variances of the attributes."""
-    # Reduce each attribute separately: over rows, rounding depends on the number of attributes.
+    """The sum of the variances of the attributes of points, float64 (m, p)."""
+    # Reduce each attribute on its own contiguous array: a reduction over rows would round
+    # differently depending on the number of attributes.
     return float(np.ascontiguousarray(points.T).var(axis=1).sum())
 
 
@@ -87,7 +89,10 @@ METHOD = Method(
             "theta",
             float,
             0.5,
-            Option("A set is cut while theta is not above the ratio.", minimum=0.0),
+            Option(
+                "A set is cut if the summed variance of its parts is at least theta times its own.",
+                minimum=0.0,
+            ),
         ),
         Parameter("parts", int, 2, Option("Parts that a set is cut into (J).", minimum=2)),
     ),

@@ -115,7 +115,7 @@ def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("columns copied as they are", "passed through the client's memory")]
 
 
-def describe_foreign_files(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_files_of_other_accounts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a label and a text if files of other accounts were allowed; otherwise empty."""
     policy = arguments.get("reading", {}).get("foreign_files")
     if policy is None:

@@ -33,14 +33,16 @@ from dbanon.stores.sql_target import build_run_record
 
 
 @contextmanager
-def spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
-    """Provide spill space for values during the block; None if the job names no directory.
+def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
+    """Yield a place on disk for values that exceed memory; None if the job names no directory.
 
-    Databases opened for the run use at most half of the memory limit and spill there.
+    During the block, the databases that were opened for the run use at most half of the memory
+    limit, and spill to the same directory.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights, JobRunning : others can access or use the directory.
+    InvalidParameter, InsufficientRights : the directory cannot be used, or others have access.
+    JobRunning : another run uses the directory.
     """
     if job.spill is None:
         yield None
@@ -120,7 +122,7 @@ def run_in_transactions(
     require_destination(job, source, target)
     # Outermost, so that databases remove their spilled files before the directory is deleted.
     with (
-        spill_space(job, source, target) as disk,
+        provide_spill_space(job, source, target) as disk,
         open_exporter(job, target or source) as exporter,
         ExitStack() as stack,
     ):

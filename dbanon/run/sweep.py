@@ -1,4 +1,8 @@
-"""Sweep: try releases with several methods and k, and measure loss and risk. Writes nothing."""
+"""Sweep: make trial releases with several methods and values of k, and measure loss and risk.
+
+Writes nothing. A point is a trial release with its loss and risk. A curve is a method, with or
+without refinement, at several values of k.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,15 +62,16 @@ def sweep(
 ) -> Sweep:
     """Try releases with every requested method and k, the cheapest first.
 
-    Methods without refinement come first, large classes before small ones, and values of k among
-    ``KNEES`` before others. The first release is always completed. See ``_TrialQueue``.
+    Methods without refinement come first, values of k in ``KNEE_RANGE`` before others, and large
+    values of k before small ones. The first release is always completed. See ``_TrialQueue``.
 
     Parameters
     ----------
-    microdata : all records, including those with a NULL, which the plan's policy treats.
+    microdata : all records, including those with a NULL; the plan's policy says how to treat NULLs.
     rare_below : counts of withheld rows below this number are not reported exactly.
-    report_progress : called with the share done, 0 to 1; its exceptions end the sweep.
-    on_tried : called with each release, before its frontier is known, and the shared policy.
+    report_progress : called with the share done, 0 to 1; an exception ends the sweep.
+    on_tried : called with each trial release, before it is known whether it is on the frontier, and
+        with the policy that all releases with this k share.
 
     Raises
     ------
@@ -133,9 +138,9 @@ def sweep(
 def measure_parted_loss(
     request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
 ) -> float | None:
-    """The loss of a trial release whose classes may separate the rows of a person.
+    """The loss of a trial release whose classes may split the rows of a person.
 
-    None if persons have few rows, so that it makes little difference, or if it is not possible.
+    None if persons have so few rows that this makes little difference, or if it is not possible.
     """
     persons = microdata.entities
     if persons is None or len(persons) < ROWS_PER_PERSON_OF_EVENTS * len(np.unique(persons)):
@@ -146,16 +151,28 @@ def measure_parted_loss(
         planned, records, point.k, is_numeric=is_numeric, rare_below=0, request=request
     )
     with suppress(DbanonError):
-        layered = with_layers(records.of(point.k), point.k)
-        return runner.release(layered, runner.policy(point.curve, point.k), tick)[1].loss
+        layered_records = with_layers(records.of(point.k), point.k)
+        _, release = runner.release(layered_records, runner.policy(point.curve, point.k), tick)
+        return release.loss
     return None
 
 
 def _pop_first_error(errors_by_method: dict[str, DbanonError]) -> DbanonError:
-    """Take the error of the first method out of the dictionary, which a traceback would keep."""
+    """Remove and return the error of the first method.
+
+    Removing it avoids a reference cycle between the dictionary and the error's traceback.
+    """
     if not errors_by_method:
         return TooFewRecords("All rows would be suppressed.")
     return errors_by_method.pop(next(iter(errors_by_method)))
+
+
+class _Sample(NamedTuple):
+    """A sample of records, and the hierarchies and the number of the records it was taken from."""
+
+    records: Microdata
+    trees: Mapping[str, Any]
+    n_total: int
 
 
 class _RecordsByK:
@@ -163,7 +180,7 @@ class _RecordsByK:
 
     Parameters
     ----------
-    pulse : called regularly while hierarchies are built; its exceptions end the sweep.
+    pulse : called regularly while hierarchies are built; an exception ends the sweep.
     """
 
     def __init__(
@@ -175,11 +192,15 @@ class _RecordsByK:
     ) -> None:
         self._planned, self._microdata = planned, microdata
         self._request, self._pulse = request, pulse
-        # By k: the sample, the hierarchies of all records, and their number.
-        self._samples: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
+        self._sample_by_k: dict[int, _Sample] = {}
 
     def feasible_k(self) -> list[int]:
-        """The values of k that have enough records; raises as ``records_to_release``."""
+        """The values of k for which there are enough records.
+
+        Raises
+        ------
+        TooFewRecords : there are none.
+        """
         feasible = []
         for k in self._request.k:
             with suppress(TooFewRecords):
@@ -192,32 +213,32 @@ class _RecordsByK:
 
     def of(self, k: int) -> Microdata:
         """The records for trial releases of this k: a sample, or all."""
-        return self._sample_of(k)[0]
+        return self._sample_of(k).records
 
     def trees(self, k: int) -> Mapping[str, Any]:
         """The hierarchies of the records that the sample was taken from."""
-        return self._sample_of(k)[1]
+        return self._sample_of(k).trees
 
     def total(self, k: int) -> int:
         """The number of records that the sample was taken from."""
-        return self._sample_of(k)[2]
+        return self._sample_of(k).n_total
 
-    def _sample_of(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
-        if k not in self._samples:
+    def _sample_of(self, k: int) -> _Sample:
+        if k not in self._sample_by_k:
             all_records = self._microdata
             released = records_to_release(all_records, self._planned.policy.nulls, k)
-            earlier_sample = next(iter(self._samples.values()), None)
+            earlier_sample = next(iter(self._sample_by_k.values()), None)
             if all_records.valid is None and earlier_sample is not None:
                 # Without NULLs, all records are released for every k.
-                self._samples[k] = earlier_sample
+                self._sample_by_k[k] = earlier_sample
             else:
                 trees = self._planned.build_trees(released, self._pulse)
-                self._samples[k] = (
+                self._sample_by_k[k] = _Sample(
                     sample_records(released, self._request.sample, self._request.seed, k),
                     trees,
                     released.n_records,
                 )
-        return self._samples[k]
+        return self._sample_by_k[k]
 
 
 class _TrialQueue:
@@ -251,9 +272,9 @@ class _TrialQueue:
         return release
 
     def _first_if_cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
-        """The first release, unless it is expected to exceed the time for optional releases.
+        """The first pending release; None if it is expected to exceed ``OPTIONAL_SECONDS``.
 
-        Expects it to take as long as the longest release of its method so far.
+        The longest release of the same method so far serves as forecast.
         """
         seconds_used = sum(point.seconds for point in points)
         longest = max(
@@ -276,7 +297,7 @@ def _is_refined(name: str) -> bool:
 
 
 def _in_trial_order(ks: Sequence[int]) -> list[int]:
-    """The values of k: those in ``KNEES`` first, then the others, both in descending order."""
+    """The values of k: those in ``KNEE_RANGE`` first, then the others, both in descending order."""
     return sorted(ks, key=lambda k: (k not in KNEE_RANGE, -k))
 
 
@@ -304,7 +325,7 @@ class _TrialRunner:
 
     @property
     def total(self) -> int:
-        """The number of records that these are a sample of."""
+        """The number of records that ``microdata`` is a sample of."""
         return self.records.total(self.smallest_k)
 
     @property
@@ -385,7 +406,7 @@ class _TrialRunner:
 
     @cached_property
     def _share_distinct(self) -> float:
-        """The share of distinct rows among the quasi-identifiers of the tried rows."""
+        """The number of distinct combinations of quasi-identifiers per sampled row, 0 to 1."""
         if self.is_numeric or not self.microdata.n_records:
             return 1.0
         rows = np.column_stack([self.microdata.numbers, self.microdata.codes])
@@ -418,7 +439,7 @@ class _TrialRunner:
         )
 
     def planned_policy(self, k: int) -> Policy:
-        """The policy shared by releases of this k, with the share of records they withhold."""
+        """The policy that all releases with this k share, with the share of withheld records."""
         withheld = share_withheld(self.records.of(k))
         return replace(self.planned.policy, max_suppression=withheld)
 

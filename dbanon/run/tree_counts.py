@@ -1,4 +1,4 @@
-"""Counts of rows below each node of a hierarchy, reduced to what may be shown."""
+"""Count the rows below each node of a hierarchy, and hide the nodes with few rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
 
-# More nodes could not be read on a page.
+# A page with more nodes would not be readable.
 MAX_NODES = 150
 
 
@@ -28,8 +28,9 @@ class TreeNode:
 
     Parameters
     ----------
-    bar : its label, and its rows as a multiple of the bound; for the root the label only.
-    children : its children that may be shown.
+    bar : its label, and its rows as a multiple of ``TreeCounts.bound``; for the root, only the
+        label.
+    children : the children with enough rows to be shown.
     others_text : a description of the other children.
     """
 
@@ -179,7 +180,7 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
 def _visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
-    """Those of some sibling nodes with enough rows, in the tree's order; the others in words."""
+    """The sibling nodes with enough rows, in the tree's order, and a description of the others."""
     nodes = [node for node in nodes if rows[node]]
     frequent = [node for node in nodes if rows[node] >= least_displayed_rows(k)]
     rare = [node for node in nodes if rows[node] < least_displayed_rows(k)]

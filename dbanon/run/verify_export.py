@@ -1,4 +1,4 @@
-"""Verify an exported file: whether a release in the ledger published exactly these bytes."""
+"""Verify an exported file: check that a release in the ledger published exactly these bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class VerifiedExport:
         return {"file": self.file, "published": True, **asdict(self.entry)}
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for people."""
+        """Pairs of label and text, for display."""
         entry = self.entry
         superseded = f", superseded at {entry.superseded_at}" if entry.superseded_at else ""
         role = f" by {entry.published_by}" if entry.published_by else ""
@@ -59,7 +59,7 @@ class VerifiedExport:
 
 
 def verify_export(store: Store, path: Path) -> VerifiedExport:
-    """Compare a file's bytes with those that releases of a ledger published, by their SHA-256.
+    """Find the release in a ledger that published the bytes of a file, by their SHA-256.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
 
 
 def _unpublished_error(session: Session, path: Path, digest: str, size: int) -> DbanonError:
-    """The error for a file whose bytes no release published."""
+    """Build the error for a file whose bytes no release published."""
     message = f"No release in the ledger has the bytes of {path}: {size} bytes, SHA-256 {digest}."
     for entry in find_exports(session):
         if PurePosixPath(entry.path).name == path.name:

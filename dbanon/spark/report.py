@@ -22,7 +22,7 @@ from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Recount
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_from_sums
 from dbanon.recoding import find_recoding
@@ -242,7 +242,7 @@ def build_report(
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
-        further_arguments |= with_former_key("method_counts", method_counts)
+        further_arguments |= also_under_former_key("method_counts", method_counts)
     return Report(
         planned.build_request(
             context.policy,
