@@ -98,10 +98,10 @@ class ChainGuarantee(Guarantee):
             return (
                 f"{text}; nothing is guaranteed across releases: chain {self.chain} only measures"
             )
-        merged = " of one class before classes were merged for models" if self.models else ""
+        merged_suffix = " of one class before classes were merged for models" if self.models else ""
         return (
             f"{text}; every history over the releases of chain {self.chain} is shared by at least"
-            f" {self.k} persons{merged}"
+            f" {self.k} persons{merged_suffix}"
         )
 
     def check(self, counts: Counts, expected: ExpectedRelease) -> Verdict:
@@ -126,7 +126,7 @@ class ChainGuarantee(Guarantee):
         n_rows = histories.persons if histories.rows is None else histories.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
         self.require_histories(histories)
-        return self.verdict(counts, self._levels(counts, expected))
+        return self.verdict(counts, self._require_levels(counts, expected))
 
     def require_histories(self, histories: Histories) -> None:
         """Check the counts of histories in the chain's state.
@@ -192,7 +192,9 @@ class ChainGuarantee(Guarantee):
             " persons share each history.",
         )
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         """The levels that all classes reach, in the order of the models.
 
         For models that compare with the chain's first release, they come from the chain's state.

@@ -203,7 +203,7 @@ class Guarantee:
             has unexpected NULLs.
         """
         self._require_rows(counts.rows, expected)
-        verdict = self.verdict(counts, self._levels(counts, expected))
+        verdict = self.verdict(counts, self._require_levels(counts, expected))
         return (
             replace(verdict, rarest_in_sets=self.require_sets(counts))
             if self.column_sets
@@ -219,7 +219,7 @@ class Guarantee:
         ------
         RecountFailed : fewer rows or persons share a combination than the k of its set.
         """
-        rarest_in_sets = self._rarest_in_sets(counts)
+        rarest_in_sets = self._count_rarest_in_sets(counts)
         for column_set, smallest in zip(self.column_sets, rarest_in_sets, strict=True):
             if counts.rows.rows and smallest < int(column_set.k or self.k):
                 raise RecountFailed(
@@ -229,11 +229,13 @@ class Guarantee:
                 )
         return rarest_in_sets
 
-    def _rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
+    def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
         """The number of rows or persons that share the rarest combination, for each set."""
         return tuple(recount.smallest for recount in counts.further_sets)
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         return require_levels(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
@@ -304,14 +306,16 @@ class PersonGuarantee(Guarantee):
         """What a recount of the published release counted; the release itself holds rows only."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         persons = counts.persons[self.entity]
         levels = require_levels(self.models, expected.sensitive, counts, persons)
         return tuple(
             replace(level, model=f"{level.model}{self.models_unit_suffix}") for level in levels
         )
 
-    def _rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
+    def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
         persons = counts.persons[self.entity].further_sets if counts.persons else ()
         if persons and [recount.histogram for recount in persons] != [
             recount.histogram for recount in counts.further_sets
@@ -374,9 +378,11 @@ class SplitPersonGuarantee(PersonGuarantee):
             f"{super().summarize_recount(recount)}; rows of one person may lie in different classes"
         )
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         try:
-            return super()._levels(counts, expected)
+            return super()._require_levels(counts, expected)
         except RecountFailed as error:
             # Classes with the same released values form one class, in which a person counts once
             # per sensitive value.

@@ -262,7 +262,7 @@ def private_method_options() -> tuple[Parameter, ...]:
     )
 
 
-def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
+def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     """Build the job from ``arguments``, which are option values by name.
 
     Accepts ``method``. Ignores options of other methods that have their default values.
@@ -278,12 +278,12 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
         name for name in PrivateJob.__dataclass_fields__ if name not in options
     }
     method = arguments.get("method") or DP_RANKS
-    accepted: dict[str, Any] = {"method": method}
+    accepted_options: dict[str, Any] = {"method": method}
     for name, value in arguments.items():
         if name == "method":
             continue
         if name in options or name in fields_without_option:
-            accepted[name] = value
+            accepted_options[name] = value
         elif name in job_options and _is_default(job_options[name], value):
             continue
         elif name in job_options or name in _REFUSAL_REASONS:
@@ -294,15 +294,15 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
                 f'Method {method} has no option "{name}".', hint=nearest_names(name, options)
             )
     for param in options.values():
-        if param.default is REQUIRED and accepted.get(param.name) is None:
+        if param.default is REQUIRED and accepted_options.get(param.name) is None:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
         if (
             param.default is not REQUIRED
-            and accepted.get(param.name, ...) is None
+            and accepted_options.get(param.name, ...) is None
             and not param.nullable
         ):
-            del accepted[param.name]
-    return build_options(PrivateJob, accepted)
+            del accepted_options[param.name]
+    return build_options(PrivateJob, accepted_options)
 
 
 def build_option_refusal(option: str, method: str = DP_RANKS) -> InvalidParameter:

@@ -219,7 +219,7 @@ def require_pseudonym_type(attribute: Attribute) -> None:
     )
 
 
-def pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
+def build_pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
     """The caution about a release with pseudonyms in ``columns``."""
     linkability = (
         "all rows with the same value can be linked, whatever their classes, as can those of other"

@@ -41,7 +41,7 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     source : plain values that identify the source when the release is repeated.
     """
     options: dict[str, Any] = {}
-    missing = []
+    unstored_options = []
     job_fields = {param.name for param in parameters(Job)}
     for param in all_parameters(Job):
         name = param.name
@@ -55,25 +55,27 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or value == param.default or value in ({}, ()):
             continue
         if param.option.is_secret:
-            missing.append(name)
+            unstored_options.append(name)
             continue
         try:
             options[name] = _to_plain(value)
         except _UnstorableError:
-            missing.append(name)
+            unstored_options.append(name)
     request: dict[str, Any] = {"asked": options, "source": dict(source)}
     if job.declared:
         request["declared"] = job.declared
     if job.chain is not None:
         # Leave out the location of its key, and values accepted for one run only.
-        omitted = {"key", "accept_turnover", "rules"}
+        omitted_fields = {"key", "accept_turnover", "rules"}
         chain = {
-            name: _to_plain(value) for name, value in vars(job.chain).items() if name not in omitted
+            name: _to_plain(value)
+            for name, value in vars(job.chain).items()
+            if name not in omitted_fields
         }
         request["chain"] = {name: value for name, value in chain.items() if value not in (None, {})}
     if job.roles is not None and not job.declared:
         request |= {"roles": list(job.roles), "on_new_column": job.on_new_column}
-    return request | ({"lacks": missing} if missing else {})
+    return request | ({"lacks": unstored_options} if unstored_options else {})
 
 
 def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
@@ -115,8 +117,8 @@ def _to_plain(value: Any) -> Any:
         raise _UnstorableError
     if isinstance(value, Model):
         distance = value.distance
-        extra = {} if isinstance(distance, str) else {"distance": _to_plain(distance)}
-        return value.to_plain() | extra
+        distance_entry = {} if isinstance(distance, str) else {"distance": _to_plain(distance)}
+        return value.to_plain() | distance_entry
     if isinstance(value, Export):
         return asdict(value)
     if isinstance(value, ColumnSet):

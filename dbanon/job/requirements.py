@@ -113,7 +113,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     """
     # Raises InvalidParameter without blocks.
     _ = policy.records_at_once
-    requested = {
+    requested_features = {
         "an entity or a chain": bool(persons),
         "privacy models": bool(policy.models),
         "sets of columns": bool(policy.also_k),
@@ -124,7 +124,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
         "nulls=merge": policy.nulls == MERGE,
         f"recoding {policy.recoding}": find_recoding(str(policy.recoding)).measure == "gower",
     }
-    for feature, is_requested in requested.items():
+    for feature, is_requested in requested_features.items():
         if is_requested:
             raise InvalidParameter(
                 f"When values are spilled to disk, dbanon cannot do {feature}, which needs all of"
@@ -154,8 +154,13 @@ def require_passthrough_options(
     ------
     InvalidParameter : an argument is True.
     """
-    requested = {"chain": chain, "entity": persons, "spill": spill, "pseudonyms": pseudonyms}
-    for option, is_requested in requested.items():
+    requested_features = {
+        "chain": chain,
+        "entity": persons,
+        "spill": spill,
+        "pseudonyms": pseudonyms,
+    }
+    for option, is_requested in requested_features.items():
         if is_requested:
             raise InvalidParameter(
                 f"Kept columns cannot pass through the client with {option}.",

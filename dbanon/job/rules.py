@@ -248,10 +248,12 @@ def _validate_rule(name: str, declared: Any) -> dict[str, Any]:
     rule = {"role": declared} if isinstance(declared, str) else declared
     role = rule.get("role") if isinstance(rule, Mapping) else None
     if not isinstance(role, str) or role not in ROLES:
-        near = nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
+        suggestion = (
+            nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
+        )
         raise InvalidParameter(
             f'The rule of column "{name}" has an unknown role.',
-            hint=" ".join(filter(None, (near, f"Roles: {', '.join(ROLES)}."))),
+            hint=" ".join(filter(None, (suggestion, f"Roles: {', '.join(ROLES)}."))),
         )
     for key, value in rule.items():
         if key == "role":

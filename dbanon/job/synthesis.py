@@ -252,18 +252,18 @@ def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
             f'No method "{method}" makes synthetic rows.',
             hint=f"Known: {', '.join(SYNTHESIS_OPTIONS)}.",
         )
-    accepted = {param.name: param for param in parameters(SYNTHESIS_OPTIONS[method])}
+    option_by_name = {param.name: param for param in parameters(SYNTHESIS_OPTIONS[method])}
     for name in options:
-        if name not in accepted:
-            near = nearest_names(name, accepted)
+        if name not in option_by_name:
+            suggestion = nearest_names(name, option_by_name)
             raise UnknownOption(
                 f'Method {method} has no option "{name}".',
-                hint=f"{f'{near} ' if near else ''}Its options: {', '.join(accepted)}.",
+                hint=f"{f'{suggestion} ' if suggestion else ''}Its options: {', '.join(option_by_name)}.",
             )
-    for param in accepted.values():
+    for param in option_by_name.values():
         if param.default is REQUIRED and param.name not in options:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
-    parsed = build_options(SYNTHESIS_OPTIONS[method], options)
-    if isinstance(parsed, PrivateOptions):
-        parsed.check_method(method)
-    return parsed
+    parsed_options = build_options(SYNTHESIS_OPTIONS[method], options)
+    if isinstance(parsed_options, PrivateOptions):
+        parsed_options.check_method(method)
+    return parsed_options

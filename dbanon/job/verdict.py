@@ -74,7 +74,7 @@ INTERSECT = (
 )
 
 
-def releases_intersect(description: str) -> Caution:
+def build_intersection_caution(description: str) -> Caution:
     """Build the caution about earlier releases of the source, which ``description`` names."""
     reason = f"{INTERSECT[0].lower()}{INTERSECT[1:]}. A chain prevents it: docs/chains.md"
     return Caution(description, "RELEASES INTERSECT", reason)

@@ -38,14 +38,14 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
             total += column
         return total
     if axis == FIRST_COMPONENT:
-        return _first_component(space.points)
+        return _project_on_first_component(space.points)
     raise InvalidParameter(
         f'There is no axis "{axis}".',
         hint=nearest_names(axis, [SUM, FIRST_COMPONENT, *space.names]) or f"Use {AXIS.help}",
     )
 
 
-def _first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _project_on_first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """The scores of the points, float64 (n, p), on the first principal component, float64 (n,)."""
     centered = points - points.mean(axis=0)
     _, vectors = np.linalg.eigh(centered.T @ centered)

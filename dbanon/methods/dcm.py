@@ -57,11 +57,11 @@ def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Pa
     if len(noise) >= k:
         labels[noise] = len(large_classes)
     elif len(noise):
-        labels[noise] = _nearest_classes(points, labels, noise)
+        labels[noise] = _find_nearest_classes(points, labels, noise)
     return Partition(labels)
 
 
-def _nearest_classes(
+def _find_nearest_classes(
     points: NDArray[np.float64], labels: NDArray[np.int32], noise: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The class with the nearest centroid for each noise record, int64 (r,).

@@ -90,13 +90,13 @@ def full_domain(
         start = np.unravel_index(int(np.where(may_improve, loss_bound, _NO_BOUND).argmin()), shape)
         if not may_improve[start]:
             break
-        chain = _cheapest_chain(tuple(int(level) for level in start), loss_bound)
+        chain = _find_cheapest_chain(tuple(int(level) for level in start), loss_bound)
         low, high = 0, len(chain)
         while low < high:
             middle = (low + high) // 2
             levels = chain[middle]
             tick(float((status != _UNKNOWN).mean()))
-            sizes, labels = _group(group_codes, levels, stratum_of_record)
+            sizes, labels = _group_records(group_codes, levels, stratum_of_record)
             n_withheld = int(sizes[sizes < k].sum())
             if n_withheld > max_withheld or n_withheld == n:
                 status[tuple(slice(level + 1) for level in levels)] = _FAILS
@@ -124,7 +124,7 @@ def full_domain(
     )
 
 
-def _group(
+def _group_records(
     group_codes: Sequence[Sequence[NDArray[np.int64]]],
     levels: tuple[int, ...],
     strata: NDArray[np.int64],
@@ -133,14 +133,18 @@ def _group(
 
     Returns the size of each group, int64 (g,), and the group of each record, int64 (n,).
     """
-    group = strata
+    group_of_record = strata
     for attribute, level in enumerate(levels):
         codes = group_codes[attribute][level]
-        _, group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)
-    return np.bincount(group), group
+        _, group_of_record = np.unique(
+            group_of_record * (int(codes.max()) + 1) + codes, return_inverse=True
+        )
+    return np.bincount(group_of_record), group_of_record
 
 
-def _cheapest_chain(start: tuple[int, ...], loss_bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
+def _find_cheapest_chain(
+    start: tuple[int, ...], loss_bound: NDArray[np.int64]
+) -> list[tuple[int, ...]]:
     """Combinations of levels from ``start`` to the top of the lattice, by the cheapest steps."""
     chain = [start]
     while True:

@@ -37,13 +37,15 @@ def recursive_kward(
     parts: int,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    record_sets = sets_for_kward(space.points, sort_records(project(space, axis)), k, theta, parts)
+    record_sets = cut_into_kward_sets(
+        space.points, sort_records(project(space, axis)), k, theta, parts
+    )
     return on_parts(
         space, record_sets, lambda part, part_tick: kward(part, k, tick=part_tick, rng=rng), tick
     )
 
 
-def sets_for_kward(
+def cut_into_kward_sets(
     points: NDArray[np.float64], order: NDArray[np.int64], k: int, theta: float, parts: int
 ) -> list[NDArray[np.int64]]:
     """Cut records into the sets that k-Ward partitions.
@@ -65,7 +67,7 @@ def sets_for_kward(
             return [
                 kward_set
                 for part_order in part_orders
-                for kward_set in sets_for_kward(points, part_order, k, theta, parts)
+                for kward_set in cut_into_kward_sets(points, part_order, k, theta, parts)
             ]
     return [np.sort(order)]
 

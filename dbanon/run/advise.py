@@ -120,7 +120,7 @@ def advise(
         recommendation=best,
         start={}
         if best is None
-        else _start_arguments(planned, request, roles, best.point, microdata),
+        else _build_anonymize_arguments(planned, request, roles, best.point, microdata),
         nulls=None if microdata.valid is None else choice,
         parted_loss=_measure_parted_loss(request, planned, microdata, best, clock),
         kinds=planned.policy.kinds,
@@ -403,7 +403,7 @@ def choose_null_treatment(
         return choose_nulls(microdata, k, request.nulls, try_release, can_merge=can_merge)
 
 
-def _start_arguments(
+def _build_anonymize_arguments(
     planned: Plan,
     request: AdviceRequest,
     roles: Mapping[str, RoleProposal],

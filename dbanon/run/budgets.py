@@ -61,7 +61,7 @@ class BudgetShown:
             "entity": record.entity,
             "counts": record.parameter,
             "delta": record.delta,
-            **self._epsilons(),
+            **self._convert_to_epsilons(),
             "total": self.total,
             "spent": self.spent,
             "left": self.left,
@@ -74,7 +74,7 @@ class BudgetShown:
             ],
         }
 
-    def _epsilons(self) -> dict[str, float]:
+    def _convert_to_epsilons(self) -> dict[str, float]:
         """Amounts of rho converted to epsilon; empty for a budget of epsilon."""
         delta = self.record.delta
         if delta is None:
@@ -92,7 +92,7 @@ class BudgetShown:
                 f"epsilon at delta {record.delta:g}",
                 " / ".join(f"{epsilon:.4g}" for epsilon in epsilons.values()),
             )
-            for epsilons in [self._epsilons()]
+            for epsilons in [self._convert_to_epsilons()]
             if epsilons
         ]
         entity_text = f", by {record.entity}" if record.entity else ""

@@ -50,7 +50,7 @@ def with_exact_staleness(
 
 
 @contextmanager
-def planning_ports(
+def open_planning_ports(
     source: Store, target: Store | None, staging: bool
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
     """Yield source and target of a plan, in transactions that change nothing.
@@ -132,12 +132,14 @@ def plan_changes(
         Exporter(job, target).require_destinations(session, create_directories=False)
     return Changes(
         tuple(created_relations),
-        _superseded_tables(session, output, keep_last),
-        tuple(_planned_files(job)),
+        _find_superseded_tables(session, output, keep_last),
+        tuple(_plan_files(job)),
     )
 
 
-def _superseded_tables(session: Session, output: Output, keep_last: int | None) -> tuple[str, ...]:
+def _find_superseded_tables(
+    session: Session, output: Output, keep_last: int | None
+) -> tuple[str, ...]:
     """Tables of earlier releases to drop once the view shows the new one."""
     if keep_last is None or output.kind != "view" or output.replaced_kind is None:
         return ()
@@ -147,7 +149,7 @@ def _superseded_tables(session: Session, output: Output, keep_last: int | None) 
     return tuple(str(name) for name in (*current_table, *replaced_before))
 
 
-def _planned_files(job: Job) -> list[PlannedFile]:
+def _plan_files(job: Job) -> list[PlannedFile]:
     return [
         PlannedFile(
             path=str(destinations.resolve_destination(export.path, "{release}")),
@@ -176,7 +178,7 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
     replacing_job = replace(job, if_exists="replace")
     if job.chain is None:
         replacing_job = replace(replacing_job, releases=INDEPENDENT)
-    with planning_ports(source, target, staging=False) as (sql_source, sql_target):
+    with open_planning_ports(source, target, staging=False) as (sql_source, sql_target):
         session = sql_target.session
         last_release = job_history.last_release(session, job.name)
         if last_release is None or last_release.fingerprint is None:

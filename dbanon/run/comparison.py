@@ -124,7 +124,7 @@ class Comparison:
         ReleaseChanged : a column is missing.
         """
         if self._entry is not None and not set(names) <= set(self._current_names):
-            raise self._error()
+            raise self._build_error()
 
     def compare_class_sizes(self, recount: Recount) -> None:
         """Compare the histogram of class sizes."""
@@ -155,9 +155,9 @@ class Comparison:
         if self.digest == digest.CHANGED:
             self._differences.append(ROWS)
         if self._differences:
-            raise self._error()
+            raise self._build_error()
 
-    def _error(self) -> ReleaseChanged:
+    def _build_error(self) -> ReleaseChanged:
         return ReleaseChanged(
             f"{self._relation} has changed since it was released: {', '.join(self._differences)}"
             " differ.",

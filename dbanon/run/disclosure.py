@@ -36,7 +36,7 @@ from dbanon.errors import (
 from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.pseudonym import pseudonym_caution
+from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.measures.joint_rows import joint_rows
 from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
@@ -213,7 +213,7 @@ def find_disclosive_columns(
 
 
 def require_pseudonyms(
-    draft: PreparedRelease, source: Source, target: Target[W], written: W
+    draft: PreparedRelease, source: Source, target: Target[W], staged_release: W
 ) -> None:
     """Check that values and their pseudonyms correspond one to one; NULL has no pseudonym.
 
@@ -224,18 +224,18 @@ def require_pseudonyms(
     RecountFailed : the number of pseudonyms differs from the number of values.
     """
     for name in draft.job.pseudonyms:
-        if target.count_distinct(written, name) != source.count_distinct(draft, name):
+        if target.count_distinct(staged_release, name) != source.count_distinct(draft, name):
             raise RecountFailed(
                 f'The pseudonyms of "{name}" in the written table do not correspond'
                 " to its values one to one; nothing was published.",
                 hint=REPORT_IT,
             )
     if draft.job.pseudonyms:
-        caution = pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
+        caution = build_pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
         warn_caller(PseudonymsLink(f"{caution.warning}: {caution.reason}."))
 
 
-def visible_classes(draft: PreparedRelease, counts: Counts) -> Partition:
+def merge_indistinguishable_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     """The classes that readers can distinguish; those with the same released values are merged."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:
@@ -321,7 +321,7 @@ def warn_of_homogeneity(report: Report) -> None:
         warn_caller(HomogeneousClasses(f"Column {text}."))
 
 
-def findings_by_key(recount: RecountResult) -> dict[str, Any]:
+def collect_findings(recount: RecountResult) -> dict[str, Any]:
     """The findings of a recount by key, as stored in the report's arguments."""
     has_spellings = bool(recount.few_persons) and isinstance(
         recount.few_persons[0], PersonSpellings

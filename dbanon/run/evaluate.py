@@ -49,7 +49,7 @@ def evaluate(
         from dbanon.release.figures import publish_figures
         from dbanon.release.publication import compute_published_loss
 
-        records, measures = _records_with_suppressed(microdata, release)
+        records, measures = _restore_suppressed_cells(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
         parameters = Parameters()
         exact_figures = compute_figures(
@@ -79,7 +79,7 @@ def evaluate(
     return EvaluationOutcome(public_figures, failure), exact_figures
 
 
-def _records_with_suppressed(
+def _restore_suppressed_cells(
     microdata: Microdata, release: Release
 ) -> tuple[Microdata, Measures | None]:
     """The records with the values of suppressed cells restored, and the measures of their table.
@@ -204,14 +204,14 @@ def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | N
     except Exception as error:
         if tick_errors:
             raise tick_errors.pop() from None
-        return None, _failure_reason(error)
+        return None, _describe_failure(error)
     finally:
         # Break the reference cycle between this frame and the error's traceback.
         tick_errors.clear()
     return result, None
 
 
-def _failure_reason(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     """The message of a dbanon error; for others only the class, as their texts may quote values."""
     if is_out_of_memory(error):
         return "there was too little memory for it"

@@ -116,8 +116,8 @@ def evaluate_release(
         record = recorded_report.read(session, entry)
         report = record.report
         figures = [
-            *_recorded_figures_of(report.evaluation),
-            *_class_size_figures(
+            *_list_recorded_figures(report.evaluation),
+            *_compute_class_size_figures(
                 count_classes_by_size(session, entry.name, entry.quasi_identifiers)
             ),
         ]
@@ -154,7 +154,7 @@ def _describe_figure(origin: str, value: float | None, note: str) -> str:
     return f"{origin}; {note}" if note else origin
 
 
-def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
+def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
     if evaluation is None:
         yield ReleaseFigure("linkage_risk", attribute=None, value=None, note=_NEEDS_PAIRS_NOTE)
         return
@@ -180,7 +180,7 @@ def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[Relea
             yield ReleaseFigure(name, column, value, RECORDED)
 
 
-def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
+def _compute_class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
     """Figures from class sizes; ``sizes`` maps rows per class to the number of such classes."""
     rows = sum(size * count for size, count in sizes.items())
     classes = sum(sizes.values())

@@ -112,7 +112,7 @@ class Exporter:
     def __call__(
         self,
         target: SqlTarget,
-        written: StagedSqlRelease,
+        staged_release: StagedSqlRelease,
         count_requests: CountRequests,
         counts: Counts,
         guarantee: Guarantee,
@@ -131,8 +131,8 @@ class Exporter:
             path = destinations.resolve_destination(export.path, report.release_id)
             pending = destinations.begin(path, self._name_tag, report.release_id, index)
             self._pending.append(pending)
-            attributes, row_batches = target.read_released(written, self._job.chunk_rows)
-            class_columns = written.draft.columns
+            attributes, row_batches = target.read_released(staged_release, self._job.chunk_rows)
+            class_columns = staged_release.draft.columns
             try:
                 formats.write(
                     pending.file,
@@ -140,7 +140,7 @@ class Exporter:
                     with_field_ids(path, arrow_schema(attributes)),
                     batches(attributes, row_batches, _BATCH_ROWS),
                     quasi_identifiers=class_columns,
-                    metadata=_metadata(report, class_columns),
+                    metadata=_build_metadata(report, class_columns),
                 )
                 size, digest = pending.flush()
             except OSError as error:
@@ -370,7 +370,7 @@ def _warn_pending(
     warn_caller(ExportPending(message))
 
 
-def _metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str, str]:
+def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str, str]:
     """The metadata of a Parquet file. Names neither the publisher nor the source."""
     chain = report.arguments.get("chain")
     # The chain's name is part of the guarantee.

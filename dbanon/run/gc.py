@@ -40,7 +40,7 @@ def collect_garbage(
     return [str(table) for table in tables]
 
 
-def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]) -> set[str]:
+def find_releases_without_data(store: Store, output: RelationName, ids: Sequence[str]) -> set[str]:
     """Find this role's releases of an output whose table and files have all been deleted.
 
     Parameters

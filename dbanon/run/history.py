@@ -14,7 +14,7 @@ from typing import Any
 from dbanon.errors import ReleasesIntersect, SecondRelease, pluralize, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
-from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
+from dbanon.job.verdict import INTERSECT, Caution, build_intersection_caution
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
 from dbanon.release.joint import JOINT, describe_joint_histories, describe_missing_ledger
 from dbanon.sessions.names import RelationName, parse_relation
@@ -59,13 +59,13 @@ def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caut
     earlier_releases = history.with_classes()
     if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
         return None
-    return releases_intersect(
+    return build_intersection_caution(
         f"{source} was released before: {_describe_outputs(earlier_releases)}"
     )
 
 
 def measure_joint_histories(
-    job: Job, history: SourceHistory, target: Target[W], written: W
+    job: Job, history: SourceHistory, target: Target[W], staged_release: W
 ) -> dict[str, Any]:
     """Count joint histories over this and earlier releases, for the report.
 
@@ -76,7 +76,7 @@ def measure_joint_histories(
             return {JOINT: describe_missing_ledger()}
         earlier_releases = history.of_entity(entity)
         if earlier_releases:
-            counts = target.joint_histories(written, earlier_releases, int(job.policy.k))
+            counts = target.joint_histories(staged_release, earlier_releases, int(job.policy.k))
             chained_outputs = [release.output for release in earlier_releases if release.is_chained]
             return {JOINT: describe_joint_histories(len(earlier_releases), counts, chained_outputs)}
     return {}

@@ -62,10 +62,10 @@ class WrittenReleaseCounts(Generic[W]):
     """Counts of a release that a store has written; caches the groups."""
 
     def __init__(
-        self, draft: PreparedRelease, source: Source, target: Target[W], written: W
+        self, draft: PreparedRelease, source: Source, target: Target[W], staged_release: W
     ) -> None:
         self._draft, self._source = draft, source
-        self._target, self._written = target, written
+        self._target, self._staged_release = target, staged_release
         self._groups: dict[str, ValueGroups] = {}
 
     @property
@@ -85,11 +85,13 @@ class WrittenReleaseCounts(Generic[W]):
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
         """The number of combinations of values in these columns, by their number of rows."""
-        return self._target.count(self._written, CountRequests(tuple(columns))).rows.histogram
+        return self._target.count(
+            self._staged_release, CountRequests(tuple(columns))
+        ).rows.histogram
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
         """The number of values that several rows share, and of those with unique profiles."""
-        return self._target.count_profiles(self._written, columns, name)
+        return self._target.count_profiles(self._staged_release, columns, name)
 
 
 class RetainedColumns:
@@ -202,8 +204,8 @@ def find_linking_columns(
     LinkingColumnRefused : a column singles out too many rows, and the policy is strict.
     """
     job = columns.job
-    reported = {column.name for column in disclosive_columns}
-    names = [name for name in (*job.sensitive, *job.keep) if name not in reported]
+    reported_names = {column.name for column in disclosive_columns}
+    names = [name for name in (*job.sensitive, *job.keep) if name not in reported_names]
     if not names or not columns.has_k_anonymous_rows:
         return ()
     findings = []

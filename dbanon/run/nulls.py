@@ -37,10 +37,10 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
         if nulls == SUPPRESS:
             records = np.flatnonzero(microdata.valid.all(axis=1))
         else:
-            rare = rare_records(remaining_records, policy)
+            rare_indices = rare_records(remaining_records, policy)
             records = np.arange(remaining_records.n_records)
-            if rare is not None:
-                records = np.setdiff1d(records, rare, assume_unique=True)
+            if rare_indices is not None:
+                records = np.setdiff1d(records, rare_indices, assume_unique=True)
         remaining_records = replace(
             take_records(remaining_records, records), n_withheld=microdata.n_read - len(records)
         )
@@ -77,7 +77,7 @@ def share_withheld(microdata: Microdata) -> float:
 def choose_nulls(
     microdata: Microdata,
     k: int,
-    requested: str | None,
+    requested_nulls: str | None,
     try_release: Callable[[Microdata, str], Release],
     *,
     can_merge: bool = True,
@@ -90,7 +90,7 @@ def choose_nulls(
     Parameters
     ----------
     microdata : all records, including those with a NULL.
-    requested : the value of ``nulls`` that the user asked for; None to choose one.
+    requested_nulls : the value of ``nulls`` that the user asked for; None to choose one.
     try_release : makes a trial release of records with a value of ``nulls``.
     can_merge : False if the release cannot merge patterns of NULLs, as in a chain.
 
@@ -101,9 +101,9 @@ def choose_nulls(
     if microdata.valid is None:
         records_to_release(microdata, ERROR, k)
         return NullChoice(ERROR, 0.0, {})
-    if requested is not None:
+    if requested_nulls is not None:
         return NullChoice(
-            requested, share_withheld(records_to_release(microdata, requested, k)), {}
+            requested_nulls, share_withheld(records_to_release(microdata, requested_nulls, k)), {}
         )
     cells_with_value = int(microdata.valid.sum())
     losses: dict[str, float] = {}

@@ -18,7 +18,7 @@ from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import compute_published_loss
 from dbanon.release.words import describe_files_of_other_accounts, describe_passthrough
-from dbanon.run.changes import Changes, PlannedFile, plan_changes, planning_ports
+from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_changes
 from dbanon.run.hierarchies import require_coverage
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recode_release
@@ -246,7 +246,7 @@ def build_outlook(
         )
     clock = Clock(progress)
     needs_staging = cluster or job.chain is not None
-    with planning_ports(source, target, needs_staging) as (sql_source, sql_target):
+    with open_planning_ports(source, target, needs_staging) as (sql_source, sql_target):
         source_session = sql_source.session
         if open_chain_source is not None:
             sql_source = open_chain_source(job, sql_source, sql_target.session)

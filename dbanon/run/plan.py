@@ -273,17 +273,19 @@ def plan(
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Retained values leave their database, so inspect their types as well.
-        inspected = source.inspect(
+        inspected_attributes = source.inspect(
             relation, [relation.attribute(name) for name in job.named_columns]
         )
-        relation = relation.with_attributes(inspected)
+        relation = relation.with_attributes(inspected_attributes)
         for name in (*job.quasi_identifiers, *job.retained_columns):
             target.require_type(relation.attribute(name))
         attributes = _build_quasi_identifiers(job, relation)
     else:
-        inspected = source.inspect(relation, [relation.attribute(name) for name in sensitive])
+        inspected_attributes = source.inspect(
+            relation, [relation.attribute(name) for name in sensitive]
+        )
         attributes = source.inspect(relation, attributes)
-        relation = relation.with_attributes(inspected)
+        relation = relation.with_attributes(inspected_attributes)
     passthrough = (
         None if target is None else _find_passthrough_columns(job, relation, source, target)
     )
@@ -391,18 +393,20 @@ def require_roles(job: SourceRequest, relation: Relation) -> None:
     """
     if job.roles is None or job.on_new_column != "halt":
         return
-    unclassified = [f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles]
-    if unclassified and job.declared is not None:
+    unclassified_columns = [
+        f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles
+    ]
+    if unclassified_columns and job.declared is not None:
         raise ColumnWithoutRule(
             f"{relation.name} has columns without a rule; nothing was published.",
-            detail=f"Without a rule: {', '.join(unclassified)}.",
+            detail=f"Without a rule: {', '.join(unclassified_columns)}.",
             hint="Declare a role for each, such as drop for a column that is not to be released:"
             " dbanon declare.",
         )
-    if unclassified:
+    if unclassified_columns:
         raise ColumnUnclassified(
             f"{relation.name} has columns without a role; nothing was published.",
-            detail=f"Without a role: {', '.join(unclassified)}.",
+            detail=f"Without a role: {', '.join(unclassified_columns)}.",
             hint="Give each a role in the job file, or set on_new_column: drop.",
         )
 

@@ -91,7 +91,7 @@ class Spender:
                 hint="Release it again while nobody changes the table. That spends again.",
             )
 
-    def table(self) -> Table:
+    def build_table(self) -> Table:
         """The columns, which are read in the transaction that verified the spending."""
         planned = self.planned
         unread_table = describe_table(planned.job, planned.relation, planned.n)
@@ -156,7 +156,7 @@ def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> P
     started = time.perf_counter()
     planned = spender.planned
     synthesis = private_rows(
-        spender.table(), planned.settings, spender, new_noise, planned.job.method
+        spender.build_table(), planned.settings, spender, new_noise, planned.job.method
     )
     session = spender.session
     assert session is not None

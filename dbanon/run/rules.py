@@ -222,11 +222,11 @@ def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) ->
     ------
     RulesNotTrusted : some were not; the error names their columns and the declaring roles.
     """
-    untrusted = [rule for rule in column_rules if not rule.is_trusted]
-    if not untrusted:
+    untrusted_rules = [rule for rule in column_rules if not rule.is_trusted]
+    if not untrusted_rules:
         return
-    names = ", ".join(f'"{rule.name}"' for rule in untrusted)
-    authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in untrusted))
+    names = ", ".join(f'"{rule.name}"' for rule in untrusted_rules)
+    authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in untrusted_rules))
     # A backtick would end the markup of the hint.
     table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
@@ -266,10 +266,10 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
 
 def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
     """The rules of a table and the columns without one, in the order of its columns."""
-    by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
+    rule_by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
     column_rules = []
     for attribute in relation.schema.attributes:
-        rule = by_name.pop(attribute.name, None)
+        rule = rule_by_name.pop(attribute.name, None)
         column_rules.append(
             Declared(
                 source=str(relation.name),
@@ -284,7 +284,7 @@ def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
             else _to_declared(rule)
         )
     # Untrusted rules of missing columns need no decision, so leave them out.
-    return column_rules + [_to_declared(rule) for rule in by_name.values() if rule.is_trusted]
+    return column_rules + [_to_declared(rule) for rule in rule_by_name.values() if rule.is_trusted]
 
 
 def _to_declared(rule: StoredRule) -> Declared:

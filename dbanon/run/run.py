@@ -30,13 +30,13 @@ from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, 
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.disclosure import (
+    collect_findings,
     describe_joint_rows,
     find_disclosive_columns,
     find_few_persons,
-    findings_by_key,
     measure_homogeneity,
+    merge_indistinguishable_classes,
     require_pseudonyms,
-    visible_classes,
     warn_of_days,
     warn_of_homogeneity,
     warn_of_identifiers,
@@ -101,22 +101,24 @@ def run(
     planned = replace(planned, policy=policy)
     joint_counts: dict[str, Any] = {}
 
-    def check(written: W, counts: Counts) -> RecountResult:
+    def check(staged_release: W, counts: Counts) -> RecountResult:
         def count_classes(name: str) -> tuple[int, int]:
-            return source.count_classes_below_k(draft, visible_classes(draft, counts), name)
+            return source.count_classes_below_k(
+                draft, merge_indistinguishable_classes(draft, counts), name
+            )
 
         expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
-        require_pseudonyms(draft, source, target, written)
+        require_pseudonyms(draft, source, target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        written_counts = WrittenReleaseCounts(draft, source, target, written)
-        sample_findings = target.find_unique_columns_in_sample(written, job.retained_columns)
+        written_counts = WrittenReleaseCounts(draft, source, target, staged_release)
+        sample_findings = target.find_unique_columns_in_sample(staged_release, job.retained_columns)
         disclosive_columns = find_disclosive_columns(
             job, draft.originals, written_counts.group_by_value, sample_findings
         )
         columns = RetainedColumns(planned, draft.originals, written_counts, draft.release.names)
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
-        joint_counts.update(measure_joint_histories(job, planned.history, target, written))
+        joint_counts.update(measure_joint_histories(job, planned.history, target, staged_release))
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.n_withheld + release.partition.n_suppressed,
@@ -127,7 +129,9 @@ def run(
             few_persons=spellings or find_few_persons(planned, count_classes),
             identifiers=identifiers,
             homogeneity=measure_homogeneity(
-                planned, draft.release.names, partial(target.count_homogeneous_classes, written)
+                planned,
+                draft.release.names,
+                partial(target.count_homogeneous_classes, staged_release),
             ),
         )
 
@@ -180,13 +184,13 @@ def publish(
     DbanonError : its class says what went wrong; nothing was published.
     """
     with clock.phase("write") as tick:
-        written = target.write(draft, source, tick)
+        staged_release = target.write(draft, source, tick)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
         requests = planned.count_requests(draft.release.names)
-        counts = target.count(written, requests)
-        recount_result = check(written, counts)
+        counts = target.count(staged_release, requests)
+        recount_result = check(staged_release, counts)
     evaluation_outcome, public_certificate = EvaluationOutcome(), {}
     exact_figures: dict[str, Any] = {}
     if planned.policy.evaluate:
@@ -219,14 +223,16 @@ def publish(
             report = replace(
                 report, internal=OperatorFigures(report.internal.loss, **exact_figures)
             )
-        report = report.with_provenance(digest=target.digest(written), seconds=dict(clock.seconds))
+        report = report.with_provenance(
+            digest=target.digest(staged_release), seconds=dict(clock.seconds)
+        )
     if export is not None:
         with clock.phase("export") as tick:
             tick(0.0)
-            files = export(target, written, requests, counts, planned.guarantee, report)
+            files = export(target, staged_release, requests, counts, planned.guarantee, report)
             report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
-        recorded_at = target.publish(written, report, counts, clock.elapsed)
+        recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
     clock.report_progress("verify", 1.0)
     return report.with_provenance(
         created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
@@ -355,7 +361,7 @@ def build_report(
 ) -> Report:
     """Build the report of a release that was written and recounted."""
     job, output = planned.job, draft.output
-    further_arguments = findings_by_key(recount_result)
+    further_arguments = collect_findings(recount_result)
     if job.entity_normalize is not None:
         further_arguments["entity_normalize"] = job.entity_normalize
     if job.persons == SPLIT_PERSONS:

@@ -96,7 +96,7 @@ def run_with_ledger(
     with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
-                return _run_with_memory_error(
+                return _run_or_raise_memory_limit(
                     runner or run_in_transactions, job, source, target, timed_progress
                 )
         except (Exception, KeyboardInterrupt) as error:
@@ -152,7 +152,7 @@ def run_in_transactions(
         return report.with_provenance(seconds=seconds | {"total": time.perf_counter() - started})
 
 
-def _run_with_memory_error(
+def _run_or_raise_memory_limit(
     runner: Runner, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
     """Run the job; raises MemoryLimit if the process runs out of memory."""

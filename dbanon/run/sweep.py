@@ -99,13 +99,13 @@ def sweep(
         if points and time.monotonic() > deadline:
             raise _TimeUp
 
-    while (candidate := queue.next(list(points.values()))) is not None:
+    while (candidate := queue.take_next(list(points.values()))) is not None:
         method, k = candidate
         try:
             tick(0.0)
             if point := runner.run(method, k, tick):
                 points[candidate] = point
-                on_tried(point, runner.planned_policy(k))
+                on_tried(point, runner.shared_policy(k))
         except _TimeUp:
             untried = 1 + len(queue.pending)
             break
@@ -152,7 +152,9 @@ def measure_parted_loss(
     )
     with suppress(DbanonError):
         layered_records = with_layers(records.of(point.k), point.k)
-        _, release = runner.release(layered_records, runner.policy(point.curve, point.k), tick)
+        _, release = runner.make_release(
+            layered_records, runner.build_policy(point.curve, point.k), tick
+        )
         return release.loss
     return None
 
@@ -201,15 +203,15 @@ class _RecordsByK:
         ------
         TooFewRecords : there are none.
         """
-        feasible = []
+        feasible_ks = []
         for k in self._request.k:
             with suppress(TooFewRecords):
                 self.of(k)
-                feasible.append(k)
-        if not feasible and self._request.k:
+                feasible_ks.append(k)
+        if not feasible_ks and self._request.k:
             # No k is feasible: raise that error again.
             self.of(self._request.k[0])
-        return feasible
+        return feasible_ks
 
     def of(self, k: int) -> Microdata:
         """The records for trial releases of this k: a sample, or all."""
@@ -251,10 +253,10 @@ class _TrialQueue:
     def __init__(self, request: AdviceRequest, methods: Iterable[str], ks: Sequence[int]) -> None:
         self._request = request
         methods_by_cost = sorted(methods, key=_is_refined)
-        self.pending = [(name, k) for name in methods_by_cost for k in _in_trial_order(ks)]
+        self.pending = [(name, k) for name in methods_by_cost for k in _sort_in_trial_order(ks)]
         self._n_releases = len(self.pending)
 
-    def next(self, points: Sequence[Point]) -> tuple[str, int] | None:
+    def take_next(self, points: Sequence[Point]) -> tuple[str, int] | None:
         """Take the next release from ``pending``; None if the others would take too much time.
 
         Parameters
@@ -296,7 +298,7 @@ def _is_refined(name: str) -> bool:
     return parse_curve(name)[1] is not None
 
 
-def _in_trial_order(ks: Sequence[int]) -> list[int]:
+def _sort_in_trial_order(ks: Sequence[int]) -> list[int]:
     """The values of k: those in ``KNEE_RANGE`` first, then the others, both in descending order."""
     return sorted(ks, key=lambda k: (k not in KNEE_RANGE, -k))
 
@@ -341,11 +343,11 @@ class _TrialRunner:
         TimeLimit : the forecast for all rows exceeds the allowed seconds.
         """
         started = time.process_time()
-        policy, microdata = self.policy(name, k), self.records.of(k)
+        policy, microdata = self.build_policy(name, k), self.records.of(k)
         seconds_forecast = self._forecast(policy)
         policy.guarantee_for().check_method(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
-        clustering, release = self.release(microdata, policy, lambda share: tick(0.6 * share))
+        clustering, release = self.make_release(microdata, policy, lambda share: tick(0.6 * share))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
@@ -375,12 +377,12 @@ class _TrialRunner:
             suppressed=Count(figures.suppressed, microdata.n_read, self.rare_below),
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
-            estimate=self._estimate(release.loss),
+            estimate=self._extrapolate_loss(release.loss),
             forecast=None if seconds_forecast is None else seconds_forecast.to_dict()["seconds"],
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
 
-    def release(
+    def make_release(
         self, microdata: Microdata, policy: Policy, tick: Tick
     ) -> tuple[ClusteringResult, Release]:
         """The classes of records and their released values."""
@@ -396,7 +398,7 @@ class _TrialRunner:
             self.total,
             self._shape,
             self.request.max_seconds,
-            self._share_distinct,
+            self._distinct_share,
         )
         return usual_methods if fastest in usual_methods else (fastest,)
 
@@ -405,7 +407,7 @@ class _TrialRunner:
         return Shape.of(self.microdata.attributes, self.records.trees(self.smallest_k))
 
     @cached_property
-    def _share_distinct(self) -> float:
+    def _distinct_share(self) -> float:
         """The number of distinct combinations of quasi-identifiers per sampled row, 0 to 1."""
         if self.is_numeric or not self.microdata.n_records:
             return 1.0
@@ -414,7 +416,7 @@ class _TrialRunner:
 
     def _forecast(self, policy: Policy) -> ClusteringSeconds | None:
         """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
-        seconds_forecast = forecast(policy, self.total, self._shape, self._share_distinct)
+        seconds_forecast = forecast(policy, self.total, self._shape, self._distinct_share)
         if seconds_forecast is not None and seconds_forecast.seconds > self.request.max_seconds:
             raise TimeLimit(
                 f"The classes of all {self.total} rows would take about {seconds_forecast}, more"
@@ -423,7 +425,7 @@ class _TrialRunner:
             )
         return seconds_forecast
 
-    def policy(self, name: str, k: int) -> Policy:
+    def build_policy(self, name: str, k: int) -> Policy:
         """The policy of a trial release."""
         method, refine = parse_curve(name)
         options: dict[str, Any] = {}
@@ -434,16 +436,16 @@ class _TrialRunner:
             Policy(k=k, method=method, refine=refine, **options),
             nulls=self.planned.policy.nulls,
             kinds=self.planned.policy.kinds,
-            max_suppression=self.planned_policy(k).max_suppression,
+            max_suppression=self.shared_policy(k).max_suppression,
             hierarchies=dict(self.records.trees(k)),
         )
 
-    def planned_policy(self, k: int) -> Policy:
+    def shared_policy(self, k: int) -> Policy:
         """The policy that all releases with this k share, with the share of withheld records."""
         withheld = share_withheld(self.records.of(k))
         return replace(self.planned.policy, max_suppression=withheld)
 
-    def _estimate(self, loss: float) -> float | None:
+    def _extrapolate_loss(self, loss: float) -> float | None:
         """Extrapolate the loss from the sample to all rows, for smooth data; None if unknown.
 
         With m sampled of n records in p columns, loss grows as (m / n)^(2 / p).

@@ -31,7 +31,7 @@ from dbanon.release.outcome import OperatorFigures, public_loss
 from dbanon.release.recode import ColumnLoss, recode
 from dbanon.release.report import Provenance, RecountResult, ReleaseLoss, Report
 from dbanon.release.words import now
-from dbanon.run.disclosure import findings_by_key
+from dbanon.run.disclosure import collect_findings
 from dbanon.run.plan import Plan
 from dbanon.spark.dataframe import FRAME_NAME, SOURCE_KIND
 from dbanon.spark.layout import Layout
@@ -238,7 +238,7 @@ def build_report(
     losses : as returned by ``sum_losses``.
     """
     public_losses, exact_losses, method_counts = losses
-    further_arguments: dict[str, Any] = {**findings_by_key(recount), "engine": "spark"}
+    further_arguments: dict[str, Any] = {**collect_findings(recount), "engine": "spark"}
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
