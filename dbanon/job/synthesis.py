@@ -258,7 +258,8 @@ def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
             suggestion = nearest_names(name, option_by_name)
             raise UnknownOption(
                 f'Method {method} has no option "{name}".',
-                hint=f"{f'{suggestion} ' if suggestion else ''}Its options: {', '.join(option_by_name)}.",
+                hint=(f"{suggestion} " if suggestion else "")
+                + f"Its options: {', '.join(option_by_name)}.",
             )
     for param in option_by_name.values():
         if param.default is REQUIRED and param.name not in options:
