@@ -91,7 +91,7 @@ def _list_countable_classes(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[
     for name in requests.persons:
         count_text = (
             f'k counts persons, by "{name}". A class may have fewer persons than rows. The release'
-            " does not show which person a row belongs to, so only the run could count persons."
+            " does not show which person a row belongs to, so only the run could count them."
         )
     yield f"Rows that share all quasi-identifiers{within_strata}: {count_text}", requests.columns
 
