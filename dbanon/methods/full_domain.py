@@ -56,8 +56,7 @@ def full_domain(
     Parameters
     ----------
     contract : ignored here, because it only affects how classes are released.
-    strata : int64 (n,), the stratum of each record; each has at least k records. None for a single
-        stratum.
+    strata : int64 (n,), the stratum of each record, each with k records or more; None for one.
 
     Raises
     ------
@@ -108,7 +107,7 @@ def full_domain(
             if (loss, levels) < (least_loss, best_levels):
                 least_loss, best_levels = loss, levels
                 best_labels = np.where(sizes[labels] < k, SUPPRESSED, labels)
-    # With all attributes at their roots, each stratum is a class, so some combination holds.
+    # With all attributes at their roots, each stratum is a class.
     assert best_labels is not None
     is_released = best_labels >= 0
     _, consecutive_labels = np.unique(best_labels[is_released], return_inverse=True)

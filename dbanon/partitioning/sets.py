@@ -73,7 +73,7 @@ class CoarserColumns(Partition):
                 groupings.append(grouping)
         return groupings
 
-    def rows(self) -> tuple[Partition, NDArray[np.int32]]:
+    def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
         """Classes of rows with the same release; int32 (n_classes, w), their class per grouping."""
         return Partition(self.labels, self.method_counts), np.column_stack(self._grouped_alike())
 

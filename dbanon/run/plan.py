@@ -271,21 +271,7 @@ def plan(
         require_comparable_values(relation.attribute(name))
     for name in (trees_by_attribute := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
-    if target is not None and target.copies_from(source):
-        # Retained values leave their database, so inspect their types as well.
-        inspected_attributes = source.inspect(
-            relation, [relation.attribute(name) for name in job.named_columns]
-        )
-        relation = relation.with_attributes(inspected_attributes)
-        for name in (*job.quasi_identifiers, *job.retained_columns):
-            target.require_type(relation.attribute(name))
-        attributes = _build_quasi_identifiers(job, relation)
-    else:
-        inspected_attributes = source.inspect(
-            relation, [relation.attribute(name) for name in sensitive]
-        )
-        attributes = source.inspect(relation, attributes)
-        relation = relation.with_attributes(inspected_attributes)
+    relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
     passthrough = (
         None if target is None else _find_passthrough_columns(job, relation, source, target)
     )
@@ -320,6 +306,36 @@ def _build_person_attributes(job: Job, relation: Relation) -> tuple[Attribute, .
         as_identifier(relation.attribute(name), job.entity_normalize)
         for name in job.guarantee.persons
     )
+
+
+def _inspect_columns(
+    job: Job,
+    relation: Relation,
+    quasi_identifiers: tuple[Attribute, ...],
+    sensitive: Sequence[str],
+    source: Source,
+    target: Target[Any] | None,
+) -> tuple[Relation, tuple[Attribute, ...]]:
+    """Complete the types of columns by looking at their values; return relation, quasi-identifiers.
+
+    Raises
+    ------
+    UnsupportedType : the target does not support the type of a column that is copied to it.
+    """
+    if target is None or not target.copies_from(source):
+        inspected_attributes = source.inspect(
+            relation, [relation.attribute(name) for name in sensitive]
+        )
+        quasi_identifiers = source.inspect(relation, quasi_identifiers)
+        return relation.with_attributes(inspected_attributes), quasi_identifiers
+    # Retained values leave their database, so inspect their types as well.
+    inspected_attributes = source.inspect(
+        relation, [relation.attribute(name) for name in job.named_columns]
+    )
+    relation = relation.with_attributes(inspected_attributes)
+    for name in (*job.quasi_identifiers, *job.retained_columns):
+        target.require_type(relation.attribute(name))
+    return relation, _build_quasi_identifiers(job, relation)
 
 
 def _find_passthrough_columns(

@@ -24,7 +24,7 @@ from dbanon.methods import METHODS
 from dbanon.recoding import RECODINGS
 from dbanon.release.evaluation import evaluation_of_figures
 from dbanon.release.figures import publish_figures
-from dbanon.release.publication import compute_published_loss, rounded, step_of
+from dbanon.release.publication import choose_rounding_step, compute_published_loss, round_to_steps
 from tests.reference import reader
 
 RICHEST = 9_754_321
@@ -222,6 +222,6 @@ def test_the_exact_figures_stay_in_the_run():
     ("largest", "n", "step"), [(5, 1000, 0.005), (5, 1080, 0.005), (9, 1000, 0.01), (3, 3, 1.0)]
 )
 def test_steps_are_shares_of_a_class(largest, n, step):
-    assert step_of(largest, n) == step
-    assert rounded(0.0, step) == step
-    assert rounded(1.4 * step, step, 2.2 * step) == pytest.approx(3 * step)
+    assert choose_rounding_step(largest, n) == step
+    assert round_to_steps(0.0, step) == step
+    assert round_to_steps(1.4 * step, step, 2.2 * step) == pytest.approx(3 * step)
