@@ -249,6 +249,7 @@ class Guarantee:
         return Verdict(k=smallest, rarest_combination_size=smallest, models=levels)
 
     def _require_rows(self, recount: Recount, expected: ExpectedRelease) -> None:
+        """Check the numbers of rows, of rows per class and of rows with NULL."""
         if recount.rows != expected.n_rows:
             raise SourceChanged(
                 f"{expected.n_rows} records were read, but {recount.rows} rows were written.",

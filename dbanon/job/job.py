@@ -94,7 +94,7 @@ class Job:
     by : columns that define strata. They are released unchanged, and each stratum has its own
         classes.
     entity : the column that identifies the person of a row; k counts its distinct values. It is not
-        released. None if every row is a person of its own.
+        released. None if each row is a different person.
     entity_normalize : how to unify spellings of its texts: ``trim``, ``casefold`` or None.
     persons : ``whole`` if a class has all rows of its persons, ``rows`` if rows of a person may lie
         in different classes.

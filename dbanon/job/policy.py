@@ -328,6 +328,7 @@ class Policy:
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
     def _guarantee_fields(self, by: Sequence[str]) -> dict[str, Any]:
+        """The fields that all guarantees have, by name."""
         return {
             "k": int(self.k),
             "by": tuple(by),

@@ -226,7 +226,7 @@ class PrivateJob:
 
     @property
     def persons(self) -> tuple[str, ...]:
-        """The entity column; empty if every row is a person of its own."""
+        """The entity column; empty if each row is a different person."""
         return tuple(filter(None, (self.private_options.entity,)))
 
     @property

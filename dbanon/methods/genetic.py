@@ -111,7 +111,7 @@ _OPTIONS = (
         "mutation",
         float,
         0.02,
-        Option("Probability that a gene is drawn anew.", minimum=0.0, maximum=1.0),
+        Option("Probability that a gene is replaced by a random one.", minimum=0.0, maximum=1.0),
     ),
 )
 

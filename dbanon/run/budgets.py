@@ -139,7 +139,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
 
     Raises
     ------
-    BudgetExists : another session has created it meanwhile.
+    BudgetExists : another session has just created it.
     UnsupportedType : the source is a view.
     DbanonError : see ``dbanon.ledger.budgets.create``.
     """

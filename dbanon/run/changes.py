@@ -150,6 +150,7 @@ def _find_superseded_tables(
 
 
 def _plan_files(job: Job) -> list[PlannedFile]:
+    """Describe the files that the exports of a job would write."""
     return [
         PlannedFile(
             path=str(destinations.resolve_destination(export.path, "{release}")),

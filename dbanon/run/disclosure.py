@@ -235,7 +235,7 @@ def require_pseudonyms(
         warn_caller(PseudonymsLink(f"{caution.warning}: {caution.reason}."))
 
 
-def merge_indistinguishable_classes(draft: PreparedRelease, counts: Counts) -> Partition:
+def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:
     """The classes that readers can distinguish; those with the same released values are merged."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:

@@ -155,6 +155,7 @@ def _describe_figure(origin: str, value: float | None, note: str) -> str:
 
 
 def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
+    """Yield the figures that the run recorded, or a note if it recorded none."""
     if evaluation is None:
         yield ReleaseFigure("linkage_risk", attribute=None, value=None, note=_NEEDS_PAIRS_NOTE)
         return

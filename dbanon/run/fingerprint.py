@@ -184,6 +184,7 @@ def describe_definition(planned: Plan) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
+    """Convert a value to JSON types, and a hierarchy to its SHA-256."""
     if isinstance(value, Hierarchy):
         return value.sha256
     if is_dataclass(value):

@@ -159,6 +159,7 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
 
 
 def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attribute, list[str]]:
+    """Return the attribute of a column and its distinct values except NULL, sorted."""
     with store.session(write=False) as session:
         relation = session.find_source(table)
         [attribute] = session.inspect(relation, [relation.attribute(column)])

@@ -98,6 +98,7 @@ def warn_of_history(caution: Caution | None) -> None:
 
 
 def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
+    """Describe the number of earlier releases, and name some of their outputs."""
     names = list(dict.fromkeys(release.output for release in earlier_releases))
     suffix = (
         f" and {len(names) - _MAX_NAMED_OUTPUTS} more outputs"

@@ -113,6 +113,7 @@ def _count_distributions(
 def _count_distribution(
     session: Session, entry: LedgerEntry, attribute: Attribute, role: str
 ) -> Distribution:
+    """Count how many rows have each released value of a column."""
     text = session.text_of(attribute)
 
     def count_values() -> list[tuple[str, int]] | None:

@@ -288,6 +288,7 @@ def build_outlook(
 
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
+    """Read the quasi-identifiers and find the classes, without writing them."""
     # Nothing is written, so do not read the columns that would only be copied.
     planned = replace(planned, roles=replace(planned.roles, passthrough=None))
     microdata, policy, result = read_and_cluster(planned, source, clock)

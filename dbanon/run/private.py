@@ -125,6 +125,7 @@ class Spender:
         return self._cached_columns
 
     def _read_column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the values of column ``j``, (n,), and which of them are NULL, bool (n,)."""
         numbers, _ = self._read_all_columns()
         column = numbers[j]
         is_null = np.isnan(column)

@@ -62,6 +62,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
 def _repair_entry(
     session: PostgresqlSession, candidate: Mapping[str, Any], accept_owners: Collection[str]
 ) -> Repair:
+    """Compare a relation with an entry of the ledger, and attach the entry to it if they match."""
     release_id = str(candidate["release_id"])
     table = RelationName(candidate["table_schema"], candidate["table_name"])
     output = RelationName(candidate["shown_schema"], candidate["shown_name"])

@@ -35,7 +35,7 @@ from dbanon.run.disclosure import (
     find_disclosive_columns,
     find_few_persons,
     measure_homogeneity,
-    merge_indistinguishable_classes,
+    merge_equal_classes,
     require_pseudonyms,
     warn_of_days,
     warn_of_homogeneity,
@@ -103,9 +103,7 @@ def run(
 
     def check(staged_release: W, counts: Counts) -> RecountResult:
         def count_classes(name: str) -> tuple[int, int]:
-            return source.count_classes_below_k(
-                draft, merge_indistinguishable_classes(draft, counts), name
-            )
+            return source.count_classes_below_k(draft, merge_equal_classes(draft, counts), name)
 
         expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
         require_pseudonyms(draft, source, target, staged_release)
@@ -119,6 +117,7 @@ def run(
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
         joint_counts.update(measure_joint_histories(job, planned.history, target, staged_release))
+        count_homogeneous = partial(target.count_homogeneous_classes, staged_release)
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.n_withheld + release.partition.n_suppressed,
@@ -128,11 +127,7 @@ def run(
             linking=find_linking_columns(columns, disclosive_columns),
             few_persons=spellings or find_few_persons(planned, count_classes),
             identifiers=identifiers,
-            homogeneity=measure_homogeneity(
-                planned,
-                draft.release.names,
-                partial(target.count_homogeneous_classes, staged_release),
-            ),
+            homogeneity=measure_homogeneity(planned, draft.release.names, count_homogeneous),
         )
 
     def complete(report: Report) -> Report:

@@ -70,8 +70,7 @@ def sweep(
     microdata : all records, including those with a NULL; the plan's policy says how to treat NULLs.
     rare_below : counts of withheld rows below this number are not reported exactly.
     report_progress : called with the share done, 0 to 1; an exception ends the sweep.
-    on_tried : called with each trial release, before it is known whether it is on the frontier, and
-        with the policy that all releases with this k share.
+    on_tried : called with each point, before the frontier is known, and with the policy of its k.
 
     Raises
     ------
@@ -226,6 +225,7 @@ class _RecordsByK:
         return self._sample_of(k).n_total
 
     def _sample_of(self, k: int) -> _Sample:
+        """Draw the sample for this k on the first call; later calls return the same one."""
         if k not in self._sample_by_k:
             all_records = self._microdata
             released = records_to_release(all_records, self._planned.policy.nulls, k)
