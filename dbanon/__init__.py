@@ -1,4 +1,4 @@
-"""dbanon: k-anonymous releases of SQL tables, recounted before they are visible.
+"""dbanon: k-anonymous releases of SQL tables, verified by recounting before they become visible.
 
 Public names are imported when they are first used. ``import dbanon`` loads neither SQLAlchemy nor
 pandas, because inside a database each new connection pays for every import.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 
 
 @dataclass(frozen=True)
@@ -42,5 +42,5 @@ class NullChoice:
         return {
             "nulls": self.nulls,
             "max_suppression": self.max_suppression,
-            **with_former_key("loss_shares", loss_shares),
+            **also_under_former_key("loss_shares", loss_shares),
         }

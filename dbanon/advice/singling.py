@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Count
 from dbanon.data.microdata import Microdata
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 
 # Largest number of columns per set, and largest number of sets.
 MAX_COLUMNS, MAX_SETS = 3, 1_000
@@ -54,7 +54,7 @@ class SetUniqueness:
         """As plain values."""
         return {
             "columns": list(self.columns),
-            **with_former_key("unique", self.unique.to_dict()),
+            **also_under_former_key("unique", self.unique.to_dict()),
             "few": self.few.to_dict(),
             # If few rows are unique, or all but few, distinction would reveal how many.
             "distinction": None if self.unique.share is None else self.distinction,
@@ -102,7 +102,7 @@ class UniqueColumnSets:
         return {
             "small": self.small,
             "chosen": self.chosen.to_dict(),
-            **with_former_key("unique_share_drops", self.unique_share_drops()),
+            **also_under_former_key("unique_share_drops", self.unique_share_drops()),
             "sets": [column_set.to_dict() for column_set in self.sets],
             "cut": self.cut,
         }

@@ -45,7 +45,7 @@ from dbanon.bounds.fitting import fit_prices
 from dbanon.bounds.program import OPTIMALITY_GAP, Program, has_solver
 from dbanon.bounds.tolls import SubsetRowDuals, empty_duals
 from dbanon.data.partition import Partition
-from dbanon.data.words import LabelledTextWithCard, with_former_key
+from dbanon.data.words import LabelledTextWithCard, also_under_former_key
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
@@ -194,7 +194,7 @@ class Certificate(LabelledTextWithCard):
             "k": self.k,
             "records": len(self.prices),
             "lower_bound": self.share,
-            **with_former_key("method", self.method),
+            **also_under_former_key("method", self.method),
             "complete": self.complete,
             "simple_bound": self.simple,
             "seconds": self.seconds,

@@ -281,7 +281,7 @@ def require_request(session: Session, chain: ChainRecord, request: Chain, key: b
     """
     require_key(chain, key)
     require_open(chain)
-    differing = chain.rules.differing_rules(request)
+    differing = chain.rules.find_differing_rules(request)
     if differing:
         raise ChainChanged(
             f"The chain {chain.name} was created with other rules than those in the job.",

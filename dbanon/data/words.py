@@ -97,7 +97,7 @@ FORMER_KEYS = {
 }
 
 
-def with_former_key(key: str, value: Any) -> dict[str, Any]:
+def also_under_former_key(key: str, value: Any) -> dict[str, Any]:
     """A value under its key and under the key of earlier versions."""
     return {key: value, FORMER_KEYS[key]: value}
 

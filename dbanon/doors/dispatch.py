@@ -56,15 +56,15 @@ def run_anonymization(
 
 
 def plan_anonymization(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
-    """Plan a job that makes classes; ``options`` are passed to ``outlook``."""
-    from dbanon.run.outlook import outlook
+    """Plan a job that makes classes; ``options`` are passed to ``build_outlook``."""
+    from dbanon.run.outlook import build_outlook
 
     job = apply_table_rules(job, source)
     if job.chain is None:
-        return outlook(job, source, target, **options)
+        return build_outlook(job, source, target, **options)
     from dbanon.chain.outlook import chain_source, plan_next_release
 
-    return outlook(
+    return build_outlook(
         job,
         source,
         target,

@@ -34,7 +34,7 @@ from dbanon.errors import (
 )
 from dbanon.errors.extras import quoted_requirements
 from dbanon.hierarchy.spec import parse_all
-from dbanon.job.private import private_job
+from dbanon.job.private import build_private_job
 from dbanon.ledger.budgets import RecordedBudget
 from dbanon.run.private import MAX_SPEND_ATTEMPTS, Spender, release, spend
 from dbanon.run.private_begin import PrivatePlan, plan_private
@@ -108,7 +108,7 @@ class _Call:
             "method": self._method,
             "door": "sql",
         }
-        private_plan = plan_private(private_job(options), session, str(uuid.uuid4()))
+        private_plan = plan_private(build_private_job(options), session, str(uuid.uuid4()))
         with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always", SchemaCreated)
             report = release(Spender(private_plan, self._spend_and_commit))

@@ -14,7 +14,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.private import (
     build_option_refusal,
-    private_job,
+    build_private_job,
     private_method_options,
     refuse_private_options,
 )
@@ -215,7 +215,7 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     if options["run_id"] is None:
         del options["run_id"]
     options["hierarchies"] = parse_all(options["hierarchies"], files=True)
-    job = private_job(options)
+    job = build_private_job(options)
     store = open_store(arguments["database"], arguments["on_sql"], memory=job.memory_limit)
     return run_private(job, store, arguments["progress"])
 

@@ -1,1 +1,1 @@
-"""Jobs: requests for a release, their options, rules and guarantees."""
+"""Jobs, which are requests for releases, with their options, rules and guarantees."""

@@ -90,22 +90,31 @@ class Chain:
     ] = field(default_factory=dict)
     rules: Mapping[str, Any] = field(default_factory=dict)
 
-    def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Chain:
-        """Copy with the key's file name replaced by ``path``, or its variable name by ``text``."""
+    def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Chain:
+        """Copy the chain with its key's location mapped.
+
+        Parameters
+        ----------
+        map_path : applied to the location if it is a file.
+        map_text : applied to the location if it is the name of a variable.
+        """
         kind, _, location = self.key.partition(":")
-        return replace(self, key=f"{kind}:{path(location) if kind == 'file' else text(location)}")
+        map_location = map_path if kind == "file" else map_text
+        return replace(self, key=f"{kind}:{map_location(location)}")
 
     def __post_init__(self) -> None:
         check_options(self)
         for name in ("outputs", "kept"):
-            # Jobs are pickled for other processes, and a frozen mapping cannot be.
+            # Jobs are pickled for other processes, and frozen mappings cannot be pickled.
             object.__setattr__(self, name, dict(getattr(self, name)))
         require_chain_name(self.name)
         require_key_form(self.key)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Chain:
-        """Build the chain from plain values by key; rules among them are expected of the chain.
+        """Build the chain from plain values by key.
+
+        Rules among them are those that the job expects the chain to have.
 
         Raises
         ------
@@ -239,7 +248,7 @@ class ChainRules:
             "tables": list(self.tables)
         }
 
-    def differing_rules(self, chain: Chain) -> list[str]:
+    def find_differing_rules(self, chain: Chain) -> list[str]:
         """The names of rules for which the job expects another value."""
         return [name for name, value in chain.rules.items() if getattr(self, name) != value]
 

@@ -1,4 +1,7 @@
-"""The guarantee of a chain's releases: k persons share each combination and each history."""
+"""The guarantee of a chain's releases: k persons share each combination and each history.
+
+A history is the sequence of released values of a person over the releases of a chain.
+"""
 
 from __future__ import annotations
 
@@ -95,14 +98,14 @@ class ChainGuarantee(Guarantee):
             return (
                 f"{text}; nothing is guaranteed across releases: chain {self.chain} only measures"
             )
-        merged = " of one class before classes were merged for models" if self.models else ""
+        merged_suffix = " of one class before classes were merged for models" if self.models else ""
         return (
             f"{text}; every history over the releases of chain {self.chain} is shared by at least"
-            f" {self.k} persons{merged}"
+            f" {self.k} persons{merged_suffix}"
         )
 
     def check(self, counts: Counts, expected: ExpectedRelease) -> Verdict:
-        """The verdict on the counts of rows and histories.
+        """Check the counts of rows and histories, and return the verdict on them.
 
         Raises
         ------
@@ -123,14 +126,14 @@ class ChainGuarantee(Guarantee):
         n_rows = histories.persons if histories.rows is None else histories.rows
         self._require_rows(counts.rows, replace(expected, n_rows=n_rows))
         self.require_histories(histories)
-        return self.verdict(counts, self._levels(counts, expected))
+        return self.verdict(counts, self._require_levels(counts, expected))
 
     def require_histories(self, histories: Histories) -> None:
         """Check the counts of histories in the chain's state.
 
         Raises
         ------
-        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : as ``check``.
+        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : see ``check``.
         """
         for n_wrong, description in (
             (histories.mismatched_cells, "classes contain rows of persons who are not in them"),
@@ -189,10 +192,12 @@ class ChainGuarantee(Guarantee):
             " persons share each history.",
         )
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         """The levels that all classes reach, in the order of the models.
 
-        Those of models that compare with the first release come from the chain's state.
+        For models that compare with the chain's first release, they come from the chain's state.
         """
         histories = counts.histories
         assert histories is not None
@@ -215,9 +220,9 @@ class ChainGuarantee(Guarantee):
         assert histories is not None
         k = _fewest_per_combination(histories, default=counts.rows.smallest)
         return Verdict(
-            k,
-            k,
-            levels,
+            k=k,
+            rarest_combination_size=k,
+            models=levels,
             persons=histories.persons,
             ledger_values={"entity": self.entity, "persons": histories.persons}
             | ({"tables": self.tables} if self.tables > 1 else {}),

@@ -34,7 +34,7 @@ class Bounds:
 
         Parameters
         ----------
-        previous_count : that of the last release; None if unknown.
+        previous_count : the count at the last release; None if unknown.
         """
         if self.change is not None and previous_count is not None:
             least = math.ceil(previous_count * (1 - self.change) - _ROUNDING)
@@ -66,7 +66,7 @@ class Expectations:
 
 
 def require_expectation_names(accept_counts: object) -> None:
-    """Check the names of expectations that a run need not meet; raises InvalidParameter."""
+    """Check the value of the option ``accept_counts``; raises InvalidParameter."""
     if (
         not isinstance(accept_counts, Sequence)
         or isinstance(accept_counts, str)

@@ -1,7 +1,8 @@
-"""Guarantees: what a release promises, which counts prove it, and the limits of these counts.
+"""Guarantees: what a release promises, which counts prove it, and the limits of that proof.
 
-A guarantee requests counts of the written release. A store makes them, and the guarantee returns a
-verdict on them. No other module depends on the class of a guarantee.
+A guarantee requests counts of the written release. The store that wrote it counts, and the
+guarantee returns a verdict on these counts. Other modules do not depend on the class of a
+guarantee.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Guarantee:
     models : privacy models that every class satisfies in addition to k.
     column_sets : sets of columns, each with a k for its combinations. For a written release and in
         the ledger, columns have their released names.
-    nulls, withhold_failing : as in ``Policy``.
-    method : the method's description of its classes.
+    nulls, withhold_failing : see ``Policy``.
+    method : a description of the classes that the method builds, to begin a sentence.
     """
 
     k: int
@@ -78,7 +79,7 @@ class Guarantee:
         return "rows"
 
     @property
-    def models_count(self) -> str:
+    def models_unit_suffix(self) -> str:
         """What privacy models count, as a suffix to their description; empty for rows."""
         return ""
 
@@ -96,25 +97,25 @@ class Guarantee:
     def classes_have_k_rows(self) -> bool:
         """True if each class in a recount has at least k rows.
 
-        A guarantee per attribute has the classes of single attributes.
+        For a guarantee per attribute, these are the classes of single attributes.
         """
         return True
 
-    def caveats(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
+    def caveats(self, earlier_releases: str, has_models: bool) -> tuple[str, ...]:
         """The limits of the guarantee: what a reader may assume although it is not guaranteed.
 
         Parameters
         ----------
-        earlier_releases : a text that says how they were taken into account.
-        models : True if the release also satisfies privacy models.
+        earlier_releases : a text that says how earlier releases were taken into account.
+        has_models : True if the release also satisfies privacy models.
         """
         return (
             "Nothing is guaranteed for columns that are copied as they are"
-            + (", except by the privacy models named." if models else "."),
+            + (", except by the privacy models named." if has_models else "."),
             "Someone who knows more about a person than these quasi-identifiers may find the row: a"
             " copied column that others know is in fact a quasi-identifier.",
             "A privacy model holds for its own column, at its level, and for nothing else."
-            if models
+            if has_models
             else "A class whose rows all have one sensitive value reveals that value.",
             f"Other releases of the same persons: {earlier_releases}. Two releases can each be"
             " k-anonymous while what they share is not.",
@@ -123,7 +124,9 @@ class Guarantee:
         )
 
     def _unit_warnings(self) -> tuple[str, ...]:
-        return ("k counts rows. Where a person has several, fewer persons than k may share them.",)
+        return (
+            "k counts rows. If a person has several rows, a class may have fewer than k persons.",
+        )
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that the method and the recoding can give this guarantee.
@@ -152,20 +155,20 @@ class Guarantee:
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
-        leaves: frozenset[str] = frozenset(),
+        leaf_columns: frozenset[str] = frozenset(),
     ) -> CountRequests:
         """The counts to make of the written release.
 
         Parameters
         ----------
         columns : the released quasi-identifiers; strata may be among them.
-        sensitive, leaves : as in ``CountRequests``.
+        sensitive, leaf_columns : see ``CountRequests``.
         """
         return CountRequests(
             columns=tuple(dict.fromkeys([*columns, *self.by])),
             persons=self.persons,
             sensitive=sensitive,
-            leaf_columns=leaves,
+            leaf_columns=leaf_columns,
             further_sets=tuple(column_set.columns for column_set in self.column_sets),
         )
 
@@ -176,7 +179,8 @@ class Guarantee:
             f" ({', '.join([*columns, *self.by])}) is shared by at least"
             f" {self.k} {self.unit_description} of the release{NULL_SUFFIXES.get(self.nulls, '')}"
             + "".join(
-                f"; {model.describe()} in each class{self.models_count}" for model in self.models
+                f"; {model.describe()} in each class{self.models_unit_suffix}"
+                for model in self.models
             )
             + "".join(
                 f"; every combination {column_set.describe(self.unit_description)}, too"
@@ -199,7 +203,7 @@ class Guarantee:
             has unexpected NULLs.
         """
         self._require_rows(counts.rows, expected)
-        verdict = self.verdict(counts, self._levels(counts, expected))
+        verdict = self.verdict(counts, self._require_levels(counts, expected))
         return (
             replace(verdict, rarest_in_sets=self.require_sets(counts))
             if self.column_sets
@@ -207,13 +211,15 @@ class Guarantee:
         )
 
     def require_sets(self, counts: Counts, hint: str = REPORT_IT) -> tuple[int, ...]:
-        """Check the sets of columns, and return how many share the rarest combination of each.
+        """Check the sets of columns; return how many rows share the rarest combination of each.
+
+        Counts persons instead of rows if k counts persons.
 
         Raises
         ------
         RecountFailed : fewer rows or persons share a combination than the k of its set.
         """
-        rarest_in_sets = self._rarest_in_sets(counts)
+        rarest_in_sets = self._count_rarest_in_sets(counts)
         for column_set, smallest in zip(self.column_sets, rarest_in_sets, strict=True):
             if counts.rows.rows and smallest < int(column_set.k or self.k):
                 raise RecountFailed(
@@ -223,23 +229,27 @@ class Guarantee:
                 )
         return rarest_in_sets
 
-    def _rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
+    def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
         """The number of rows or persons that share the rarest combination, for each set."""
         return tuple(recount.smallest for recount in counts.further_sets)
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         return require_levels(self.models, expected.sensitive, counts)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on the counts of rows and persons, with the levels of the models.
+        """Check the counts of rows and persons, and return the verdict with the models' levels.
 
         Raises
         ------
         RecountFailed : a class has too few persons.
         """
-        return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
+        smallest = counts.rows.smallest
+        return Verdict(k=smallest, rarest_combination_size=smallest, models=levels)
 
     def _require_rows(self, recount: Recount, expected: ExpectedRelease) -> None:
+        """Check the numbers of rows, of rows per class and of rows with NULL."""
         if recount.rows != expected.n_rows:
             raise SourceChanged(
                 f"{expected.n_rows} records were read, but {recount.rows} rows were written.",
@@ -281,7 +291,7 @@ class PersonGuarantee(Guarantee):
         return f'persons (distinct values of "{self.entity}")'
 
     @property
-    def models_count(self) -> str:
+    def models_unit_suffix(self) -> str:
         """What privacy models count, as a suffix to their description."""
         return f", counted in {PERSONS}"
 
@@ -297,12 +307,16 @@ class PersonGuarantee(Guarantee):
         """What a recount of the published release counted; the release itself holds rows only."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         persons = counts.persons[self.entity]
         levels = require_levels(self.models, expected.sensitive, counts, persons)
-        return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
+        return tuple(
+            replace(level, model=f"{level.model}{self.models_unit_suffix}") for level in levels
+        )
 
-    def _rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
+    def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
         persons = counts.persons[self.entity].further_sets if counts.persons else ()
         if persons and [recount.histogram for recount in persons] != [
             recount.histogram for recount in counts.further_sets
@@ -312,11 +326,11 @@ class PersonGuarantee(Guarantee):
                 " the rows whose persons were counted; nothing was published.",
                 hint=REPORT_IT,
             )
-        # A recount of a published release has no counts of persons.
+        # A recount of a published release has no counts of persons, so use those of rows.
         return tuple(recount.smallest for recount in persons or counts.further_sets)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on the counts of rows and persons, with the levels of the models."""
+        """Check the counts of rows and persons, and return the verdict with the models' levels."""
         recount = counts.persons[self.entity]
         if recount.histogram != counts.rows.histogram:
             raise RecountFailed(
@@ -331,9 +345,9 @@ class PersonGuarantee(Guarantee):
                 hint=REPORT_IT,
             )
         return Verdict(
-            recount.smallest,
-            recount.smallest,
-            levels,
+            k=recount.smallest,
+            rarest_combination_size=recount.smallest,
+            models=levels,
             persons=recount.persons,
             ledger_values={"entity": self.entity, "persons": recount.persons},
             model_ledger_values={"counted_in": PERSONS},
@@ -342,7 +356,7 @@ class PersonGuarantee(Guarantee):
 
 
 @dataclass(frozen=True)
-class PartedPersonGuarantee(PersonGuarantee):
+class SplitPersonGuarantee(PersonGuarantee):
     """Like ``PersonGuarantee``, but rows of a person may lie in different classes."""
 
     def describe(self, columns: Collection[str]) -> str:
@@ -365,9 +379,11 @@ class PartedPersonGuarantee(PersonGuarantee):
             f"{super().summarize_recount(recount)}; rows of one person may lie in different classes"
         )
 
-    def _levels(self, counts: Counts, expected: ExpectedRelease) -> tuple[CountedModel, ...]:
+    def _require_levels(
+        self, counts: Counts, expected: ExpectedRelease
+    ) -> tuple[CountedModel, ...]:
         try:
-            return super()._levels(counts, expected)
+            return super()._require_levels(counts, expected)
         except RecountFailed as error:
             # Classes with the same released values form one class, in which a person counts once
             # per sensitive value.

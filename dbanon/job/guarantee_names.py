@@ -1,4 +1,4 @@
-"""Construction of guarantees from options or ledger entries, and the guarantee per attribute."""
+"""Build guarantees from options or from ledger entries; define the guarantee per attribute."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dbanon.job.guarantee import (
     WHOLE_PERSONS,
     ChainTableGuarantee,
     Guarantee,
-    PartedPersonGuarantee,
     PersonGuarantee,
+    SplitPersonGuarantee,
 )
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Caution, Verdict
@@ -41,7 +41,7 @@ class PerAttribute(Guarantee):
         return False
 
     def _unit_warnings(self) -> tuple[str, ...]:
-        return ("Rows are not k-anonymous: nothing is guaranteed for columns together.",)
+        return ("Rows are not k-anonymous: nothing is guaranteed for combinations of columns.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that the method groups each attribute separately, and nothing needs row classes.
@@ -73,7 +73,7 @@ class PerAttribute(Guarantee):
             )
 
     def check_method(self, method: Method) -> None:
-        """Check that rows are counted; raises InvalidParameter."""
+        """Check that k counts rows, not persons; raises InvalidParameter."""
         if self.persons:
             raise InvalidParameter(
                 "With guarantee=per_attribute rows are counted, not persons.",
@@ -84,12 +84,17 @@ class PerAttribute(Guarantee):
         self,
         columns: Collection[str],
         sensitive: tuple[str, ...] = (),
-        leaves: frozenset[str] = frozenset(),
+        leaf_columns: frozenset[str] = frozenset(),
     ) -> CountRequests:
-        """The counts to make: each quasi-identifier per stratum, and their combinations."""
+        """The counts to make: each quasi-identifier by itself, and all of them together.
+
+        Strata are part of both. ``sensitive`` and ``leaf_columns`` are not used, because there are
+        no privacy models.
+        """
         attributes = [name for name in columns if name not in self.by]
         return CountRequests(
-            (*attributes, *self.by), tuple((name, *self.by) for name in attributes)
+            columns=(*attributes, *self.by),
+            attribute_columns=tuple((name, *self.by) for name in attributes),
         )
 
     def describe(self, columns: Collection[str]) -> str:
@@ -98,7 +103,7 @@ class PerAttribute(Guarantee):
         return (
             f"{self.method}: every released value of each of ({', '.join(columns)}) by itself is"
             f" shared by at least {self.k} rows of the release{stratum_suffix}; ROWS ARE NOT"
-            f" k-ANONYMOUS: a combination of values may be one row's alone"
+            f" k-ANONYMOUS: a combination of values may occur in a single row"
             f"{NULL_SUFFIXES.get(self.nulls, '')}"
         )
 
@@ -115,9 +120,9 @@ class PerAttribute(Guarantee):
             "not k-anonymous" if k_rows < self.k else "k-anonymous by chance: not guaranteed"
         )
         return Verdict(
-            counts.rows.smallest,
-            k_rows,
-            levels,
+            k=counts.rows.smallest,
+            rarest_combination_size=k_rows,
+            models=levels,
             k_rows=k_rows,
             ledger_values={"k_rows": k_rows},
             classes_text="classes of each attribute",
@@ -150,9 +155,8 @@ def build_guarantee(
         return PerAttribute(persons=persons, **fields)
     if not persons:
         return Guarantee(persons=(), **fields)
-    return (PersonGuarantee if person_rows == WHOLE_PERSONS else PartedPersonGuarantee)(
-        persons=persons, **fields
-    )
+    guarantee_class = PersonGuarantee if person_rows == WHOLE_PERSONS else SplitPersonGuarantee
+    return guarantee_class(persons=persons, **fields)
 
 
 def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
@@ -171,7 +175,7 @@ def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
 
 
 def _parse_column_sets(entries: Any) -> tuple[ColumnSet, ...]:
-    """Parse the sets of columns in a ledger entry, which any user with the right to run may forge.
+    """Parse the sets of columns in a ledger entry, which any role that may run jobs can forge.
 
     Raises
     ------

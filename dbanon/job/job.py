@@ -64,7 +64,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class SourceRequest(Protocol):
-    """The attributes of a job that concern its source, for any kind of release; as in ``Job``."""
+    """The attributes of a job that concern its source, for any kind of release; see ``Job``."""
 
     @property
     def table(self) -> str: ...
@@ -90,11 +90,11 @@ class Job:
         ``people``, ``app.people``, ``"App"."Peo ple"``.
     quasi_identifiers, sensitive, keep : columns by role; a column without a role is not copied.
     policy : the guarantee, and how to reach it.
-    hierarchies : by quasi-identifier, in addition to the policy's; they may still need reading.
+    hierarchies : by quasi-identifier, in addition to the policy's; some may not have been read yet.
     by : columns that define strata. They are released unchanged, and each stratum has its own
         classes.
     entity : the column that identifies the person of a row; k counts its distinct values. It is not
-        released. None if every row is a person of its own.
+        released. None if each row is a different person.
     entity_normalize : how to unify spellings of its texts: ``trim``, ``casefold`` or None.
     persons : ``whole`` if a class has all rows of its persons, ``rows`` if rows of a person may lie
         in different classes.
@@ -111,7 +111,7 @@ class Job:
     reading : the format of the source if it is a CSV file.
     pseudonym_options : the columns to release as pseudonyms.
     where : an SQL condition from the owner of the job, as after WHERE; None for all rows.
-    spill : a directory that the run creates for values on disk; None to keep them in memory.
+    spill : a directory that the run creates, to spill values to disk; None to keep all in memory.
     exports : files to write from the release.
     time_limit : seconds that a run may take; None for no limit.
     source_digest : record a hash of the rows read, to detect later changes of the source.
@@ -390,7 +390,7 @@ class Job:
 
     @property
     def named_columns(self) -> tuple[str, ...]:
-        """The columns whose values the release is about."""
+        """The columns that the release has values of: quasi-identifiers and copied columns."""
         return (*self.quasi_identifiers, *self.copied_columns)
 
     @property
@@ -415,11 +415,17 @@ class Job:
         """Copy the job with ``evaluate`` set."""
         return replace(self, policy=replace(self.policy, evaluate=True))
 
-    def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> Job:
-        """Copy with file names replaced by ``path``, and names of variables by ``text``."""
-        exports = tuple(replace(export, path=path(export.path)) for export in self.exports)
-        chain = None if self.chain is None else self.chain.with_paths(path, text)
-        pseudonym_options = self.pseudonym_options.with_paths(path, text)
+    def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Job:
+        """Copy the job with its paths and locations of keys mapped.
+
+        Parameters
+        ----------
+        map_path : applied to the paths of exports and to the files of keys.
+        map_text : applied to the names of variables that hold keys.
+        """
+        exports = tuple(replace(export, path=map_path(export.path)) for export in self.exports)
+        chain = None if self.chain is None else self.chain.with_paths(map_path, map_text)
+        pseudonym_options = self.pseudonym_options.with_paths(map_path, map_text)
         return replace(self, chain=chain, exports=exports, pseudonym_options=pseudonym_options)
 
     def require_option_allowed(self, option: str) -> None:
@@ -427,7 +433,7 @@ class Job:
 
         Raises
         ------
-        InvalidParameter : it does not. A job in a chain cannot be skipped.
+        InvalidParameter : the option is ``skip_unchanged``, and the job belongs to a chain.
         """
         if option == "skip_unchanged" and self.chain is not None:
             raise InvalidParameter(

@@ -33,10 +33,11 @@ REFINEMENTS = ("pass", "fast", "thorough")
 class Policy:
     """A guarantee and how to reach it.
 
-    Each field's option describes it. ``hierarchies`` are by quasi-identifier, for methods of
-    generalization. ``max_suppression`` is 0 by default, which allows no withheld record; None sets
-    no limit. Refined classes have k to 2k-1 records, whatever class sizes the method builds. A
-    method that groups each attribute separately needs ``guarantee="per_attribute"``.
+    Each field is described by its option. ``hierarchies`` has a hierarchy for each quasi-identifier
+    that is generalized by one. ``max_suppression`` is 0 by default, which allows no withheld
+    record; None sets no limit. Refined classes have k to 2k-1 records, whatever class sizes the
+    method builds. A method that groups each attribute separately needs
+    ``guarantee="per_attribute"``.
 
     Raises
     ------
@@ -317,7 +318,7 @@ class Policy:
 
         Parameters
         ----------
-        by, entity : as in ``Job``.
+        by, entity : see ``Job``.
         person_rows : ``Job.persons``.
         """
         return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
@@ -327,6 +328,7 @@ class Policy:
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
     def _guarantee_fields(self, by: Sequence[str]) -> dict[str, Any]:
+        """The fields that all guarantees have, by name."""
         return {
             "k": int(self.k),
             "by": tuple(by),
@@ -354,9 +356,12 @@ class Policy:
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
-        secret = [param.name for param in parameters(type(self)) if param.option.is_secret]
+        secret_names = [param.name for param in parameters(type(self)) if param.option.is_secret]
         names = [policy_field.name for policy_field in fields(self)]
-        return {name: _plain_value(getattr(self, name), is_secret=name in secret) for name in names}
+        return {
+            name: _plain_value(getattr(self, name), is_secret=name in secret_names)
+            for name in names
+        }
 
     @property
     def settings(self) -> Settings:
@@ -370,7 +375,7 @@ class Policy:
 
 
 def _check_refinement(policy: Policy, method: Method) -> None:
-    """Check the options of refinement; raises InvalidParameter."""
+    """Check that the options of refinement are compatible; raises InvalidParameter."""
     limits = (policy.refine_iterations, policy.refine_seconds)
     if policy.refine is None and limits != (None, None):
         raise InvalidParameter(
@@ -395,7 +400,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
 
 
 def _plain_value(value: Any, *, is_secret: bool) -> Any:
-    """Convert an option's value for the ledger; of a secret list only the length is kept."""
+    """Convert an option's value for the ledger, which records only the length of a secret list."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}
     if isinstance(value, Model):

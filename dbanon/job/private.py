@@ -121,7 +121,7 @@ _BUDGET = Option(
     docs_page="differential-privacy.md#budgets",
 )
 
-# Why the private methods refuse an option of other methods, by option.
+# By option: why the private methods do not have it, although other methods do.
 _COPIED_COLUMNS_REASON = "A column that is copied has no noise: name it in `quasi_identifiers`."
 _CLASSES_REASON = "It applies to classes, and synthetic rows have no classes."
 _REFUSAL_REASONS = {
@@ -162,7 +162,7 @@ class PrivateJob:
     private_options : the options that only private methods have.
     budget : the name of a budget in the database's ledger.
     method : the method that generates the rows.
-    roles, on_new_column, declared, name, accept_types, door, run_id : as in ``Job``.
+    roles, on_new_column, declared, name, accept_types, door, run_id : see ``Job``.
 
     Raises
     ------
@@ -202,7 +202,7 @@ class PrivateJob:
 
     @property
     def named_columns(self) -> tuple[str, ...]:
-        """The columns whose values the release is about."""
+        """The columns that the release has values of."""
         return self.quasi_identifiers
 
     @property
@@ -214,17 +214,19 @@ class PrivateJob:
         """Return the job unchanged: measuring the loss would spend additional privacy budget."""
         return self
 
-    def with_paths(self, path: Callable[[str], str], text: Callable[[str], str]) -> PrivateJob:
+    def with_paths(
+        self, map_path: Callable[[str], str], map_text: Callable[[str], str]
+    ) -> PrivateJob:
         """Return the job unchanged: it names no files."""
         return self
 
     def require_option_allowed(self, option: str) -> None:
-        """Raise InvalidParameter for any option: its answer would spend privacy budget."""
+        """Raise InvalidParameter for any option: its result would disclose data without noise."""
         raise build_option_refusal(option, self.method)
 
     @property
     def persons(self) -> tuple[str, ...]:
-        """The entity column; empty if every row is a person of its own."""
+        """The entity column; empty if each row is a different person."""
         return tuple(filter(None, (self.private_options.entity,)))
 
     @property
@@ -233,9 +235,9 @@ class PrivateJob:
         return PERSON if self.persons else ROW
 
     def arguments(self) -> dict[str, Any]:
-        """The method's options as plain values for the ledger; none of them is secret.
+        """The options of the method as plain values for the ledger; none of them is secret.
 
-        Hierarchies are left out, since they may not have been read yet.
+        Leaves out hierarchies, because they may not have been read yet.
         """
         return {
             param.name: _plain_value(getattr(self.private_options, param.name))
@@ -245,9 +247,10 @@ class PrivateJob:
 
 
 def private_method_options() -> tuple[Parameter, ...]:
-    """The options that only private methods have, with None as the default of required ones.
+    """The options that only private methods have.
 
-    Functions that all methods share take these options as well.
+    Required options get the default None here, because functions that serve all methods have these
+    options as well.
     """
     job_names = {param.name for param in all_parameters(Job)}
     return tuple(
@@ -259,10 +262,10 @@ def private_method_options() -> tuple[Parameter, ...]:
     )
 
 
-def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
-    """Build the job from ``arguments``: option values by name.
+def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
+    """Build the job from ``arguments``, which are option values by name.
 
-    They may include ``method``, and options of other methods if these have their defaults.
+    Accepts ``method``. Ignores options of other methods that have their default values.
 
     Raises
     ------
@@ -271,14 +274,16 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     """
     options = {param.name: param for param in all_parameters(PrivateJob)}
     job_options = {param.name: param for param in all_parameters(Job)}
-    plain_fields = {name for name in PrivateJob.__dataclass_fields__ if name not in options}
+    fields_without_option = {
+        name for name in PrivateJob.__dataclass_fields__ if name not in options
+    }
     method = arguments.get("method") or DP_RANKS
-    accepted: dict[str, Any] = {"method": method}
+    accepted_options: dict[str, Any] = {"method": method}
     for name, value in arguments.items():
         if name == "method":
             continue
-        if name in options or name in plain_fields:
-            accepted[name] = value
+        if name in options or name in fields_without_option:
+            accepted_options[name] = value
         elif name in job_options and _is_default(job_options[name], value):
             continue
         elif name in job_options or name in _REFUSAL_REASONS:
@@ -289,15 +294,15 @@ def private_job(arguments: Mapping[str, Any]) -> PrivateJob:
                 f'Method {method} has no option "{name}".', hint=nearest_names(name, options)
             )
     for param in options.values():
-        if param.default is REQUIRED and accepted.get(param.name) is None:
+        if param.default is REQUIRED and accepted_options.get(param.name) is None:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
         if (
             param.default is not REQUIRED
-            and accepted.get(param.name, ...) is None
+            and accepted_options.get(param.name, ...) is None
             and not param.nullable
         ):
-            del accepted[param.name]
-    return build_options(PrivateJob, accepted)
+            del accepted_options[param.name]
+    return build_options(PrivateJob, accepted_options)
 
 
 def build_option_refusal(option: str, method: str = DP_RANKS) -> InvalidParameter:
@@ -310,7 +315,7 @@ def build_option_refusal(option: str, method: str = DP_RANKS) -> InvalidParamete
 
 
 def refuse_private_options(method: Any, arguments: Mapping[str, Any]) -> None:
-    """Check the call of a method that builds classes: no option of the private methods is set.
+    """Check that no option of the private methods is set, for a method that builds classes.
 
     Raises
     ------
@@ -330,7 +335,10 @@ def refuse_private_options(method: Any, arguments: Mapping[str, Any]) -> None:
 
 
 def _is_default(param: Parameter, value: Any) -> bool:
-    """True if a value stands for the default: None, the default itself or an empty container."""
+    """True if a value is equivalent to the default.
+
+    These are None, the default itself and, if the default is empty, an empty container.
+    """
     if value is None or value == param.default:
         return True
     return isinstance(value, (tuple, list, Mapping)) and not value and not param.default

@@ -1,8 +1,8 @@
 """Pseudonyms: identifiers released as keyed hashes of their values, so that releases can be joined.
 
 A pseudonym is the first 128 bits of HMAC-SHA-256 (RFC 2104, truncated as in its section 5) of the
-value's text, in hexadecimal digits. Its key is derived from the user's key, so that a hash that a
-chain computes with the user's key is never a pseudonym.
+value's text, in hexadecimal digits. The HMAC key is derived from the user's key. A chain may hash
+values with the same user's key; because of the derivation, its hashes never equal pseudonyms.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ _KEY_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
 _RAW_KEY = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
 _KEY_FORM = "file:PATH or env:NAME"
 _DOCS_PAGE = "guarantees.md#pseudonyms"
-# Texts from which the key of pseudonyms and its fingerprint are derived.
+# Labels from which the HMAC key and the key's fingerprint are derived.
 _KEY_LABEL, _FINGERPRINT_LABEL = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
-# The block size of SHA-256 in bytes, and the length of a pseudonym in hexadecimal digits.
-_BLOCK_BYTES, _HEX_DIGITS = 64, 32
+# The block size of SHA-256.
+_BLOCK_BYTES = 64
+# The length of a pseudonym.
+_HEX_DIGITS = 32
 
 
 def is_key_location(text: str) -> bool:
@@ -88,14 +90,20 @@ class PseudonymOptions:
             )
 
     def with_paths(
-        self, path: Callable[[str], str], text: Callable[[str], str]
+        self, map_path: Callable[[str], str], map_text: Callable[[str], str]
     ) -> PseudonymOptions:
-        """Copy with the key's file name replaced by ``path``, or its variable name by ``text``."""
+        """Copy the options with the key's location mapped.
+
+        Parameters
+        ----------
+        map_path : applied to the location if it is a file.
+        map_text : applied to the location if it is the name of a variable.
+        """
         if self.pseudonym_key is None:
             return self
         kind, _, location = self.pseudonym_key.partition(":")
-        location = path(location) if kind == "file" else text(location)
-        return replace(self, pseudonym_key=f"{kind}:{location}")
+        map_location = map_path if kind == "file" else map_text
+        return replace(self, pseudonym_key=f"{kind}:{map_location(location)}")
 
     def require_key(self) -> None:
         """Check that a key is set if and only if there are pseudonyms.
@@ -145,13 +153,13 @@ class PseudonymKey:
     """
 
     def __init__(self, key: bytes) -> None:
-        # Imported late: most database backends never compute pseudonyms.
+        # Import these late, because most database backends never compute pseudonyms.
         import hashlib
         import hmac
 
         self._hmac = partial(hmac.new, digestmod=hashlib.sha256)
         self._derived_key: bytes = self._hmac(key, _KEY_LABEL).digest()
-        # Identifies the key; reveals nothing about a random one.
+        # Identifies the key without revealing anything about it, if the key is random.
         self.fingerprint: str = self._hmac(key, _FINGERPRINT_LABEL).hexdigest()[:_HEX_DIGITS]
 
     def __repr__(self) -> str:
@@ -178,7 +186,7 @@ class PseudonymKey:
             encoded = text.encode()
         except UnicodeEncodeError:
             encoded = None
-        # Raise outside the handler, so that Python's error, which holds the value, is not chained.
+        # Raise outside the handler: Python's error contains the value and must not be chained.
         if encoded is None:
             raise invalid_text_error(attribute.name)
         return self._hmac(self._derived_key, encoded).hexdigest()[:_HEX_DIGITS]
@@ -211,7 +219,7 @@ def require_pseudonym_type(attribute: Attribute) -> None:
     )
 
 
-def pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
+def build_pseudonym_caution(columns: Collection[str], entity: str | None) -> Caution:
     """The caution about a release with pseudonyms in ``columns``."""
     linkability = (
         "all rows with the same value can be linked, whatever their classes, as can those of other"

@@ -53,8 +53,8 @@ class Reading:
     duplicate_columns : how to treat columns that share a name.
     encoding : the character encoding.
     null_words : texts that mean NULL, in addition to empty fields.
-    foreign_files : how to treat files of other accounts in a folder, and links. Applies to all file
-        formats.
+    foreign_files : how to treat links, and files of other accounts, in a folder. Applies to all
+        file formats.
 
     Raises
     ------
@@ -215,8 +215,8 @@ class Reading:
         Parameters
         ----------
         types : inferred types by column; types that the user set take precedence.
-        inferred_options : pairs of an option and its value inferred from a column. An option with
-            several values is not set.
+        inferred_options : names of options with the values inferred from single columns. If columns
+            disagree on an option, it is not set.
         """
         values_by_option: dict[str, set[str]] = {}
         for option, value in inferred_options:
@@ -230,7 +230,8 @@ class Reading:
             new_options.get(name, getattr(self, name)) for name in ("decimal", "thousands")
         )
         if decimal is not None and decimal == thousands:
-            # Columns use different marks, so set neither: the types suffice to read later files.
+            # One column uses the mark for decimals and another for thousands, so set neither: the
+            # types of the columns suffice to read later files.
             new_options = {name: new_options[name] for name in new_options if name == "dates"}
         return replace(self, **new_options, types={**types, **self.types})
 
@@ -269,8 +270,8 @@ _CONDITION_HINT = "Write one condition without WHERE, as in `where=\"status = 'a
 def require_condition(text: str) -> None:
     """Check that a text, put in parentheses in a query, remains a single expression.
 
-    Its author has the right to read the table anyway, so this only prevents mistakes such as a
-    comment that swallows the SQL after it.
+    Its author may read the table anyway, so this only prevents mistakes, such as a comment that
+    hides the SQL after it.
 
     Raises
     ------

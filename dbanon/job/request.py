@@ -1,7 +1,7 @@
 """Release requests: a job as plain values in the ledger, from which it can be run again.
 
-Options that list column values are left out; the request has their names under ``lacks``. A
-condition (``where``) is stored as the user wrote it.
+Options whose values would disclose column values are left out; ``lacks`` holds the names of these
+options. A condition (``where``) is stored as the user wrote it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dbanon.job.rules import BY_RULES, COLUMN_OPTIONS
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
-# Left out of requests: options that concern a single run, and options for reading files, from
-# which no release is repeated.
+# Left out of requests: options that concern a single run, and options for reading files, because
+# releases of files cannot be repeated.
 _RUN_OPTIONS = {
     "chunk_rows",
     "if_exists",
@@ -41,43 +41,47 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     source : plain values that identify the source when the release is repeated.
     """
     options: dict[str, Any] = {}
-    missing = []
+    unstored_options = []
     job_fields = {param.name for param in parameters(Job)}
     for param in all_parameters(Job):
         name = param.name
         if name in _RUN_OPTIONS or name == "chain" or (job.declared and name in COLUMN_OPTIONS):
             continue
         if name == "pseudonym_key":
-            # Callers give the key's location each time they repeat the release.
+            # Callers pass the location of the key each time they repeat the release.
             continue
         owner = job if name in job_fields or name == "pseudonyms" else job.policy
         value = getattr(owner, name)
         if value is None or value == param.default or value in ({}, ()):
             continue
         if param.option.is_secret:
-            missing.append(name)
+            unstored_options.append(name)
             continue
         try:
             options[name] = _to_plain(value)
         except _UnstorableError:
-            missing.append(name)
+            unstored_options.append(name)
     request: dict[str, Any] = {"asked": options, "source": dict(source)}
     if job.declared:
         request["declared"] = job.declared
     if job.chain is not None:
         # Leave out the location of its key, and values accepted for one run only.
-        omitted = {"key", "accept_turnover", "rules"}
+        omitted_fields = {"key", "accept_turnover", "rules"}
         chain = {
-            name: _to_plain(value) for name, value in vars(job.chain).items() if name not in omitted
+            name: _to_plain(value)
+            for name, value in vars(job.chain).items()
+            if name not in omitted_fields
         }
         request["chain"] = {name: value for name, value in chain.items() if value not in (None, {})}
     if job.roles is not None and not job.declared:
         request |= {"roles": list(job.roles), "on_new_column": job.on_new_column}
-    return request | ({"lacks": missing} if missing else {})
+    return request | ({"lacks": unstored_options} if unstored_options else {})
 
 
 def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
-    """Rebuild the job of a request. The rules of a job by rules still have to be read.
+    """Rebuild the job of a request.
+
+    If declared rules define the job's columns, the caller must still read and apply them.
 
     Parameters
     ----------
@@ -113,8 +117,8 @@ def _to_plain(value: Any) -> Any:
         raise _UnstorableError
     if isinstance(value, Model):
         distance = value.distance
-        extra = {} if isinstance(distance, str) else {"distance": _to_plain(distance)}
-        return value.to_plain() | extra
+        distance_entry = {} if isinstance(distance, str) else {"distance": _to_plain(distance)}
+        return value.to_plain() | distance_entry
     if isinstance(value, Export):
         return asdict(value)
     if isinstance(value, ColumnSet):

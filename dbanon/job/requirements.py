@@ -1,4 +1,7 @@
-"""Checks that options of a job are compatible: methods, chains, spilling, passthrough columns."""
+"""Check that the options of a job are compatible with each other.
+
+Passthrough columns are kept columns whose values pass through the client's memory.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def require_chain_options(
     pseudonyms: Sequence[str] = (),
     releases: str | None = None,
 ) -> None:
-    """Check the options of a release in a chain; arguments as in ``Job``.
+    """Check the options of a release in a chain; see ``Job`` for the arguments.
 
     Raises
     ------
@@ -98,19 +101,19 @@ def require_chain_options(
 
 
 def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
-    """Check that no part of a job needs all values of a table in memory at once.
+    """Check that no option of a job needs all values of a table in memory at once.
 
     Parameters
     ----------
-    persons : the entity columns, as ``Guarantee.persons``.
+    persons : the entity column, empty if there is none; see ``Guarantee.persons``.
 
     Raises
     ------
-    InvalidParameter : one does, or the policy has no blocks.
+    InvalidParameter : an option does, or the policy has no blocks.
     """
     # Raises InvalidParameter without blocks.
     _ = policy.records_at_once
-    requested = {
+    requested_features = {
         "an entity or a chain": bool(persons),
         "privacy models": bool(policy.models),
         "sets of columns": bool(policy.also_k),
@@ -121,7 +124,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
         "nulls=merge": policy.nulls == MERGE,
         f"recoding {policy.recoding}": find_recoding(str(policy.recoding)).measure == "gower",
     }
-    for feature, is_requested in requested.items():
+    for feature, is_requested in requested_features.items():
         if is_requested:
             raise InvalidParameter(
                 f"When values are spilled to disk, dbanon cannot do {feature}, which needs all of"
@@ -130,14 +133,15 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
             )
 
 
-# Values of ``Job.kept_columns``: where values of kept columns pass from the source to the release.
+# Values of ``Job.kept_columns``: whether values of kept columns stay on the database server or pass
+# through the client.
 SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
 def require_passthrough_options(
     *, persons: bool, chain: bool, spill: bool, pseudonyms: bool = False
 ) -> None:
-    """Check that kept columns may pass through the client: no argument is True.
+    """Check that no option prevents kept columns from passing through the client.
 
     Parameters
     ----------
@@ -150,8 +154,13 @@ def require_passthrough_options(
     ------
     InvalidParameter : an argument is True.
     """
-    requested = {"chain": chain, "entity": persons, "spill": spill, "pseudonyms": pseudonyms}
-    for option, is_requested in requested.items():
+    requested_features = {
+        "chain": chain,
+        "entity": persons,
+        "spill": spill,
+        "pseudonyms": pseudonyms,
+    }
+    for option, is_requested in requested_features.items():
         if is_requested:
             raise InvalidParameter(
                 f"Kept columns cannot pass through the client with {option}.",
@@ -196,7 +205,7 @@ def check_entity(entity: str | None, released_columns: Sequence[str]) -> None:
 def check_normalize(
     normalize: str | None, entity: str | None, *, in_chain: bool, has_table_rules: bool
 ) -> None:
-    """Check ``entity_normalize``: it needs an entity, and a job outside chains.
+    """Check the option ``entity_normalize``: it needs an entity, and chains do not support it.
 
     Parameters
     ----------
@@ -238,7 +247,7 @@ def require_split_person_options(
 
     Raises
     ------
-    InvalidParameter : it has no entity, or an option that needs whole persons.
+    InvalidParameter : there is no entity, or an option needs all rows of a person in one class.
     """
     if not entity and not has_table_rules:
         raise InvalidParameter(

@@ -22,7 +22,7 @@ from dbanon.measures import Model, model_kinds
 ENTITY, PSEUDONYM = "entity", "pseudonym"
 # The value of ``Job.declared`` until the rules that define the job's columns have been read.
 BY_RULES = "declared"
-# The keys that a rule may have in addition to its role, by role.
+# By role: the keys that a rule with this role may also have.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "quasi_identifier": ("hierarchy", "step", "weight", "order", "kind"),
     "sensitive": ("model", "models"),
@@ -33,10 +33,10 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "identifier": (),
     "drop": ("reason",),
 }
-# Kinds of models by the alternative names that rules may use.
+# Alternative names of model kinds that rules may use, with the kind that each stands for.
 _MODEL_ALIASES = {"l_diversity": "distinct_l"}
 _RULE_IN_COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
-# Options of a job that describe columns, which a job by rules takes from the rules.
+# Options of a job that describe columns. If a job uses declared rules, they come from these.
 COLUMN_OPTIONS = (
     "quasi_identifiers",
     "sensitive",
@@ -65,11 +65,12 @@ def _is_list_of_distinct_texts(value: Any) -> bool:
     return is_list and len(set(value)) == len(value) and "" not in value
 
 
-# By key of a rule: whether a value is allowed, and a text that describes allowed values.
+# By key of a rule: a function that tells whether a value is allowed, and a description of the
+# allowed values, to follow "must be".
 _VALUE_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "hierarchy": (
         lambda value: isinstance(value, (str, dict)) and bool(value),
-        "the name of a stored hierarchy, or an object as hierarchies take it",
+        "the name of a stored hierarchy, or an object as in the option hierarchies",
     ),
     "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "weight": (lambda value: _is_number(value) and value >= 0, "a number, 0 or more"),
@@ -98,7 +99,7 @@ class TableRules:
 
     Parameters
     ----------
-    by_column : the rule of each column as plain values, among them its role.
+    by_column : the rule of each column: its keys with their values, among them ``role``.
     """
 
     by_column: Mapping[str, Mapping[str, Any]]
@@ -113,7 +114,7 @@ class TableRules:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def columns_with_role(self, role: str) -> tuple[str, ...]:
-        """The columns that have this role."""
+        """The names of the columns that have this role."""
         return tuple(name for name, rule in self.by_column.items() if rule["role"] == role)
 
     def options(self) -> dict[str, Any]:
@@ -160,7 +161,7 @@ class TableRules:
 
 
 def validate_rules(declaration: Any) -> TableRules:
-    """Validate rules, and write each as an object with a role.
+    """Validate rules, and convert each to an object with a role.
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ def require_one_entity(rules: TableRules) -> None:
 
 
 def require_no_columns(*objects: Any) -> None:
-    """Check that a job by rules has no options that describe columns.
+    """Check that a job that uses declared rules has no options that describe columns.
 
     Parameters
     ----------
@@ -247,10 +248,12 @@ def _validate_rule(name: str, declared: Any) -> dict[str, Any]:
     rule = {"role": declared} if isinstance(declared, str) else declared
     role = rule.get("role") if isinstance(rule, Mapping) else None
     if not isinstance(role, str) or role not in ROLES:
-        near = nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
+        suggestion = (
+            nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
+        )
         raise InvalidParameter(
             f'The rule of column "{name}" has an unknown role.',
-            hint=" ".join(filter(None, (near, f"Roles: {', '.join(ROLES)}."))),
+            hint=" ".join(filter(None, (suggestion, f"Roles: {', '.join(ROLES)}."))),
         )
     for key, value in rule.items():
         if key == "role":
@@ -270,17 +273,17 @@ def _validate_rule(name: str, declared: Any) -> dict[str, Any]:
             hint='Give the reason: {"role": "keep", "reason": "…"}.',
         )
     try:
-        plain = json_text(rule, allow_nan=False)
+        rule_json = json_text(rule, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise InvalidParameter(f'The rule of column "{name}" is not JSON.') from None
-    if len(plain.encode("utf-8", "surrogatepass")) > MAX_RULE_BYTES:
+    if len(rule_json.encode("utf-8", "surrogatepass")) > MAX_RULE_BYTES:
         raise InvalidParameter(
             f'The rule of column "{name}" is longer than {MAX_RULE_BYTES} bytes.',
             hint='Store the hierarchy (dbanon hierarchy store), and name it: {"hierarchy":'
             ' "NAME"}.',
         )
-    canonical: dict[str, Any] = json.loads(plain)
-    return canonical
+    validated_rule: dict[str, Any] = json.loads(rule_json)
+    return validated_rule
 
 
 def _parse_hierarchy(name: str, declared: Any) -> Any:

@@ -15,7 +15,7 @@ _FORM_HINT = 'Write {"columns": ["age", "illness"], "k": 20}, or ["age", "illnes
 
 @dataclass(frozen=True)
 class ColumnSet:
-    """Columns of a release of which at least k rows or persons share each combination of values.
+    """Columns of a release; at least k rows or persons share each combination of their values.
 
     Parameters
     ----------
@@ -65,18 +65,19 @@ class ColumnSet:
         return cls(tuple(columns), plain.get("k"))
 
     def with_default_k(self, k: int) -> ColumnSet:
-        """The set with its own k, or with ``k``, that of the release, if it has none."""
+        """The set with its own k or, if it has none, with ``k``, which is that of the release."""
         return ColumnSet(self.columns, int(k if self.k is None else self.k))
 
     def with_released_names(
         self, quasi_identifiers: Collection[str], released_names: Collection[str]
     ) -> ColumnSet:
-        """The set with released names. A column released as a range has two, for its bounds.
+        """The set with the names that its columns have in the release.
+
+        A column that is released as a range becomes two columns, for the bounds.
 
         Parameters
         ----------
-        quasi_identifiers : those of the job. A copied column is never a range, even if other
-            columns have the names that its bounds would have.
+        quasi_identifiers : the quasi-identifiers of the job; only these can become ranges.
         released_names : the names of the released quasi-identifiers.
         """
         names: list[str] = []
@@ -90,7 +91,12 @@ class ColumnSet:
         return {"columns": list(self.columns), "k": self.k}
 
     def describe(self, unit: str) -> str:
-        """Describe the set, to follow "every combination"; ``unit`` is what k counts."""
+        """Describe the set, to follow the words "every combination".
+
+        Parameters
+        ----------
+        unit : what k counts, such as "rows".
+        """
         return f"of ({', '.join(self.columns)}) by at least {self.k} {unit}"
 
 

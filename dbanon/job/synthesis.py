@@ -1,4 +1,4 @@
-"""Options of the methods for synthetic rows, checked before any data is read."""
+"""Options of the methods that make synthetic rows, checked before any data is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DOCS_PAGE = "differential-privacy.md"
 
 @dataclass(frozen=True)
 class DcmdpOptions:
-    """Options of dcmdp, which adds noise as Liu and Li published it and guarantees nothing.
+    """Options of dcmdp, which adds noise as published by Liu and Li, and guarantees nothing.
 
     Raises
     ------
@@ -216,14 +216,14 @@ class PrivateOptions:
         return Cost(self.epsilon, self.delta)
 
     def check_method(self, method: str) -> None:
-        """Check that no option is set that only another method has; raises InvalidParameter."""
-        other_method, its_option = (
+        """Check that no option of the other private method is set; raises InvalidParameter."""
+        other_method, other_option = (
             (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
         )
-        if getattr(self, its_option) != find_parameter(PrivateOptions, its_option).default:
+        if getattr(self, other_option) != find_parameter(PrivateOptions, other_option).default:
             raise InvalidParameter(
-                f"{its_option} is an option of method {other_method}.",
-                hint=f"Leave out `{its_option}`.",
+                f"{other_option} is an option of method {other_method}.",
+                hint=f"Leave out `{other_option}`.",
             )
 
 
@@ -235,7 +235,11 @@ SYNTHESIS_OPTIONS: dict[str, type[Any]] = {
 
 
 def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
-    """Build the options of this method from ``options``: values by name.
+    """Build the options object of a method.
+
+    Parameters
+    ----------
+    options : option values by name.
 
     Raises
     ------
@@ -248,18 +252,19 @@ def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
             f'No method "{method}" makes synthetic rows.',
             hint=f"Known: {', '.join(SYNTHESIS_OPTIONS)}.",
         )
-    accepted = {param.name: param for param in parameters(SYNTHESIS_OPTIONS[method])}
+    option_by_name = {param.name: param for param in parameters(SYNTHESIS_OPTIONS[method])}
     for name in options:
-        if name not in accepted:
-            near = nearest_names(name, accepted)
+        if name not in option_by_name:
+            suggestion = nearest_names(name, option_by_name)
             raise UnknownOption(
                 f'Method {method} has no option "{name}".',
-                hint=f"{f'{near} ' if near else ''}Its options: {', '.join(accepted)}.",
+                hint=(f"{suggestion} " if suggestion else "")
+                + f"Its options: {', '.join(option_by_name)}.",
             )
-    for param in accepted.values():
+    for param in option_by_name.values():
         if param.default is REQUIRED and param.name not in options:
             raise InvalidParameter(f"Method {method} needs {param.name}.", hint=param.help)
-    parsed = build_options(SYNTHESIS_OPTIONS[method], options)
-    if isinstance(parsed, PrivateOptions):
-        parsed.check_method(method)
-    return parsed
+    parsed_options = build_options(SYNTHESIS_OPTIONS[method], options)
+    if isinstance(parsed_options, PrivateOptions):
+        parsed_options.check_method(method)
+    return parsed_options

@@ -1,4 +1,4 @@
-"""The expected contents of a written release, and the verdict after the recount."""
+"""The expected content of a written release, and the verdict on it after the recount."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbanon.measures.models import CountedModel
 
 @dataclass(frozen=True, eq=False)
 class ExpectedRelease:
-    """The expected contents of a written release.
+    """The expected content of a written release.
 
     Parameters
     ----------
@@ -37,7 +37,12 @@ class ExpectedRelease:
         labels: NDArray[np.int32],
         sensitive: Mapping[str, Attribute],
     ) -> ExpectedRelease:
-        """Derive it from ``labels``, int32 (n,): the class of each record, -1 if it is withheld."""
+        """Derive the expected content from the records and their classes.
+
+        Parameters
+        ----------
+        labels : int32 (n,), the class of each record, -1 if it is withheld.
+        """
         released = labels >= 0
         null_rows = 0
         if microdata.valid is not None:
@@ -62,15 +67,15 @@ class Caution:
     reason: str
 
 
-# Why two releases of the same persons can disclose more than either.
+# Why two releases of the same persons can disclose more than each of them.
 INTERSECT = (
     "Someone who knows a person's class in each release only has to consider the persons in both"
     " classes, who may be fewer than k"
 )
 
 
-def releases_intersect(description: str) -> Caution:
-    """The caution about earlier releases of the source, which ``description`` names."""
+def build_intersection_caution(description: str) -> Caution:
+    """Build the caution about earlier releases of the source, which ``description`` names."""
     reason = f"{INTERSECT[0].lower()}{INTERSECT[1:]}. A chain prevents it: docs/chains.md"
     return Caution(description, "RELEASES INTERSECT", reason)
 
@@ -82,22 +87,24 @@ class Verdict:
     Parameters
     ----------
     k : the number of rows, or persons, in the smallest class.
-    rarest : the number of rows, or persons, that share the rarest combination of released values.
+    rarest_combination_size : the number of rows, or persons, that share the rarest combination of
+        released values.
     models : the levels that all classes reach.
-    rarest_in_sets : the same for combinations of each set of columns in ``also_k``.
+    rarest_in_sets : for each set of columns in ``also_k``, the number of rows, or persons, that
+        share the rarest combination of its values.
     persons : the number of persons; None if rows were counted.
     k_rows : the rows that share the rarest combination, if ``k`` counts something else; else None.
     ledger_values : values to record in the ledger, in addition to the models.
     model_ledger_values : values to record in the ledger with each model.
-    classes_text : what the classes are, as a noun.
+    classes_text : a noun for the classes, such as "classes of each attribute".
     unit_suffix : what k counts, in parentheses, to append to its value; empty for rows.
-    cautions : warnings to show with it.
-    row_anonymity_texts : pairs of texts: the k of whole rows and its meaning, if ``k`` counts
+    cautions : warnings to show next to the guarantee.
+    row_anonymity_texts : the k of whole rows and its meaning, as pairs of texts, if ``k`` counts
         something else.
     """
 
     k: int
-    rarest: int
+    rarest_combination_size: int
     models: tuple[CountedModel, ...] = ()
     rarest_in_sets: tuple[int, ...] = ()
     persons: int | None = None

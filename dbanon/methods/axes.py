@@ -1,4 +1,4 @@
-"""Projection of records onto one axis, and their order along it, for univariate methods."""
+"""Project records onto one axis, and sort them along it, for univariate methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
 
     Raises
     ------
-    InvalidParameter : the axis is not an attribute, and is not in ``AXIS``.
+    InvalidParameter : the axis is neither an attribute nor ``SUM`` or ``FIRST_COMPONENT``.
     """
     if axis in space.names:
         return space.points[:, space.names.index(axis)]
@@ -38,14 +38,14 @@ def project(space: Space, axis: str) -> NDArray[np.float64]:
             total += column
         return total
     if axis == FIRST_COMPONENT:
-        return _first_component(space.points)
+        return _project_on_first_component(space.points)
     raise InvalidParameter(
         f'There is no axis "{axis}".',
         hint=nearest_names(axis, [SUM, FIRST_COMPONENT, *space.names]) or f"Use {AXIS.help}",
     )
 
 
-def _first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _project_on_first_component(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """The scores of the points, float64 (n, p), on the first principal component, float64 (n,)."""
     centered = points - points.mean(axis=0)
     _, vectors = np.linalg.eigh(centered.T @ centered)
@@ -64,7 +64,7 @@ def sort_records(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def split_from_both_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Label classes of k records from both ends of the order; the median's class takes leftovers.
+    """Form classes of k records from both ends of the order; the middle class takes leftovers.
 
     Parameters
     ----------

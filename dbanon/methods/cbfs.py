@@ -2,7 +2,7 @@
 
 While k records remain, the record farthest from their centroid forms a class with its k-1 nearest
 records. Each leftover record, fewer than k, is then added to the class with the nearest centroid;
-centroids are not updated meanwhile (the paper only says that leftover records are distributed).
+centroids are not updated in this step (the paper only says that leftover records are distributed).
 
 Source: M. Laszlo and S. Mukherjee, "Minimum spanning tree partitioning algorithm for
 microaggregation", IEEE TKDE 17 (2005), section 3.

@@ -1,9 +1,9 @@
 """DCM, the density-based clustering mechanism: classes of DBSCAN, repaired to hold k records.
 
 A record is a core record if k records, including itself, lie within ``radius``. The first core
-record without a class starts the next class, which takes all records within the radius of its core
-records that are not in an earlier class. Records in no class are noise. (The labels equal those of
-scikit-learn, whose DBSCAN the source uses.)
+record without a class starts the next class. A class takes all records that lie within the radius
+of its core records and are not in an earlier class. Records in no class are noise. (The labels
+equal those of DBSCAN in scikit-learn, which the source uses.)
 
 The published method is not k-anonymous. It applies k to neighbourhoods, so a class that lost border
 records to an earlier class may hold fewer than k records, and fewer than k noise records may share
@@ -49,7 +49,7 @@ def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Pa
     dbscan_classes : classes of any size; noise is labelled as suppressed.
     """
     large_classes = np.flatnonzero(dbscan_classes.sizes >= k)
-    # New label by old one; the last element is that of noise, whose label is -1.
+    # The new label by old label; the last element is for noise, whose old label is -1.
     new_labels = np.full(dbscan_classes.n_classes + 1, -1, np.int32)
     new_labels[large_classes] = np.arange(len(large_classes))
     labels = new_labels[dbscan_classes.labels]
@@ -57,14 +57,16 @@ def repair(points: NDArray[np.float64], dbscan_classes: Partition, k: int) -> Pa
     if len(noise) >= k:
         labels[noise] = len(large_classes)
     elif len(noise):
-        labels[noise] = _nearest_classes(points, labels, noise)
+        labels[noise] = _find_nearest_classes(points, labels, noise)
     return Partition(labels)
 
 
-def _nearest_classes(
+def _find_nearest_classes(
     points: NDArray[np.float64], labels: NDArray[np.int32], noise: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The class with the nearest centroid for each noise record, int64 (r,); ties by class number.
+    """The class with the nearest centroid for each noise record, int64 (r,).
+
+    Ties go to the smaller label.
 
     Parameters
     ----------

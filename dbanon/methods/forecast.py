@@ -1,4 +1,4 @@
-"""Forecasts of the CPU seconds of methods, from measurements by table size.
+"""Forecast the CPU seconds of methods, from measurements on tables of several sizes.
 
 Seconds grow as powers of the numbers of records and attributes. With attributes of several kinds
 they also depend on the share of each kind: searches skip many records thanks to numeric attributes,
@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 
-# Size of the table that ``PowerLaw.seconds`` refers to.
+# The numbers of records and attributes that ``PowerLaw.seconds`` refers to.
 REFERENCE_RECORDS, REFERENCE_ATTRIBUTES = 100_000, 6
 
 
@@ -69,9 +69,11 @@ class PowerLaw:
     ----------
     seconds : CPU seconds for 100,000 records with six attributes and k = 5; larger k take less.
     records, attributes : the exponents of N and P.
-    interaction : growth of the exponent of N with ln P: indexes prune less in more dimensions.
-    trees, categories : logarithm of the factor if all attributes are of this kind.
-    distinct_exponent : 1 if equal records cost as much as one, 0 if each has its full cost.
+    interaction : growth of the exponent of N with ln P, because spatial indexes skip fewer records
+        in more dimensions.
+    trees, categories : the natural logarithm of the slowdown if all attributes are of this kind.
+    distinct_exponent : 1 if a group of equal records takes as long as one record, 0 if each of them
+        takes its full time.
     """
 
     seconds: float
@@ -105,7 +107,7 @@ class PowerLaw:
 
 @dataclass(frozen=True)
 class MethodForecast:
-    """The forecast of a method; None for tables that were not measured.
+    """The forecasts of a method by kind of table; None where it was not measured.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ UNKNOWN = MethodForecast()
 
 
 def describe_seconds(seconds: float, refinement_seconds: float = 0.0) -> str:
-    """Describe a forecast of CPU seconds, of which a refinement takes some."""
+    """Describe a forecast of CPU seconds, which include those of the refinement."""
     if seconds < 1:
         return "less than 1 CPU second"
     text = f"{round_to_two_digits(seconds):,g} CPU seconds"

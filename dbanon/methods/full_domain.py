@@ -1,17 +1,19 @@
 """Full-domain generalization: one level of every attribute for the whole table.
 
-A level is a number of steps up from the leaves. Chooses the combination of levels with the least
-loss among those with classes of k or more. The loss of a cell is the share of the way to the root
-that its label is above the leaf or, for numbers, the share of the range that its label covers.
-Records in classes below k are withheld if they are at most the share ``suppression`` of all; their
-cells count as fully lost. Numbers without a hierarchy have the levels of ``data.number_levels``:
-cells of the column's grid, and unions of these up to the whole range. Ties go to the lower level of
-the attribute named first.
+A level is a number of steps up from the leaves. The method chooses the combination of levels with
+the least loss among those whose classes have k or more records. The loss of a cell (the value of a
+record in an attribute) is the height of its label above the leaf, divided by the height of the
+hierarchy; for numbers, it is the share of the range that its label covers. Records in classes below
+k are withheld, if they are at most the share ``suppression`` of all records; their cells count as
+fully lost. Numbers without a hierarchy have the levels of ``data.number_levels``: the intervals of
+the column's grid, and unions of these up to the whole range. Ties go to the lower level of the
+attribute named first.
 
-If a combination needs no more suppression than allowed, neither do those above it; if it fails, so
-do those below it (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain
-k-anonymity", SIGMOD 2005). So chains of the lattice are bisected (F. Kohlmayer,
-F. Prasser et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 2012).
+If a combination of levels needs no more suppression than allowed, neither do those above it in the
+lattice of combinations; if it fails, so do those below it (K. LeFevre, D. DeWitt and
+R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity", SIGMOD 2005). So ascending chains
+of the lattice are searched by bisection (F. Kohlmayer, F. Prasser et al., "Flash: efficient, stable
+and optimal k-anonymity", PASSAT 2012).
 
 Classes: k or more. All records are released at the same levels; with ``contract`` each class is
 released at the lowest labels its records have in common, which loses less but is no longer
@@ -33,6 +35,7 @@ from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
+# The status of a combination of levels.
 _UNKNOWN, _HOLDS, _FAILS = 0, 1, 2
 _MAX_COMBINATIONS = 2**25
 _NO_BOUND = int(np.iinfo(np.int64).max)
@@ -52,8 +55,8 @@ def full_domain(
 
     Parameters
     ----------
-    contract : ignored here; changes only how classes are released.
-    strata : int64 (n,), the stratum of each record, of at least k records each; None for one.
+    contract : ignored here, because it only affects how classes are released.
+    strata : int64 (n,), the stratum of each record, each with k records or more; None for one.
 
     Raises
     ------
@@ -71,13 +74,14 @@ def full_domain(
             f"There are {prod(shape)} combinations of levels, more than {_MAX_COMBINATIONS}.",
             hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
         )
-    # By attribute and level: the group of each record, and the loss of all records.
+    # By attribute and level: the group of each record, and the total loss of all records.
     group_codes, losses = zip(*map(space.groups, range(len(names))), strict=True)
     loss_bound = np.zeros(shape, np.int64)
     for attribute, level_losses in enumerate(losses):
         loss_bound += level_losses.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
     status = np.zeros(shape, np.int8)
-    # Losses are times n. ``loss_bound`` is the loss without withheld records, which only add to it.
+    # ``least_loss`` and ``loss`` are multiplied by n. ``loss_bound`` is the loss if no record is
+    # withheld, which is a lower bound.
     best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
     loss_of_withheld = n * sum(int(unit) for unit in space.mixed.units)
     while True:
@@ -85,13 +89,13 @@ def full_domain(
         start = np.unravel_index(int(np.where(may_improve, loss_bound, _NO_BOUND).argmin()), shape)
         if not may_improve[start]:
             break
-        chain = _cheapest_chain(tuple(int(level) for level in start), loss_bound)
+        chain = _find_cheapest_chain(tuple(int(level) for level in start), loss_bound)
         low, high = 0, len(chain)
         while low < high:
             middle = (low + high) // 2
             levels = chain[middle]
             tick(float((status != _UNKNOWN).mean()))
-            sizes, labels = _group(group_codes, levels, stratum_of_record)
+            sizes, labels = _group_records(group_codes, levels, stratum_of_record)
             n_withheld = int(sizes[sizes < k].sum())
             if n_withheld > max_withheld or n_withheld == n:
                 status[tuple(slice(level + 1) for level in levels)] = _FAILS
@@ -103,7 +107,8 @@ def full_domain(
             if (loss, levels) < (least_loss, best_levels):
                 least_loss, best_levels = loss, levels
                 best_labels = np.where(sizes[labels] < k, SUPPRESSED, labels)
-    assert best_labels is not None  # with all attributes at their roots, each stratum is a class
+    # With all attributes at their roots, each stratum is a class.
+    assert best_labels is not None
     is_released = best_labels >= 0
     _, consecutive_labels = np.unique(best_labels[is_released], return_inverse=True)
     best_labels[is_released] = consecutive_labels
@@ -118,23 +123,27 @@ def full_domain(
     )
 
 
-def _group(
+def _group_records(
     group_codes: Sequence[Sequence[NDArray[np.int64]]],
     levels: tuple[int, ...],
     strata: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group records of a stratum that are equal at these levels.
+    """Group the records of each stratum that are equal at these levels.
 
     Returns the size of each group, int64 (g,), and the group of each record, int64 (n,).
     """
-    group = strata
+    group_of_record = strata
     for attribute, level in enumerate(levels):
         codes = group_codes[attribute][level]
-        _, group = np.unique(group * (int(codes.max()) + 1) + codes, return_inverse=True)
-    return np.bincount(group), group
+        _, group_of_record = np.unique(
+            group_of_record * (int(codes.max()) + 1) + codes, return_inverse=True
+        )
+    return np.bincount(group_of_record), group_of_record
 
 
-def _cheapest_chain(start: tuple[int, ...], loss_bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
+def _find_cheapest_chain(
+    start: tuple[int, ...], loss_bound: NDArray[np.int64]
+) -> list[tuple[int, ...]]:
     """Combinations of levels from ``start`` to the top of the lattice, by the cheapest steps."""
     chain = [start]
     while True:

@@ -31,7 +31,7 @@ from dbanon.methods.mdav import mdav
 from dbanon.methods.registry import Method, Tick, drive, on_parts
 from dbanon.spaces.numeric import Space
 
-# Share of the progress that the first step, MDAV, takes.
+# The share of progress that is reported for the first step, MDAV.
 _FIRST_STEP_SHARE = 0.1
 
 
@@ -74,7 +74,7 @@ def two_step(
         for start, size in zip(macro_classes.starts, macro_classes.sizes, strict=True)
     ]
 
-    def genetic_on_part(part: Space, part_tick: Tick) -> Partition:
+    def partition_part(part: Space, part_tick: Tick) -> Partition:
         return genetic(
             part,
             k,
@@ -89,7 +89,7 @@ def two_step(
     return on_parts(
         space,
         parts,
-        genetic_on_part,
+        partition_part,
         lambda share: tick(_FIRST_STEP_SHARE + (1 - _FIRST_STEP_SHARE) * share),
     )
 
@@ -111,7 +111,7 @@ _OPTIONS = (
         "mutation",
         float,
         0.02,
-        Option("Probability that a gene is drawn anew.", minimum=0.0, maximum=1.0),
+        Option("Probability that a gene is replaced by a random one.", minimum=0.0, maximum=1.0),
     ),
 )
 

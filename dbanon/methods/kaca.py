@@ -20,7 +20,7 @@ from dbanon.kernels import Merging
 from dbanon.methods.registry import MixedMethod, Tick, drive
 from dbanon.spaces.mixed import MixedSpace
 
-# Tells the kernel to start with one class per distinct record.
+# With this value, the kernel starts with one class per distinct record.
 _NO_THRESHOLD = -1.0
 
 

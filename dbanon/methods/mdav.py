@@ -7,8 +7,8 @@ formed around the record farthest from the centroid. The remaining records are t
 Source: J. Domingo-Ferrer and V. Torra, "Ordinal, continuous and heterogeneous k-anonymity through
 microaggregation", Data Mining and Knowledge Discovery 11 (2005), algorithm 2.
 Classes: k records, except for the last one, which has k to 2k-1.
-Cost: O(n^2) in the worst case; about O(n^1.3) for few attributes, thanks to a spatial index that
-changes no label. Mixed data need no coordinates: memory is O(n p).
+Cost: O(n^2) in the worst case; about O(n^1.3) for few attributes, thanks to a spatial index, which
+does not affect the result. Mixed data is clustered without coordinates, so memory is O(n p).
 """
 
 from __future__ import annotations

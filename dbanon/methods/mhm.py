@@ -1,4 +1,4 @@
-"""MHM: the optimal cut of a path through all records, and the paths to which it is applied.
+"""MHM: cut a path through all records into classes optimally, for several kinds of paths.
 
 The path of ``npn_mhm`` (nearest point next) starts at the record farthest from the centroid and
 always continues with the nearest record not yet visited. The other methods visit the classes of a
@@ -6,8 +6,8 @@ fixed-size method one after the other. They start with the class that contains t
 from the overall centroid, and continue with the class whose centroid is nearest to that of the
 class just visited. Within a class the path starts at the record nearest to that previous centroid,
 and continues with the nearest record not yet visited. The source only says that groups and their
-records are ordered; this is our interpretation. Since the classes of the base method are pieces of
-the path, the loss is never larger than that of the base method.
+records are ordered; this is our interpretation. The classes of the base method are one possible cut
+of the path, so the loss is never larger than that of the base method.
 
 Source: J. Domingo-Ferrer, A. Martínez-Ballesté, J. M. Mateo-Sanz and F. Sebé, "Efficient
 multivariate data-oriented microaggregation", VLDB Journal 15 (2006).
@@ -28,7 +28,7 @@ from dbanon.methods.forecast import UNKNOWN, MethodForecast, PowerLaw
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
-# Shares of the progress at which the base method and the path are done.
+# The share of progress that is reported when the base method is done, and when the path is done.
 _BASE_DONE, _PATH_DONE = 0.6, 0.9
 
 
@@ -37,8 +37,8 @@ def _cut_path(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None
 
     Parameters
     ----------
-    groups : int32 (n,), the class of each record that the path visits one after the other; None for
-        a path over all records.
+    groups : int32 (n,), the class of each record by the base method; the path visits one class
+        after the other. None for a path that ignores classes.
     """
     # Each record is labelled with its position on the path.
     path = drive(
@@ -59,7 +59,7 @@ def npn_mhm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Pa
 def _run_after_base_method(
     base_kernel: Callable[[NDArray[np.float64], int], Kernel],
 ) -> Callable[..., Partition]:
-    """A function that cuts the path through the classes of a base method."""
+    """Return a function that runs a base method, and cuts the path through its classes."""
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
         groups = drive(base_kernel(space.points, k), lambda share: tick(_BASE_DONE * share))

@@ -52,7 +52,10 @@ def mondrian(
 def _cut_in_two(
     space: MixedSpace, records: NDArray[np.int64], k: int, cut: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The records on both sides of the best cut, int64, ascending; None if no cut is possible."""
+    """Cut records, int64 (m,), at the best place; None if no cut is possible.
+
+    Returns the records on both sides, int64, ascending.
+    """
     class_codes = space.codes[records]
     low, high = class_codes.min(axis=0), class_codes.max(axis=0)
     widths = [
@@ -83,7 +86,7 @@ def _cut_in_two(
 
 
 def _cell_loss(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
-    """The loss of a cell of an attribute in a class whose codes range from ``low`` to ``high``."""
+    """The loss per record of an attribute in a class whose codes range from ``low`` to ``high``."""
     if tree is None or low == high:
         return float(high - low) if tree is None else 0.0
     # Nodes are numbered depth first, so the larger number is never an ancestor of the smaller.

@@ -1,4 +1,4 @@
-"""Optimal univariate microaggregation: the least information loss there is for one attribute.
+"""Optimal univariate microaggregation: the least possible information loss for one attribute.
 
 There is an optimal partition whose classes are contiguous in sorted order and hold k to 2k-1
 records. It is a shortest path along the sorted records. Among equally good partitions, the one with

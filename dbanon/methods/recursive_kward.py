@@ -1,4 +1,4 @@
-"""Recursive k-Ward: cuts the sorted records into parts while worthwhile, then applies k-Ward.
+"""Recursive k-Ward: cut the sorted records into parts, recursively, and apply k-Ward to each part.
 
 A set is cut into J parts of equal size along the axis. If the sum of the variances of the parts,
 divided by the variance of the set, is less than theta, k-Ward is applied to the whole set;
@@ -37,13 +37,15 @@ def recursive_kward(
     parts: int,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    record_sets = sets_for_kward(space.points, sort_records(project(space, axis)), k, theta, parts)
+    record_sets = cut_into_kward_sets(
+        space.points, sort_records(project(space, axis)), k, theta, parts
+    )
     return on_parts(
         space, record_sets, lambda part, part_tick: kward(part, k, tick=part_tick, rng=rng), tick
     )
 
 
-def sets_for_kward(
+def cut_into_kward_sets(
     points: NDArray[np.float64], order: NDArray[np.int64], k: int, theta: float, parts: int
 ) -> list[NDArray[np.int64]]:
     """Cut records into the sets that k-Ward partitions.
@@ -52,7 +54,8 @@ def sets_for_kward(
     ----------
     points : float64 (n, p).
     order : int64 (m,), the records to cut, sorted along the axis.
-    parts : number of parts that a set is cut into.
+    theta : a set is cut if the summed variance of its parts is at least theta times its own.
+    parts : the number of parts that a set is cut into.
 
     Returns the records of each set, int64, ascending, so that ties go to the smaller index.
     """
@@ -64,14 +67,15 @@ def sets_for_kward(
             return [
                 kward_set
                 for part_order in part_orders
-                for kward_set in sets_for_kward(points, part_order, k, theta, parts)
+                for kward_set in cut_into_kward_sets(points, part_order, k, theta, parts)
             ]
     return [np.sort(order)]
 
 
 def _variance(points: NDArray[np.float64]) -> float:
-    """The sum of the variances of the attributes."""
-    # Reduce each attribute separately: over rows, rounding depends on the number of attributes.
+    """The sum of the variances of the attributes of points, float64 (m, p)."""
+    # Reduce each attribute on its own contiguous array: a reduction over rows would round
+    # differently depending on the number of attributes.
     return float(np.ascontiguousarray(points.T).var(axis=1).sum())
 
 
@@ -87,7 +91,10 @@ METHOD = Method(
             "theta",
             float,
             0.5,
-            Option("A set is cut while theta is not above the ratio.", minimum=0.0),
+            Option(
+                "A set is cut if the summed variance of its parts is at least theta times its own.",
+                minimum=0.0,
+            ),
         ),
         Parameter("parts", int, 2, Option("Parts that a set is cut into (J).", minimum=2)),
     ),

@@ -1,4 +1,8 @@
-"""The interface of methods: how they are called, and what they guarantee."""
+"""The interface of methods: how they are called, and what they guarantee.
+
+A space represents the records that a method clusters, and their distances. A kernel is a compiled
+method that works in short steps, so that it can report progress and be interrupted.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +33,10 @@ RunMethod: TypeAlias = "Callable[..., MethodResult]"
 
 
 class SpaceBuilder(Protocol):
-    """Prepares records for a method, given microdata and its table's measures.
+    """Prepares records for a method, given microdata and the measures of its table.
 
-    Returns a function that takes record indices, int64 (m,), and returns the space of these records
-    that ``RunMethod`` takes.
+    Returns a function that takes record indices, int64 (m,), and returns the space of these
+    records, which is the first argument of ``RunMethod``.
     """
 
     def __call__(
@@ -47,7 +51,7 @@ class SpaceBuilder(Protocol):
 
 
 def below_2k(k: int) -> int:
-    """The largest class of a method that splits any class of 2k or more records."""
+    """The largest class size of a method that splits all classes of 2k or more records."""
     return 2 * k - 1
 
 
@@ -60,8 +64,9 @@ class Method:
     name : its name in calls, commands and SQL.
     run : ``(space, k, *, tick, rng, **options) -> Partition | AttributePartition | Levels``.
         A method that returns ``Levels`` gets all strata at once, as ``strata``, int64 (n,).
-        ``tick`` takes the share done (0 to 1) and is called at least five times a second; its
-        exceptions end the run. ``rng`` is the only source of randomness; None unless ``random``.
+        The method calls ``tick`` with the share done, 0 to 1, at least five times a second; an
+        exception of ``tick`` ends the run. ``rng`` is the only source of randomness; it is None
+        unless ``random`` is True.
     summary : a one-line description.
     cost : how the time grows with n records.
     reference : the publication that defines it.
@@ -72,8 +77,9 @@ class Method:
     recoding : the default recoding of its classes.
     standardize : the default way to make its columns comparable.
     max_attributes : the largest number of attributes it accepts; None if there is no bound.
-    takes_categories : True if it measures attributes that are not numeric by their own distances.
-        Other methods treat them as points, if ``takes_points`` and the recoding allow that.
+    takes_categories : True if it measures attributes that are not numeric by distances between
+        their values. Other methods treat such attributes as points, if ``takes_points`` and the
+        recoding allow that.
     result_type : the class of its result.
     space : builds the representation of the records that it clusters.
     refine : the local search that may follow it: ``points`` (on the sum of squares, after which
@@ -105,13 +111,13 @@ class Method:
 
     @property
     def takes_points(self) -> bool:
-        """True if an attribute may have several coordinates, as text does."""
+        """True if the method accepts attributes with several coordinates, such as text."""
         return self.takes_categories or (
             self.result_type.has_row_classes and self.max_attributes is None
         )
 
     def check_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All options of the method: the given values, checked, and defaults for the others.
+        """Check option values, and add the defaults of the other options of the method.
 
         Raises
         ------
@@ -139,7 +145,7 @@ class Method:
 
 @dataclass(frozen=True)
 class MixedMethod(Method):
-    """A method on numbers and categories; its classes are released as generalized values."""
+    """A method for numbers and categories; by default, its classes are released generalized."""
 
     data: str = "numeric, ordinal, categorical"
     recoding: str = "generalization"
@@ -163,7 +169,7 @@ class Kernel(Protocol):
 
 
 def drive(kernel: Kernel, tick: Tick) -> Partition:
-    """Run a kernel to its end in short steps; an exception of ``tick`` ends it within 0.2 s."""
+    """Run a kernel to its end in short steps, so that ``tick`` can end it within 0.2 s."""
     while not kernel.step():
         tick(kernel.progress)
     tick(1.0)
@@ -173,10 +179,11 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
 def on_points(
     kernel: Callable[..., Kernel], *settings: Any, mixed_kernel: Callable[..., Kernel] | None = None
 ) -> Callable[..., Partition]:
-    """A function that runs a compiled method with these settings on the points of a space.
+    """Return a function that runs a kernel on the points of a space.
 
     Parameters
     ----------
+    settings : further arguments of the kernel.
     mixed_kernel : the method's kernel for mixed data, which needs no coordinates; None if it has
         none.
     """
@@ -188,7 +195,7 @@ def on_points(
 
 
 def on_table(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
-    """A function that runs a compiled method with these settings on a mixed space."""
+    """Return a function that runs a kernel, with these further arguments, on a mixed space."""
 
     def run(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
         return drive(kernel(space.table(), k, *settings), tick)

@@ -1,4 +1,4 @@
-"""Single-axis sorting: records sorted by one number and grouped in that order.
+"""Single-axis sorting: sort the records by one number, and group them in that order.
 
 The number is the sum of the standardized values (the default), the first principal component, or
 one attribute. Classes of k records are formed from both ends of the order. If k does not divide n,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.words import LabelledTextWithCard, with_former_key
+from dbanon.data.words import LabelledTextWithCard, also_under_former_key
 from dbanon.hierarchy.leaves import Hierarchies, resolve_hierarchies
 from dbanon.measures.attacks import run_attacks
 from dbanon.measures.attacks.rates import AttackResult
@@ -60,7 +60,7 @@ class Attacks(LabelledTextWithCard):
             "controls": self.controls,
             "released": self.released,
             "linked": [list(columns) for columns in self.linked],
-            **with_former_key(
+            **also_under_former_key(
                 "results", {name: attack.to_dict() for name, attack in self.results.items()}
             ),
         }

@@ -53,7 +53,7 @@ def build_losses(
         levels,
         lost_columns,
     )
-    return public_loss(names, release.public, exact), exact
+    return public_loss(names, release.public_sums, exact), exact
 
 
 def public_loss(

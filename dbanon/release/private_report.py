@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import LabelledText, json_text, with_former_key
+from dbanon.data.words import LabelledText, also_under_former_key, json_text
 
 NOT_COUNTED = (
     "other releases of the source: those that name the budget are counted in it, no others"
@@ -77,7 +77,7 @@ class PrivateReport(LabelledText):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return asdict(self) | with_former_key("method_notes", self.method_notes)
+        return asdict(self) | also_under_former_key("method_notes", self.method_notes)
 
     def budget_words(self) -> str:
         """Describe how much of the budget is spent."""

@@ -111,7 +111,7 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
-        public=public_sums(*recoded, suppressed, separate_classes=separate_classes),
+        public_sums=public_sums(*recoded, suppressed, separate_classes=separate_classes),
         separate_classes=separate_classes,
         suppressed_cells=suppressed,
     )
@@ -329,7 +329,7 @@ class Release:
         per cell, where ``loss_before_rounding`` is that of the classes' own ranges.
     measures, hierarchies : of the released records, used for recoding.
     sums : the sums of the losses before rounding and as released, by column; see ``Loss``.
-    public : the sums for the losses that readers may see, one per entry of ``losses``.
+    public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
     separate_classes : whether attributes are grouped separately.
     suppressed_cells : number of cells released as NULL that have a value in the source, by column.
     """
@@ -343,7 +343,7 @@ class Release:
     measures: Measures | None = None
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
-    public: tuple[PublicSums, ...] = ()
+    public_sums: tuple[PublicSums, ...] = ()
     separate_classes: bool = False
     suppressed_cells: Mapping[str, int] = field(default_factory=dict)
 

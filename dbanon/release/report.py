@@ -30,7 +30,7 @@ from dbanon.release.words import (
     describe_averaged_codes,
     describe_counts,
     describe_exports,
-    describe_foreign_files,
+    describe_files_of_other_accounts,
     describe_new_schema,
     describe_passthrough,
     format_losses,
@@ -398,7 +398,7 @@ class Report(LabelledTextWithCard):
             ("sensitive", join_names(self.sensitive)),
             ("kept", join_names(self.kept)),
             *describe_passthrough(self.arguments),
-            *describe_foreign_files(self.arguments),
+            *describe_files_of_other_accounts(self.arguments),
             *(
                 ("KEPT IDENTIFIER", finding.describe(self.k_requested))
                 for finding in self.kept_identifiers

@@ -9,8 +9,8 @@ from typing import Any
 
 from dbanon.data.files import LINKS
 from dbanon.data.words import read_renamed
-from dbanon.job.pseudonym import pseudonym_caution
-from dbanon.job.verdict import Caution, Verdict, releases_intersect
+from dbanon.job.pseudonym import build_pseudonym_caution
+from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
 from dbanon.release.alignment import INPUT, ROWS_LINK
 from dbanon.release.joint import joint_caution
 from dbanon.release.joint_rows import joint_rows_caution
@@ -88,13 +88,13 @@ def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Cau
     """List cautions about rows that can be linked to originals, other releases or pseudonyms."""
     cautions = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
     if intersects := arguments.get("intersects"):
-        cautions = (*cautions, releases_intersect(str(intersects)))
+        cautions = (*cautions, build_intersection_caution(str(intersects)))
     if joint := joint_caution(arguments):
         cautions = (joint, *cautions)
     if joint_rows := joint_rows_caution(arguments):
         cautions = (joint_rows, *cautions)
     if pseudonyms := arguments.get("pseudonyms"):
-        cautions = (*cautions, pseudonym_caution(pseudonyms["columns"], entity))
+        cautions = (*cautions, build_pseudonym_caution(pseudonyms["columns"], entity))
     return cautions
 
 
@@ -115,7 +115,7 @@ def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("columns copied as they are", "passed through the client's memory")]
 
 
-def describe_foreign_files(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_files_of_other_accounts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a label and a text if files of other accounts were allowed; otherwise empty."""
     policy = arguments.get("reading", {}).get("foreign_files")
     if policy is None:

@@ -1,1 +1,1 @@
-"""Runs of jobs from the first check to the report, and later questions about a release."""
+"""Run a job, from the first check to the report, and answer later questions about its release."""

@@ -1,4 +1,4 @@
-"""Advice on a table: propose roles, try releases and recommend one. Nothing is written."""
+"""Advise on a table: propose roles, make trial releases and recommend one. Writes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
 
-# Called with a phase and the share of it that is done, 0 to 1; its exceptions end the advice.
+# Called with the name of a phase and the share of it that is done, 0 to 1. An exception that it
+# raises ends the advice.
 AdviceProgress = Callable[[str, float], None]
 
 OUTPUT_SCHEMA = "release"
@@ -56,9 +57,9 @@ def advise(
     *,
     on_tried: OnTried = lambda point, policy: None,
 ) -> Advice:
-    """Look at a table and advise on its release. Changes nothing and records no run.
+    """Inspect a table and advise on its release. Changes nothing and records no run.
 
-    Counts the values of all columns in the database, and reads only the quasi-identifiers.
+    The database counts the values of all columns. Only the quasi-identifiers are read.
 
     Parameters
     ----------
@@ -81,13 +82,13 @@ def advise(
             column.name for column in profile.columns if roles[column.name].role == QUASI_IDENTIFIER
         )
         if not quasi_identifiers:
-            raise no_quasi_identifiers(request.table)
+            raise no_quasi_identifiers_error(request.table)
     with clock.phase("read") as tick:
         tick(0.0)
-        job = _reading_job(request, quasi_identifiers, profile, entity)
+        job = _build_reading_job(request, quasi_identifiers, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.roles, job, tick)
-    # A combination of values that fewer rows share singles persons out.
+    # A combination of values that occurs in fewer rows than this singles persons out.
     rare_below = max(SMALL_COUNT, request.k[0])
     with clock.phase("singling") as tick:
         count_sizes = group_size_counter(microdata)
@@ -119,7 +120,7 @@ def advise(
         recommendation=best,
         start={}
         if best is None
-        else _start_arguments(planned, request, roles, best.point, microdata),
+        else _build_anonymize_arguments(planned, request, roles, best.point, microdata),
         nulls=None if microdata.valid is None else choice,
         parted_loss=_measure_parted_loss(request, planned, microdata, best, clock),
         kinds=planned.policy.kinds,
@@ -153,7 +154,10 @@ def _measure_parted_loss(
     best: Recommendation | None,
     clock: _Clock,
 ) -> float | None:
-    """The loss of the best release with ``persons="rows"``; None where rows are persons."""
+    """The loss of the best release if classes may split a person's rows (``persons="rows"``).
+
+    None if each row is a person.
+    """
     if best is None or microdata.entities is None:
         return None
     with clock.phase("persons") as tick, warnings.catch_warnings():
@@ -208,9 +212,9 @@ def propose_roles(request: AdviceRequest, source: Source) -> ProposedRoles:
 def propose_kinds(
     request: AdviceRequest, quasi_identifiers: Sequence[str], profile: Profile
 ) -> dict[str, str]:
-    """Propose kinds by quasi-identifier: those requested, and nominal for columns of codes.
+    """Propose kinds of values, by quasi-identifier.
 
-    Columns with a hierarchy need no kind.
+    These are the requested kinds, and ``nominal`` for columns of codes without a hierarchy.
     """
     nominal_kinds = {
         name: NOMINAL
@@ -226,7 +230,7 @@ def propose_nulls(
     entity: str | None,
     source: Source,
     *,
-    merges: bool = True,
+    can_merge: bool = True,
 ) -> NullChoice | None:
     """Propose how to treat NULLs in the quasi-identifiers of the request, as ``advise`` does.
 
@@ -234,7 +238,7 @@ def propose_nulls(
 
     Parameters
     ----------
-    merges : False if the release cannot merge patterns of NULLs, as in a chain.
+    can_merge : False if the release cannot merge patterns of NULLs, as in a chain.
 
     Raises
     ------
@@ -242,7 +246,7 @@ def propose_nulls(
     DbanonError : the table cannot be read.
     """
     quasi_identifiers = request.quasi_identifiers
-    job = _reading_job(request, quasi_identifiers, profile, entity)
+    job = _build_reading_job(request, quasi_identifiers, profile, entity)
     if job.policy.nulls == ERROR:
         count, unit = profile.rows, "records"
         if entity:
@@ -252,10 +256,10 @@ def propose_nulls(
         return None
     planned = plan(job, source, pulse=lambda: None)
     microdata = source.read(planned.relation, planned.roles, job, lambda share: None)
-    return choose_null_treatment(request, planned, microdata, merges=merges)
+    return choose_null_treatment(request, planned, microdata, can_merge=can_merge)
 
 
-def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
+def no_quasi_identifiers_error(table: str) -> NoQuasiIdentifiers:
     """The error for a table with no column to propose as a quasi-identifier."""
     return NoQuasiIdentifiers(
         f"No column of {table} is proposed as a quasi-identifier.",
@@ -266,7 +270,7 @@ def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
 def _count_columns(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
     """Count the values of all columns, after checking rights and key.
 
-    Returns the profile, and by name the columns that seem to identify persons, with the reason.
+    Returns the profile and, for each column that seems to identify persons, the reason by name.
     """
     named_columns = (*request.quasi_identifiers, *request.sensitive)
     job = Job(
@@ -289,7 +293,7 @@ def _propose_entity(
 ) -> str | None:
     """The column that identifies persons, if persons have several rows; None if they do not.
 
-    Skips columns with NULL, which a run refuses as entity.
+    Skips columns that contain NULL, because a run does not accept them as entity.
     """
     named_columns = {*request.quasi_identifiers, *request.sensitive}
     return coarsest_identifier(
@@ -339,7 +343,7 @@ def _propose_all_roles(
     return roles | {name: RoleProposal(SENSITIVE, "given") for name in request.sensitive}
 
 
-def _reading_job(
+def _build_reading_job(
     request: AdviceRequest,
     quasi_identifiers: tuple[str, ...],
     profile: Profile,
@@ -365,19 +369,20 @@ def _reading_job(
     )
 
 
-# Decide on NULLs at the requested k nearest to this one, which ``init`` proposes.
+# The k that ``dbanon init`` proposes. The treatment of NULLs is chosen for the requested k that is
+# nearest to it.
 USUAL_K = 5
 
 
 def choose_null_treatment(
-    request: AdviceRequest, planned: Plan, microdata: Microdata, *, merges: bool = True
+    request: AdviceRequest, planned: Plan, microdata: Microdata, *, can_merge: bool = True
 ) -> NullChoice:
-    """Choose how to treat NULLs in quasi-identifiers, by trial releases with one usual method.
+    """Choose how to treat NULLs in quasi-identifiers, by trial releases with a default method.
 
     Parameters
     ----------
     microdata : all records, including those with a NULL.
-    merges : False if the release cannot merge patterns of NULLs, as in a chain.
+    can_merge : False if the release cannot merge patterns of NULLs, as in a chain.
 
     Raises
     ------
@@ -395,10 +400,10 @@ def choose_null_treatment(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        return choose_nulls(microdata, k, request.nulls, try_release, merges=merges)
+        return choose_nulls(microdata, k, request.nulls, try_release, can_merge=can_merge)
 
 
-def _start_arguments(
+def _build_anonymize_arguments(
     planned: Plan,
     request: AdviceRequest,
     roles: Mapping[str, RoleProposal],

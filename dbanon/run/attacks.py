@@ -1,7 +1,8 @@
-"""Attacks on a release of half of the persons, with the other half as control group.
+"""Attack a release of half of the persons; the other half is the control group.
 
-The half is released with the same options. A release of all records leaves no control group, so
-it could not separate disclosure about its persons from facts that are true of everybody.
+The first half is released with the options of the planned release. An attack that works equally
+well on the control group uses facts about everybody, not disclosure about the released persons. A
+release of all records would leave no such group.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dbanon.run.plan import Plan
 from dbanon.run.totals import exact_totals_of
 
 
-def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
+def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     """Attack a release of half of the records, then discard that release.
 
     Raises
@@ -45,7 +46,8 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         )
         clustering = coarsen_for_sets(half_records, clustering, policy, planned.job.memory_limit)
     except DbanonError as error:
-        # The error's own text may contain a count, and more people read the ledger than the run.
+        # Use the description of the error's class: its message may contain a count, and more
+        # people can read the ledger than the output of this run.
         reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
         raise TooFewRecords(
             f"Half of the records cannot be released by the same options: {reason}."
@@ -69,13 +71,13 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
 def _split_persons(
     microdata: Microdata, policy: Policy
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split records into those of a random half of the persons, and those of the others.
+    """Split the records into those of a random half of the persons and those of the other half.
 
     All rows of a person are in the same half: a control group that shares persons with the release
-    would hide what the release reveals about them. Strata with fewer than k in the first half are
-    in neither.
+    would hide what the release reveals about them. A stratum with fewer than k rows, or persons, in
+    the first half is left out of both.
 
-    Returns two arrays of record indices, int64, ascending.
+    Returns two arrays of record indices, int64, ascending: to release, and for the control group.
     """
     persons = microdata.entities
     if persons is None:

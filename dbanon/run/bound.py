@@ -1,4 +1,4 @@
-"""Lower bounds of the information loss of any release of a table. Nothing is written."""
+"""Compute lower bounds on the information loss of any release of a table. Writes nothing."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
 
     Parameters
     ----------
-    seconds : as in ``compute_bound``.
+    seconds : limit of wall time, see ``compute_bound``.
 
     Raises
     ------
-    DbanonError : the table cannot be read, or as ``compute_bound``.
+    DbanonError : the table cannot be read, or its records have no bound, see ``compute_bound``.
     """
     relation = source.describe(job)
     for name in job.quasi_identifiers:
@@ -52,11 +52,11 @@ def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:
 
     Parameters
     ----------
-    orders : names of text columns with a stated order.
+    orders : names of the columns for which the job states an order of values.
 
     Raises
     ------
-    UnsupportedType : it is text or Boolean, without an order.
+    UnsupportedType : the attribute is text or Boolean, and not in ``orders``.
     """
     is_supported = attribute.kind.is_numeric or attribute.kind is Kind.OTHER
     if not is_supported and attribute.name not in orders:
@@ -79,14 +79,14 @@ def compute_bound(
     Parameters
     ----------
     start : partitions of all records into classes of k or more; if empty, one is computed.
-    seconds : limit of wall time; excludes the bound by nearest neighbours.
-    tick : called regularly with the share done, 0 to 1; its exceptions end the computation.
+    seconds : limit of wall time; the bound by nearest neighbours is computed in addition.
+    tick : called regularly with the share done, 0 to 1; an exception ends the computation.
 
     Raises
     ------
     TooFewRecords : fewer than k records.
-    NullInQuasiIdentifier : a value is missing, so that z-scores within a class differ from overall.
-    UnsupportedType : a column holds neither numbers nor ranks.
+    NullInQuasiIdentifier : a value is missing; the bound supports complete records only.
+    UnsupportedType : a column is text without an order, or Boolean.
     """
     policy = Policy(k=k, refine="fast")
     for attribute in microdata.attributes:

@@ -14,13 +14,13 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
 
-# Relations that a budget may protect. A view may run a different query each time.
+# Relations that a budget may protect. Views are excluded, as they may run a different query later.
 _SOURCE_KINDS = ("table", "partitioned table", "inherited table", "materialized view")
 
 
 @dataclass(frozen=True)
 class BudgetShown:
-    """A budget with its spendings.
+    """A budget, and what was spent from it.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class BudgetShown:
             "entity": record.entity,
             "counts": record.parameter,
             "delta": record.delta,
-            **self._epsilons(),
+            **self._convert_to_epsilons(),
             "total": self.total,
             "spent": self.spent,
             "left": self.left,
@@ -74,7 +74,7 @@ class BudgetShown:
             ],
         }
 
-    def _epsilons(self) -> dict[str, float]:
+    def _convert_to_epsilons(self) -> dict[str, float]:
         """Amounts of rho converted to epsilon; empty for a budget of epsilon."""
         delta = self.record.delta
         if delta is None:
@@ -85,14 +85,14 @@ class BudgetShown:
         }
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for people."""
+        """Pairs of label and text, for display."""
         record = self.record
         epsilon_pairs = [
             (
                 f"epsilon at delta {record.delta:g}",
                 " / ".join(f"{epsilon:.4g}" for epsilon in epsilons.values()),
             )
-            for epsilons in [self._epsilons()]
+            for epsilons in [self._convert_to_epsilons()]
             if epsilons
         ]
         entity_text = f", by {record.entity}" if record.entity else ""
@@ -117,7 +117,7 @@ class BudgetShown:
                 )
                 for spending in self.spendings
             ),
-            ("counts", "releases that name it; what was released elsewhere is not counted"),
+            ("counts", "only releases that name this budget, not others of the same source"),
         ]
 
 
@@ -126,7 +126,7 @@ def require_table_rows(relation: Relation) -> None:
 
     Raises
     ------
-    UnsupportedType : it is a view, whose rows may differ each time.
+    UnsupportedType : it does not; the rows of a view may differ each time.
     """
     if relation.kind not in _SOURCE_KINDS:
         raise UnsupportedType(
@@ -138,7 +138,14 @@ def require_table_rows(relation: Relation) -> None:
 
 
 def create(store: Store, budget: NewBudget) -> BudgetShown:
-    """Create a budget in the database of its source; raises as ``budgets.create``."""
+    """Create a budget in the database of its source.
+
+    Raises
+    ------
+    BudgetExists : another session has just created it.
+    UnsupportedType : the source is a view.
+    DbanonError : see ``dbanon.ledger.budgets.create``.
+    """
     with store.session(write=True) as session:
         session.require("budgets")
         relation = session.find_source(parse_relation(budget.source))
@@ -149,7 +156,7 @@ def create(store: Store, budget: NewBudget) -> BudgetShown:
             return BudgetShown(budgets.create(session, budget, relation.name))
         except OutputExists:
             raise BudgetExists(
-                f"Another session created a budget for {relation.name} meanwhile."
+                f"Another session has just created a budget for {relation.name}."
             ) from None
 
 
@@ -160,7 +167,7 @@ def list_budgets(store: Store) -> list[BudgetShown]:
 
 
 def show_budget(store: Store, name: str) -> BudgetShown:
-    """Read a budget with all of its spendings; raises BudgetNotFound."""
+    """Read a budget and everything that was spent from it; raises BudgetNotFound."""
     with store.session(write=False) as session:
         record = budgets.find(session, name)
         return BudgetShown(record, tuple(budgets.list_spendings(session, name)))
@@ -168,7 +175,5 @@ def show_budget(store: Store, name: str) -> BudgetShown:
 
 def _describe_spending(spending: Spending) -> str:
     spender = f" by {spending.spent_by}" if spending.spent_by else ""
-    outcome = (
-        f"release {spending.release_id}" if spending.release_id else "nothing was published of it"
-    )
+    outcome = f"release {spending.release_id}" if spending.release_id else "nothing was published"
     return f"{spending.spent_at}{spender}: {outcome}"

@@ -31,16 +31,16 @@ _LEDGER = "ledger"
 def with_exact_staleness(
     store: Store, listed_releases: Sequence[releases.Listed]
 ) -> list[releases.Listed]:
-    """Decide ``stale`` by the source's rows instead of counters, where a digest was recorded.
+    """Set ``stale`` by comparing the source's rows with the digest recorded for the release.
 
-    Reads rows with the rights of this role. If a right is missing, the value from the counters
-    stays.
+    Reads the rows with the rights of the current role. Where a right or a digest is missing,
+    ``stale`` keeps its value, which comes from the database's counters of changes.
     """
     result = []
     for listed_release in listed_releases:
         is_stale = None
         if listed_release.state == releases.CURRENT and listed_release.epsilon is None:
-            # Use one transaction per release, so that one failing source does not affect others.
+            # Use a transaction per release, so that a failing source does not affect the others.
             with suppress(DbanonError), store.session(write=False) as session:
                 is_stale = has_changed_rows(session, listed_release.release_id)
         if is_stale is not None:
@@ -50,7 +50,7 @@ def with_exact_staleness(
 
 
 @contextmanager
-def planning_ports(
+def open_planning_ports(
     source: Store, target: Store | None, staging: bool
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
     """Yield source and target of a plan, in transactions that change nothing.
@@ -79,7 +79,7 @@ class PlannedFile:
 
     Parameters
     ----------
-    path : its path, with ``{release}`` in place of the future release id.
+    path : its path, with ``{release}`` for the id that the release will have.
     replaces : True if it would replace the file of an earlier release.
     keep_last : number of files to keep, including this one; None for all.
     """
@@ -110,7 +110,7 @@ class Changes:
 def plan_changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
 ) -> Changes:
-    """List the changes that a run would make; checks the destinations of files, as a run does.
+    """List the changes that a run would make, and check the destinations of files as a run does.
 
     Parameters
     ----------
@@ -132,12 +132,14 @@ def plan_changes(
         Exporter(job, target).require_destinations(session, create_directories=False)
     return Changes(
         tuple(created_relations),
-        _superseded_tables(session, output, keep_last),
-        tuple(_planned_files(job)),
+        _find_superseded_tables(session, output, keep_last),
+        tuple(_plan_files(job)),
     )
 
 
-def _superseded_tables(session: Session, output: Output, keep_last: int | None) -> tuple[str, ...]:
+def _find_superseded_tables(
+    session: Session, output: Output, keep_last: int | None
+) -> tuple[str, ...]:
     """Tables of earlier releases to drop once the view shows the new one."""
     if keep_last is None or output.kind != "view" or output.replaced_kind is None:
         return ()
@@ -147,15 +149,16 @@ def _superseded_tables(session: Session, output: Output, keep_last: int | None) 
     return tuple(str(name) for name in (*current_table, *replaced_before))
 
 
-def _planned_files(job: Job) -> list[PlannedFile]:
+def _plan_files(job: Job) -> list[PlannedFile]:
+    """Describe the files that the exports of a job would write."""
     return [
         PlannedFile(
-            str(destinations.resolve_destination(export.path, "{release}")),
-            export.format,
-            "{release}" not in export.path
+            path=str(destinations.resolve_destination(export.path, "{release}")),
+            format=export.format,
+            replaces="{release}" not in export.path
             and destinations.status_of(destinations.resolve_destination(export.path, ""))
             is not None,
-            export.keep_last,
+            keep_last=export.keep_last,
         )
         for export in job.exports
     ]
@@ -164,8 +167,8 @@ def _planned_files(job: Job) -> list[PlannedFile]:
 def find_unchanged_release(job: Job, source: Store, target: Store | None = None) -> str | None:
     """The id of the job's last release if a run would only repeat it, else None.
 
-    A run would repeat it if the fingerprint of source rows, definition and dbanon version is the
-    same, and the output and its files are unchanged.
+    That is the case if the source rows, the definition of the release and the version of dbanon
+    have the fingerprint of the last release, and if the output and its files are unchanged.
 
     Raises
     ------
@@ -176,7 +179,7 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
     replacing_job = replace(job, if_exists="replace")
     if job.chain is None:
         replacing_job = replace(replacing_job, releases=INDEPENDENT)
-    with planning_ports(source, target, staging=False) as (sql_source, sql_target):
+    with open_planning_ports(source, target, staging=False) as (sql_source, sql_target):
         session = sql_target.session
         last_release = job_history.last_release(session, job.name)
         if last_release is None or last_release.fingerprint is None:
@@ -195,12 +198,12 @@ def find_unchanged_release(job: Job, source: Store, target: Store | None = None)
 
 
 def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
-    """True if the job's output still is this release, judged by the digest of its rows."""
+    """True if the job's output is still this release, judged by the digest of its rows."""
     try:
         entry = entries.find_release(session, parse_relation(job.output))
         if entry.release_id != release_id:
             return False
-        # Inspect it like a source: its owner may have replaced it by a view.
+        # Check it as a source is checked, because its owner may have replaced it by a view.
         session.find_source(entry.name)
         comparison = Comparison(session, entry.name, entry)
         comparison.compare_rows()

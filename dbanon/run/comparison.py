@@ -24,7 +24,7 @@ from dbanon.stores import digest
 from dbanon.stores.hierarchies import resolve
 from dbanon.stores.sql_counts import count_class_values
 
-# What may differ, as worded in messages.
+# The kinds of differences, as named in messages.
 COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"
 CLASS_SIZES, MODELS = "class sizes", "levels of privacy models"
 
@@ -54,12 +54,12 @@ class Comparison:
 
     Parameters
     ----------
-    entry : the entry from ``ledger.find_release``. Without one, nothing is compared.
+    entry : the ledger's entry for the relation. Without one, nothing is compared.
 
     Attributes
     ----------
-    digest : result of comparing the digest of the rows, a constant of ``stores.digest``; None
-        before the comparison, or without an entry.
+    digest : the result of comparing the digest of the rows: a constant of ``stores.digest``, such
+        as ``UNCHANGED``. None before the comparison, or without an entry.
     """
 
     def __init__(self, session: Session, relation: RelationName, entry: LedgerEntry | None) -> None:
@@ -104,7 +104,7 @@ class Comparison:
                 )
                 if current_type != released_type
             ]
-            self._detail = f"Of another type now: {', '.join(_quote_names(retyped_names))}."
+            self._detail = f"Type changed: {', '.join(_quote_names(retyped_names))}."
 
     @property
     def columns_differ(self) -> bool:
@@ -124,7 +124,7 @@ class Comparison:
         ReleaseChanged : a column is missing.
         """
         if self._entry is not None and not set(names) <= set(self._current_names):
-            raise self._error()
+            raise self._build_error()
 
     def compare_class_sizes(self, recount: Recount) -> None:
         """Compare the histogram of class sizes."""
@@ -155,9 +155,9 @@ class Comparison:
         if self.digest == digest.CHANGED:
             self._differences.append(ROWS)
         if self._differences:
-            raise self._error()
+            raise self._build_error()
 
-    def _error(self) -> ReleaseChanged:
+    def _build_error(self) -> ReleaseChanged:
         return ReleaseChanged(
             f"{self._relation} has changed since it was released: {', '.join(self._differences)}"
             " differ.",
@@ -178,13 +178,14 @@ def recount_models(
     hierarchies: Mapping[str, Any],
     recount: Recount,
 ) -> tuple[ModelCount, ...]:
-    """Count the privacy models of a release again, as far as enough was recorded to do so.
+    """Recount the privacy models of a release, where enough was recorded to do so.
 
     Parameters
     ----------
     names : the quasi-identifiers and strata of the release.
-    recorded_models, hierarchies : as stored in the ledger's entry or in the file.
-    recount : the classes of the relation, counted now.
+    recorded_models, hierarchies : models and descriptions of hierarchies (by column), as stored in
+        the ledger's entry or in the file.
+    recount : the class sizes of the relation, counted now.
 
     Raises
     ------
@@ -210,13 +211,13 @@ def recount_models(
     model_attributes = session.inspect(source, [source.attribute(name) for name in sensitive_names])
     source = source.with_attributes(model_attributes)
     attributes = {attribute.name: attribute for attribute in model_attributes}
-    questions = CountRequests(
+    count_requests = CountRequests(
         tuple(names),
         sensitive=sensitive_names,
         leaf_columns=frozenset(trees_of_models(countable_models)),
     )
     try:
-        cells = count_class_values(session, source, relation, questions)
+        cells = count_class_values(session, source, relation, count_requests)
         levels = require_levels(countable_models, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
         error.hint = RELEASE_AGAIN_HINT
@@ -233,7 +234,7 @@ def _restore_model(
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
     if str(recorded["model"]).endswith(FIRST_RELEASE_SUFFIX):
-        return "it compares with the first release of its chain, which the state of the chain has"
+        return "it refers to the first release of its chain, which only the chain's state has"
     if recorded.get("counted_in") == PERSONS:
         return (
             "it was counted in persons, and the release does not show which rows belong to one"
@@ -247,7 +248,7 @@ def _restore_model(
         try:
             distance = resolve(session, parse(origin["from"], files=False))
         except DbanonError:
-            return "its hierarchy is not in this database any more, or may not be read"
+            return "its hierarchy is no longer in this database, or this role may not read it"
         if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
             return "its hierarchy changed since"
     kind, attribute = recorded["kind"], recorded["attribute"]

@@ -1,4 +1,4 @@
-"""Checks for disclosure beyond the guarantee. They warn or refuse before publication."""
+"""Check for disclosure that the guarantee does not rule out; warn or refuse before publication."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 from dbanon.errors import (
     ColumnLost,
     DaysAsNumbers,
@@ -36,7 +36,7 @@ from dbanon.errors import (
 from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.pseudonym import pseudonym_caution
+from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.measures.joint_rows import joint_rows
 from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
@@ -55,10 +55,12 @@ from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
-# Recodings that compute a value or the bounds of an interval, which may not occur in any record.
+# Recodings that release computed values or bounds, which may not occur in any record.
 _COMPUTING_RECODINGS = ("mean", "median", "secure", "generalization")
-# Range of yyyymmdd numbers that count as days, and the smallest number of values to judge by.
-_FIRST_DAY, _LAST_DAY, _MIN_DAYS = 17000101, 22001231, 10
+# The range of yyyymmdd numbers that count as days.
+_FIRST_DAY, _LAST_DAY = 17000101, 22001231
+# A column with fewer values than this is not judged.
+_MIN_DAYS = 10
 
 
 def warn_of_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
@@ -120,21 +122,21 @@ def are_days(values: NDArray[np.float64]) -> bool:
 
 
 class SpellingCounter(Protocol):
-    """A source that counts persons by exact and by normalized spelling."""
+    """A source that counts distinct person identifiers, before and after normalization."""
 
     def count_spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
-        """The number of persons by normalization of the identifier; "" for none."""
+        """The number of distinct identifiers by kind of normalization; "" for none."""
 
 
 def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpellings, ...]:
-    """Find texts of the entity that differ only in white space or case.
+    """Find person identifiers that differ only in white space or case.
 
     Warns with ``EntitySpellings``.
 
     Raises
     ------
-    EntitySpellingsRefused : there are such texts, and the policy is strict.
-    InvalidParameter : the column's collation equates values that the normalization distinguishes.
+    EntitySpellingsRefused : there are such identifiers, and the policy is strict.
+    InvalidParameter : the database considers values equal that the normalization distinguishes.
     """
     findings = []
     for name in [planned.job.entity] if planned.job.entity else []:
@@ -183,10 +185,10 @@ def find_disclosive_columns(
     Parameters
     ----------
     group_rows : groups the released rows by their value in a column.
-    sample_findings : findings that a sample of the release has proved, by column; these columns are
-        not counted again.
-    only_unique : True to find only columns whose values are nearly unique, but not those that
-        determine a quasi-identifier.
+    sample_findings : by column, findings that a sample of the release has already proved; these
+        columns are not counted again.
+    only_unique : find only columns whose values are nearly unique, not those that determine a
+        quasi-identifier.
 
     Raises
     ------
@@ -211,7 +213,7 @@ def find_disclosive_columns(
 
 
 def require_pseudonyms(
-    draft: PreparedRelease, source: Source, target: Target[W], written: W
+    draft: PreparedRelease, source: Source, target: Target[W], staged_release: W
 ) -> None:
     """Check that values and their pseudonyms correspond one to one; NULL has no pseudonym.
 
@@ -222,19 +224,19 @@ def require_pseudonyms(
     RecountFailed : the number of pseudonyms differs from the number of values.
     """
     for name in draft.job.pseudonyms:
-        if target.count_distinct(written, name) != source.count_distinct(draft, name):
+        if target.count_distinct(staged_release, name) != source.count_distinct(draft, name):
             raise RecountFailed(
                 f'The pseudonyms of "{name}" in the written table do not correspond'
                 " to its values one to one; nothing was published.",
                 hint=REPORT_IT,
             )
     if draft.job.pseudonyms:
-        caution = pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
+        caution = build_pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
         warn_caller(PseudonymsLink(f"{caution.warning}: {caution.reason}."))
 
 
-def visible_classes(draft: PreparedRelease, counts: Counts) -> Partition:
-    """The classes that readers can distinguish: joins classes with the same released values."""
+def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:
+    """The classes that readers can distinguish; those with the same released values are merged."""
     partition = draft.release.partition
     if counts.rows.classes == partition.n_classes:
         return partition
@@ -276,7 +278,7 @@ def find_few_persons(
 def _warn_or_refuse(
     findings: Sequence[DisclosiveColumn | FewPersons | RetainedIdentifier],
     policy: Policy,
-    warning: type[PrivacyWarning],
+    warning_class: type[PrivacyWarning],
     build_refusal: Callable[..., DbanonError],
 ) -> None:
     """Warn of each finding; a strict policy raises one error for all of them instead."""
@@ -284,7 +286,7 @@ def _warn_or_refuse(
     if policy.strict and descriptions:
         raise build_refusal(detail="Column " + "; column ".join(descriptions) + ".")
     for text in descriptions:
-        warn_caller(warning(f"Column {text}."))
+        warn_caller(warning_class(f"Column {text}."))
 
 
 def warn_of_lost_columns(report: Report) -> None:
@@ -307,10 +309,10 @@ def measure_homogeneity(
     released : the names of the released quasi-identifiers.
     count_homogeneous : counts such classes, given the columns of a class and a sensitive column.
     """
-    questions = planned.count_requests(released)
-    if questions.attribute_columns:
+    requests = planned.count_requests(released)
+    if requests.attribute_columns:
         return ()
-    return tuple(count_homogeneous(questions.columns, name) for name in planned.job.sensitive)
+    return tuple(count_homogeneous(requests.columns, name) for name in planned.job.sensitive)
 
 
 def warn_of_homogeneity(report: Report) -> None:
@@ -319,13 +321,13 @@ def warn_of_homogeneity(report: Report) -> None:
         warn_caller(HomogeneousClasses(f"Column {text}."))
 
 
-def findings_by_key(recount: RecountResult) -> dict[str, Any]:
+def collect_findings(recount: RecountResult) -> dict[str, Any]:
     """The findings of a recount by key, as stored in the report's arguments."""
     has_spellings = bool(recount.few_persons) and isinstance(
         recount.few_persons[0], PersonSpellings
     )
     findings = {
-        **with_former_key("disclosive_columns", recount.disclosive_columns),
+        **also_under_former_key("disclosive_columns", recount.disclosive_columns),
         "entity_spellings" if has_spellings else "few_persons": recount.few_persons,
         "linking": recount.linking,
         "kept_identifiers": recount.identifiers,
@@ -339,7 +341,7 @@ def findings_by_key(recount: RecountResult) -> dict[str, Any]:
 
 
 def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
-    """Counts for an attacker who knows and joins several rows of a person, as plain values."""
+    """Counts that show the risk from an attacker who knows several rows of a person, for JSON."""
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
     released = np.flatnonzero(labels >= 0)

@@ -1,4 +1,8 @@
-"""Evaluation within the run that makes a release: only that run knows which rows correspond."""
+"""Evaluate a release within the run that makes it.
+
+Only that run knows which original row each released row comes from. A figure is one measured value
+of information loss or of risk.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,8 @@ def evaluate(
 ) -> tuple[EvaluationOutcome, Mapping[str, Any] | None]:
     """Evaluate a release that is about to be published.
 
-    Returns the figures for publication, or the reason why there are none, and the exact figures.
-    Errors of the evaluation do not fail the run; those that ``tick`` raises do.
+    Returns the figures for publication, or the reason why there are none; and the exact figures, or
+    None. An error in the evaluation does not fail the run; an error that ``tick`` raises does.
 
     Parameters
     ----------
@@ -45,13 +49,13 @@ def evaluate(
         from dbanon.release.figures import publish_figures
         from dbanon.release.publication import compute_published_loss
 
-        records, measures = _records_with_suppressed(microdata, release)
+        records, measures = _restore_suppressed_cells(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
         parameters = Parameters()
         exact_figures = compute_figures(
             EvaluationTask(pairs, parameters, tick=lambda share: report_progress(share / 2))
         )
-        loss = compute_published_loss(release.public, release.measure)
+        loss = compute_published_loss(release.public_sums, release.measure)
         names = [column.name for column in release.losses]
         recorded_losses = (
             release.measure,
@@ -75,13 +79,13 @@ def evaluate(
     return EvaluationOutcome(public_figures, failure), exact_figures
 
 
-def _records_with_suppressed(
+def _restore_suppressed_cells(
     microdata: Microdata, release: Release
 ) -> tuple[Microdata, Measures | None]:
-    """The records with the values of suppressed cells restored, and their measures.
+    """The records with the values of suppressed cells restored, and the measures of their table.
 
-    The measures are None if they have to be computed anew. A hierarchy built from released values
-    may lack a suppressed value; then all suppressed cells of that column stay NULL.
+    The measures are None if they have to be computed again. A hierarchy that was built from
+    released values may lack a suppressed value; then all suppressed cells of that column stay NULL.
     """
     original = microdata.before_suppression
     if original is None:
@@ -101,7 +105,7 @@ def _records_with_suppressed(
 def _clear_suppressed_cells(
     original: Microdata, merged: Microdata, attribute: Attribute
 ) -> Microdata:
-    """The original records with the suppressed cells of one column set to NULL, as ``merged``."""
+    """The original records, with one column as in ``merged``: its suppressed cells are NULL."""
     assert original.valid is not None
     assert merged.valid is not None
     valid = original.valid.copy()
@@ -119,8 +123,8 @@ def _clear_suppressed_cells(
 def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
     """Attack a release of a random half of the records; the other half is the control group.
 
-    Returns the results, or the reason for a failure as ``failed``. Errors of the attacks do not
-    fail the run; those that ``tick`` raises do.
+    Returns the results, or the reason for a failure under the key ``failed``. An error in the
+    attacks does not fail the run; an error that ``tick`` raises does.
 
     Parameters
     ----------
@@ -130,9 +134,9 @@ def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
 
     def compute(report_progress: Tick) -> dict[str, Any]:
         # Import attacks only when needed, to keep database backends small.
-        from dbanon.run.attacks import attacks_on_half
+        from dbanon.run.attacks import attack_half
 
-        return attacks_on_half(microdata, planned, report_progress).to_dict()
+        return attack_half(microdata, planned, report_progress).to_dict()
 
     attacks, failure = attempt(compute, tick)
     return {"failed": failure} if attacks is None else attacks
@@ -141,8 +145,8 @@ def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
 def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:
     """Compare the loss of the released records with a lower bound.
 
-    Returns the certificate, or the reason for a failure as ``failed``. Errors of the computation do
-    not fail the run; those that ``tick`` raises do.
+    Returns the certificate, or the reason for a failure under the key ``failed``. An error in the
+    computation does not fail the run; an error that ``tick`` raises does.
 
     Parameters
     ----------
@@ -180,7 +184,10 @@ def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
-    """Return the result of ``compute``, or why it failed; errors that ``tick`` raises propagate."""
+    """Return the result of ``compute`` and None, or None and the reason why it failed.
+
+    Errors that ``tick`` raises propagate.
+    """
     tick_errors: list[BaseException] = []
 
     def report_progress(share: float) -> None:
@@ -197,15 +204,15 @@ def attempt(compute: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | N
     except Exception as error:
         if tick_errors:
             raise tick_errors.pop() from None
-        return None, _failure_reason(error)
+        return None, _describe_failure(error)
     finally:
-        # Break the reference cycle of this frame and the error's traceback.
+        # Break the reference cycle between this frame and the error's traceback.
         tick_errors.clear()
     return result, None
 
 
-def _failure_reason(error: Exception) -> str:
-    """The message of dbanon's own errors; for others the class only, as texts may quote values."""
+def _describe_failure(error: Exception) -> str:
+    """The message of a dbanon error; for others only the class, as their texts may quote values."""
     if is_out_of_memory(error):
         return "there was too little memory for it"
     if isinstance(error, DbanonError):

@@ -1,6 +1,7 @@
-"""Evaluation of a published release, from the ledger and from queries on its relation.
+"""Evaluate a published release, from the ledger and from queries on its relation.
 
-A release has neither keys nor row order, so its rows cannot be paired with originals.
+A release has neither keys nor the row order of its source, so its rows cannot be paired with the
+original rows. Only the run that made it could do so.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _NUMERIC_MEASURES = (
 
 @dataclass(frozen=True)
 class ReleaseFigure:
-    """One figure of a release.
+    """A measured value of information loss or risk.
 
     Parameters
     ----------
-    measure : its name in docs/evaluation.md.
+    measure : the name of the measure in docs/evaluation.md.
     attribute : the column; None for the whole release.
     value : None if it cannot be computed; ``note`` says why.
     note : the origin of the figure.
@@ -90,11 +91,11 @@ def evaluate_release(
     *,
     changed_source: bool = False,
 ) -> ReleaseEvaluation:
-    """Evaluate a release: recorded figures, its classes counted now, and losses by SQL.
+    """Evaluate a release: read recorded figures, count its classes, and compute losses in SQL.
 
     Parameters
     ----------
-    original : the source of the release, in the same database; None to compare with nothing.
+    original : the source of the release, in the same database; None to compute no losses.
     changed_source : True to compare even if the rows or columns of the source have changed.
 
     Raises
@@ -110,13 +111,13 @@ def evaluate_release(
             " as data frames, and call dbanon.evaluate in Python.",
         )
         require_classes(entry)
-        # Inspect it like a source: its owner may have replaced it by a view.
+        # Check it as a source is checked, because its owner may have replaced it by a view.
         released = session.find_source(entry.name)
         record = recorded_report.read(session, entry)
         report = record.report
         figures = [
-            *_recorded_figures_of(report.evaluation),
-            *_class_size_figures(
+            *_list_recorded_figures(report.evaluation),
+            *_compute_class_size_figures(
                 count_classes_by_size(session, entry.name, entry.quasi_identifiers)
             ),
         ]
@@ -126,7 +127,10 @@ def evaluate_release(
                 _require_original(session, source, record)
             if report.suppressed:
                 names = (*_NUMERIC_MEASURES, "entropy_change")
-                figures += [ReleaseFigure(name, None, None, _WITHHELD_NOTE) for name in names]
+                figures += [
+                    ReleaseFigure(name, attribute=None, value=None, note=_WITHHELD_NOTE)
+                    for name in names
+                ]
             else:
                 figures += _compare_originals(
                     session, released, source, entry.quasi_identifiers, report
@@ -141,15 +145,19 @@ def evaluate_release(
 
 
 def _describe_figure(origin: str, value: float | None, note: str) -> str:
-    """Combine the origin of a figure with its note; without a value return only the note."""
+    """Combine the origin of a figure with its note.
+
+    Returns only the note if there is no value, or if the measure does not apply to labels.
+    """
     if note and (value is None or note.startswith(NOT_FOR_LABELS)):
         return note
     return f"{origin}; {note}" if note else origin
 
 
-def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
+def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
+    """Yield the figures that the run recorded, or a note if it recorded none."""
     if evaluation is None:
-        yield ReleaseFigure("linkage_risk", None, None, _NEEDS_PAIRS_NOTE)
+        yield ReleaseFigure("linkage_risk", attribute=None, value=None, note=_NEEDS_PAIRS_NOTE)
         return
     notes = evaluation["notes"]
     recorded_figures = {**evaluation["losses"], **evaluation["risks"]}
@@ -173,8 +181,8 @@ def _recorded_figures_of(evaluation: Mapping[str, Any] | None) -> Iterator[Relea
             yield ReleaseFigure(name, column, value, RECORDED)
 
 
-def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
-    """Figures from class sizes; ``sizes`` has the number of classes by rows per class."""
+def _compute_class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
+    """Figures from class sizes; ``sizes`` maps rows per class to the number of such classes."""
     rows = sum(size * count for size, count in sizes.items())
     classes = sum(sizes.values())
     sum_of_squares = sum(size * size * count for size, count in sizes.items())
@@ -188,7 +196,7 @@ def _class_size_figures(sizes: Mapping[int, int]) -> Iterator[ReleaseFigure]:
 
 
 def _require_original(session: Session, source: Relation, record: RecordedRelease) -> None:
-    """Check that a relation has the columns and the number of rows that were released."""
+    """Check that a relation still has the released columns and the recorded number of rows."""
     names = {attribute.name for attribute in source.schema.attributes}
     missing = [
         column.name
@@ -218,7 +226,10 @@ def _compare_originals(
     quasi_identifiers: Sequence[str],
     report: Report,
 ) -> Iterator[ReleaseFigure]:
-    """Figures from source and release. Skips strata, which lose nothing, and ordered columns."""
+    """Figures that compare source and release.
+
+    Skips strata, whose values are released unchanged, and text columns with an order.
+    """
     arguments = report.arguments
     source_kinds = {attribute.name: attribute.kind for attribute in source.schema.attributes}
     released_kinds = {attribute.name: attribute.kind for attribute in released.schema.attributes}

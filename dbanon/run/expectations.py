@@ -40,7 +40,7 @@ def require_expected_counts(
     if job.entity:
         persons = [as_identifier(relation.attribute(job.entity), job.entity_normalize)]
     if PERSONS in expected.counts and not persons:
-        # A job file with a list of columns is refused earlier; rules of a table may have no entity.
+        # A job file that lists columns is refused earlier, but declared rules may have no entity.
         raise InvalidParameter(
             "The job expects a number of persons, but no column identifies persons.",
             hint="Declare that column as the entity (dbanon declare), or leave persons out of"

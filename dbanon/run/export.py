@@ -1,8 +1,9 @@
-"""Export a release to files: write them from the verified relation, then recount each file.
+"""Export a release to files: write each from the verified relation, then recount it.
 
-The publishing transaction writes them under temporary names next to their destinations and records
-them in the ledger. They get their final names only after the commit, so no file contains an
-unpublished release. The next run finishes or deletes the files that a crash left behind.
+The transaction that publishes the release writes the files under temporary names next to their
+destinations, and records them in the ledger. The files get their final names only after the commit,
+so none of them contains an unpublished release. If a run crashes, the next run moves its files to
+their destinations or deletes them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Exporter:
         self._job, self._name_tag = job, destinations.tag_of(database.url, job.output)
         self._database = database
         self._pending: list[destinations.PendingFile | destinations.PendingObject] = []
-        # Status of the file at each destination when it was checked: no other file may be replaced.
+        # The file that was at each destination when it was checked. No other file may be replaced.
         self._checked_status: dict[destinations.Destination, destinations.FileStatus] = {}
         self._release_id = ""
         # True from COMMIT on: after that, the ledger decides whether the files are published.
@@ -111,8 +112,8 @@ class Exporter:
     def __call__(
         self,
         target: SqlTarget,
-        written: StagedSqlRelease,
-        questions: CountRequests,
+        staged_release: StagedSqlRelease,
+        count_requests: CountRequests,
         counts: Counts,
         guarantee: Guarantee,
         report: Report,
@@ -130,8 +131,8 @@ class Exporter:
             path = destinations.resolve_destination(export.path, report.release_id)
             pending = destinations.begin(path, self._name_tag, report.release_id, index)
             self._pending.append(pending)
-            attributes, row_batches = target.read_released(written, self._job.chunk_rows)
-            class_columns = written.draft.columns
+            attributes, row_batches = target.read_released(staged_release, self._job.chunk_rows)
+            class_columns = staged_release.draft.columns
             try:
                 formats.write(
                     pending.file,
@@ -139,13 +140,13 @@ class Exporter:
                     with_field_ids(path, arrow_schema(attributes)),
                     batches(attributes, row_batches, _BATCH_ROWS),
                     quasi_identifiers=class_columns,
-                    metadata=_metadata(report, class_columns),
+                    metadata=_build_metadata(report, class_columns),
                 )
                 size, digest = pending.flush()
             except OSError as error:
                 raise problems.write_error(pending.directory, error) from None
             _require_same_counts(
-                pending.path, export, attributes, questions, counts, guarantee.models
+                pending.path, export, attributes, count_requests, counts, guarantee.models
             )
             try:
                 older_versions = count_older_versions(path, self._checked_status.get(path))
@@ -208,7 +209,7 @@ class Exporter:
             with interruptible():
                 self._delete_old_files()
         except (DbanonError, OSError, KeyboardInterrupt) as error:
-            message = f"Files of earlier releases were not looked at ({type(error).__name__})."
+            message = f"Files of earlier releases were not checked ({type(error).__name__})."
             warn_caller(ExportPending(message))
 
     def _publish_file(self, pending: destinations.PendingFile | destinations.PendingObject) -> None:
@@ -333,7 +334,7 @@ class Exporter:
 
 @contextmanager
 def _interruptible_wait(destination: destinations.Destination) -> Iterator[None]:
-    """Let a signal end the wait for a stalled object store; always wait for a disk.
+    """Let a signal interrupt the block if an object store stalls, but not if it writes to a disk.
 
     Raises
     ------
@@ -357,19 +358,19 @@ def _warn_pending(
     """Warn that a file of a published release did not reach its destination."""
     if isinstance(error, OutcomeUnknown):
         message = (
-            f"The release was published, but the commit to {destination} was not answered: the next"
-            f" run finds out whether it shows the file. It is {path}."
+            f"The release was published, but the commit to {destination} was not confirmed. The"
+            f" next run checks whether it contains the file {path}."
         )
     else:
         reason = error.strerror if isinstance(error, OSError) else error.message.rstrip(".")
         message = (
-            f"The release was published, but its file could not get the place {destination}"
-            f" ({reason}): it is {path}."
+            f"The release was published, but its file {path} could not be moved to {destination}"
+            f" ({reason})."
         )
     warn_caller(ExportPending(message))
 
 
-def _metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str, str]:
+def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str, str]:
     """The metadata of a Parquet file. Names neither the publisher nor the source."""
     chain = report.arguments.get("chain")
     # The chain's name is part of the guarantee.
@@ -403,7 +404,7 @@ def _require_same_counts(
     counts: Counts,
     models: Sequence[Model],
 ) -> None:
-    """Count a file again, as another reader reads it, and compare with the relation's counts."""
+    """Count the rows of a file as a reader would, and compare with the relation's counts."""
     # A file has no person identifiers, so compare rows. Databases spell leaves of hierarchies in
     # their own ways, so leave out columns with a hierarchy.
     model_columns = tuple(name for name in requests.sensitive if name not in requests.leaf_columns)
@@ -435,7 +436,7 @@ def _require_same_counts(
 
 
 def may_be_replaced(path: destinations.Destination, exports: PublishedExports) -> bool:
-    """True if there is no file, or one that its metadata or digest show to be of a release."""
+    """True if there is no file, or its metadata or its digest shows that it holds a release."""
     status = destinations.status_of(path)
     if status is None:
         return True
@@ -453,9 +454,9 @@ def may_be_replaced(path: destinations.Destination, exports: PublishedExports) -
 def is_current_or_later(
     path: destinations.Destination, release_id: str, exports: PublishedExports
 ) -> bool:
-    """True if the file at a path belongs to this release or a later one.
+    """True if the file at a path belongs to this release or a later one, judged by its digest.
 
-    Compares digests with the ledger; does not rely on the file's own metadata.
+    Does not rely on the file's own metadata.
     """
     if not any(release_id == recorded_id for recorded_id, _, _ in exports):
         return False

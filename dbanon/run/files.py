@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def require_destination(job: Job, source: Store, target: Store | None) -> None:
-    """Check that a release of a file has a target or an export; a file is never written to.
+    """Check that the job has a target or an export if its source is a file.
 
     Raises
     ------
-    InvalidParameter : it has neither.
+    InvalidParameter : it has neither, and a source file is never overwritten.
     """
     if target is None and not source.is_persistent and not job.exports:
         raise InvalidParameter(

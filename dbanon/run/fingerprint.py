@@ -1,9 +1,10 @@
 """Fingerprint of a job: a hash of the rows it reads and of the definition of its release.
 
-The database hashes each row by all columns that the release depends on, and adds up the hashes.
-That sum is never stored: two sums reveal what changed between them, and a single sum reveals the
-last row to an attacker who knows all others. The ledger stores a slow hash of the sum, with a new
-salt each time and a key where there is one. Two such hashes only show whether the sums are equal.
+The database hashes each row over all columns that the release depends on, and adds up the hashes.
+That sum is never stored: the difference of two sums would reveal what changed, and a single sum
+would reveal the last row to an attacker who knows all others. Instead, the ledger stores a slow
+hash of the sum, with a new salt each time and, for jobs that have one, with a key. Two such hashes
+only show whether the sums are equal.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dbanon.version import version
 
 # Takes tens of milliseconds: negligible for a run, expensive for guessing values.
 _HASH_ROUNDS = 200_000
-# Fields of ``Job`` that do not change the released rows.
+# Fields of ``Job`` that do not affect the released rows, and are not part of the fingerprint.
 _RUN_FIELDS = {
     "accept_counts",
     "accept_types",
@@ -47,11 +48,13 @@ _RUN_FIELDS = {
 
 
 def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:
-    """Compute the fingerprint of a planned job; None without a key or a digest of the source.
+    """Compute the fingerprint of a planned job.
+
+    None if the job has no fingerprint key, or if the source cannot compute a digest.
 
     Parameters
     ----------
-    salt : that of the recorded hash to compare with; None for a new random salt.
+    salt : the salt of a recorded fingerprint to compare with; None for a new random salt.
     """
     job = planned.job
     if job.fingerprint_key is None:
@@ -74,12 +77,14 @@ def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) 
 def digest_source(
     source: Source, relation: Relation, names: Sequence[str], salt: int | None = None
 ) -> dict[str, Any]:
-    """A slow hash of the rows that a release reads, for its ledger entry; empty without a digest.
+    """Hash the rows that a release reads, for its ledger entry.
+
+    Empty if the source cannot compute a digest.
 
     Parameters
     ----------
     names : the columns that the release reads.
-    salt : that of the recorded hash to compare with; None for a new random salt.
+    salt : the salt of a recorded hash to compare with; None for a new random salt.
     """
     salt = random_salt() if salt is None else salt
     names = sorted(names)
@@ -90,14 +95,14 @@ def digest_source(
 
     algorithm, probe, *sums = rows_digest
     text = json.dumps([names, sums]).encode()
-    hashed = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _HASH_ROUNDS).hex()
-    # ``way`` identifies the algorithm and the database version, because others hash the same rows
-    # differently.
-    return {"columns": names, "way": f"{algorithm}:{probe}", "salt": salt, "hash": hashed}
+    rows_hash = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _HASH_ROUNDS).hex()
+    # ``way`` identifies the algorithm and the version of the database: hashes of the same rows can
+    # only be compared if both are the same.
+    return {"columns": names, "way": f"{algorithm}:{probe}", "salt": salt, "hash": rows_hash}
 
 
 def has_changed_rows(session: Session, release_id: str) -> bool | None:
-    """Whether the source of a release has changed since; None where that is unknown.
+    """Whether the source of a release has changed since; None if that is unknown.
 
     Never runs a ``where`` condition that another role wrote, because it would run with the
     caller's rights.
@@ -135,19 +140,23 @@ def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
     InvalidParameter : the request is not a valid job.
     """
     recorded_request_fields = json.loads(request or "{}")
-    read = recorded_request_fields["source"]["read"]
+    recorded_read = recorded_request_fields["source"]["read"]
     job_options = recorded_request_fields["asked"]
-    algorithm, salt, hashed = read["way"], read["salt"], read["hash"]
-    if not (isinstance(algorithm, str) and isinstance(hashed, str) and type(salt) is int):
+    algorithm, salt, rows_hash = (
+        recorded_read["way"],
+        recorded_read["salt"],
+        recorded_read["hash"],
+    )
+    if not (isinstance(algorithm, str) and isinstance(rows_hash, str) and type(salt) is int):
         raise TypeError
     if not 0 < salt <= MAX_SALT:
         raise ValueError
     options = {name: job_options[name] for name in ("table", "where", "key") if name in job_options}
-    names = read["columns"]
+    names = recorded_read["columns"]
     job = build_options(Job, {**options, "output": "none", "quasi_identifiers": names, "k": 2})
     if not job.quasi_identifiers:
         raise ValueError
-    return job, {"way": algorithm, "salt": salt, "hash": hashed}
+    return job, {"way": algorithm, "salt": salt, "hash": rows_hash}
 
 
 def parse_salt(recorded: str) -> int:
@@ -175,6 +184,7 @@ def describe_definition(planned: Plan) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
+    """Convert a value to JSON types, and a hierarchy to its SHA-256."""
     if isinstance(value, Hierarchy):
         return value.sha256
     if is_dataclass(value):

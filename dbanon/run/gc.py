@@ -22,9 +22,13 @@ def collect_garbage(
 ) -> list[str]:
     """Drop superseded tables of each view, except the newest ``keep_last``; return their names.
 
-    ``output`` restricts this to the tables of one view. None means all views, and also tables that
-    Spark workers wrote more than a day ago for a driver that has died. Drops only tables with
-    dbanon's mark; released tables also need an entry in the ledger.
+    Drops only tables that dbanon has marked as its own and, if they hold a release, that the ledger
+    lists.
+
+    Parameters
+    ----------
+    output : the view whose tables to drop; None for all views. In that case, also drops tables that
+        Spark workers wrote more than a day ago for a driver that has died.
     """
     if keep_last < 0:
         raise InvalidParameter("keep_last must be 0 or more.")
@@ -36,12 +40,12 @@ def collect_garbage(
     return [str(table) for table in tables]
 
 
-def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]) -> set[str]:
-    """Find those of this role's releases of an output whose table and files are all gone.
+def find_releases_without_data(store: Store, output: RelationName, ids: Sequence[str]) -> set[str]:
+    """Find this role's releases of an output whose table and files have all been deleted.
 
     Parameters
     ----------
-    ids : release ids, in lower case.
+    ids : the release ids to check, in lower case.
     """
     with store.session(write=False) as session:
         tables = release_tables.own_tables_by_release(session, output)
@@ -78,7 +82,7 @@ def clear_runs(store: Store, days: float) -> int:
         return releases.clear_runs(session, cutoff_time)
 
 
-def clear_spilled(directories: Sequence[str]) -> list[str]:
+def clear_spill_directories(directories: Sequence[str]) -> list[str]:
     """Delete files that killed runs left in their spill directories; return their paths.
 
     Raises
@@ -89,7 +93,7 @@ def clear_spilled(directories: Sequence[str]) -> list[str]:
     return [path for directory in directories for path in scratch.clear_leftovers(directory)]
 
 
-def clear_staged(directories: Sequence[str]) -> list[str]:
+def clear_staging_directories(directories: Sequence[str]) -> list[str]:
     """Delete staged files that Spark drivers left next to exported releases; return their paths.
 
     Raises

@@ -1,6 +1,8 @@
 """Read the hierarchies that a job names, and compare column values with their leaves.
 
-All reads run in the job's own transaction, with the caller's rights.
+All reads run in the job's own transaction, with the caller's rights. Some specifications are
+builders: they make a hierarchy from the values of a column, such as intervals of a given width.
+Functions here take a ``pulse``, which they call regularly; an exception that it raises ends them.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ class JobHierarchies:
     Parameters
     ----------
     trees : hierarchy by quasi-identifier, or the specification of a builder that needs the records.
-    models : the privacy models, with their hierarchies read.
-    origins : by column, where a hierarchy came from, for the ledger.
+    models : the privacy models, with their hierarchies.
+    origins : by column, where its hierarchy came from, for the ledger.
     model_trees : by sensitive column, the hierarchies of the privacy models.
     """
 
@@ -71,15 +73,15 @@ class JobHierarchies:
 def read_hierarchies(
     source: Source, relation: Relation, job: Job, pulse: Pulse = ignore_pulses
 ) -> JobHierarchies:
-    """The hierarchies that a job names.
+    """Read the hierarchies that a job names.
 
     Raises
     ------
     TableNotFound, HierarchyNotFound : there is no such hierarchy.
     InsufficientRights : the role may not read it.
     HierarchyBroken : the rows of a hierarchy are not a tree.
-    InvalidParameter : a hierarchy table has other columns, a column is not of an enumerated type,
-        or a builder cannot use the values of a model's column.
+    InvalidParameter : a hierarchy table lacks the expected columns, a column is not of an
+        enumerated type, or a builder cannot use the values of a model's column.
     """
     origins: dict[str, dict[str, Any]] = {}
     model_trees: dict[str, Hierarchy] = {}
@@ -87,7 +89,7 @@ def read_hierarchies(
     for model in job.policy.models:
         if isinstance(model.distance, HierarchySpec):
             name = model.attribute
-            tree, origins[name] = _read(source, relation, name, model.distance, pulse)
+            tree, origins[name] = _read_hierarchy(source, relation, name, model.distance, pulse)
             if isinstance(tree, HierarchySpec):
                 values = source.list_distinct_values(relation, relation.attribute(name))
                 tree = build(tree, values, name, pulse)
@@ -104,7 +106,7 @@ def read_specs(
     specs: Mapping[str, Hierarchy | HierarchySpec],
     pulse: Pulse = ignore_pulses,
 ) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
-    """Read hierarchies by column, and their origins for the ledger; builders are left as they are.
+    """Read hierarchies by column, and their origins for the ledger; builders are kept unchanged.
 
     Raises
     ------
@@ -114,15 +116,17 @@ def read_specs(
     origins: dict[str, dict[str, Any]] = {}
     for name, tree_or_spec in specs.items():
         if isinstance(tree_or_spec, HierarchySpec):
-            tree_or_spec, origins[name] = _read(source, relation, name, tree_or_spec, pulse)
+            tree_or_spec, origins[name] = _read_hierarchy(
+                source, relation, name, tree_or_spec, pulse
+            )
         trees[name] = tree_or_spec
     return trees, origins
 
 
-def _read(
+def _read_hierarchy(
     source: Source, relation: Relation, column: str, spec: HierarchySpec, pulse: Pulse
 ) -> tuple[Hierarchy | HierarchySpec, dict[str, Any]]:
-    """Read a hierarchy and where it came from; a builder is returned unchanged."""
+    """Read a hierarchy; return it with its origin for the ledger. Returns a builder unchanged."""
     origin: dict[str, Any] = {"from": spec.parameters}
     if spec.kind in (TABLE, NAME):
         tree = source.load_hierarchy(column, spec, pulse)
@@ -163,6 +167,7 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
 
 
 def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attribute, list[str]]:
+    """Return the attribute of a column and its distinct values except NULL, sorted."""
     with store.session(write=False) as session:
         relation = session.find_source(table)
         [attribute] = session.inspect(relation, [relation.attribute(column)])
@@ -175,7 +180,7 @@ def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attrib
         return attribute, sorted(values)
 
 
-def require_covered(
+def require_coverage(
     source: Source, relation: Relation, hierarchies: JobHierarchies, pulse: Pulse = ignore_pulses
 ) -> None:
     """Check that hierarchies cover the values of their columns, without reading rows.

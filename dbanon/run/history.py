@@ -1,4 +1,8 @@
-"""Repeated releases of a source: refuse them or warn, unless the job consents to them."""
+"""Refuse repeated releases of a source, or warn of them, unless the job consents.
+
+An attacker may intersect the classes that a person has in several releases. A joint history is the
+combination of classes of a person in all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 from dbanon.errors import ReleasesIntersect, SecondRelease, pluralize, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
-from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
+from dbanon.job.verdict import INTERSECT, Caution, build_intersection_caution
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
 from dbanon.release.joint import JOINT, describe_joint_histories, describe_missing_ledger
 from dbanon.sessions.names import RelationName, parse_relation
@@ -43,40 +47,43 @@ def require_first_release(
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
                 detail=f"The ledger has {_describe_outputs(earlier_releases)}. {INTERSECT}.",
-                hint=_hint(str(source), entity, history, consent),
+                hint=_build_hint(str(source), entity, history, consent),
             )
 
 
 def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caution | None:
-    """A caution that earlier releases may intersect with this one; None if there is no risk."""
+    """A caution about earlier releases whose classes may be intersected with this one's, or None.
+
+    None also for chains, and if the job consents to independent releases.
+    """
     earlier_releases = history.releases_with_classes()
     if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
         return None
-    return releases_intersect(
+    return build_intersection_caution(
         f"{source} was released before: {_describe_outputs(earlier_releases)}"
     )
 
 
 def measure_joint_histories(
-    job: Job, history: SourceHistory, target: Target[W], written: W
+    job: Job, history: SourceHistory, target: Target[W], staged_release: W
 ) -> dict[str, Any]:
-    """Measure joint histories with earlier releases, for the report; empty for a first release.
+    """Count joint histories over this and earlier releases, for the report.
 
-    Chains report on their own releases.
+    Empty for a first release, and for chains, which report on their own releases.
     """
     for entity in () if job.chain is not None else job.guarantee.persons:
         if not history.is_persistent:
             return {JOINT: describe_missing_ledger()}
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
-            counts = target.joint_histories(written, earlier_releases, int(job.policy.k))
+            counts = target.joint_histories(staged_release, earlier_releases, int(job.policy.k))
             chained_outputs = [release.output for release in earlier_releases if release.is_chained]
             return {JOINT: describe_joint_histories(len(earlier_releases), counts, chained_outputs)}
     return {}
 
 
 def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
-    """The report's entry about joint histories when no ledger records the released persons."""
+    """The report's entry about joint histories if the ledger has no record of released persons."""
     for entity in job.guarantee.persons:
         earlier_releases = history.releases_of_entity(entity)
         if earlier_releases:
@@ -91,6 +98,7 @@ def warn_of_history(caution: Caution | None) -> None:
 
 
 def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
+    """Describe the number of earlier releases, and name some of their outputs."""
     names = list(dict.fromkeys(release.output for release in earlier_releases))
     suffix = (
         f" and {len(names) - _MAX_NAMED_OUTPUTS} more outputs"
@@ -101,8 +109,8 @@ def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
     return f"{pluralize(len(earlier_releases), 'earlier release')} ({listed_outputs}{suffix})"
 
 
-def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
-    """Suggest a chain where the source's database supports one, or else the option."""
+def _build_hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
+    """Suggest a chain if the source's database supports chains; otherwise only the consent."""
     independent_hint = f"To release it all the same, with no protection against this: {consent}"
     if not history.supports_chains:
         reason = "Its source is no database" if history.file_url is None else "No database here"

@@ -1,4 +1,4 @@
-"""Inspection of a release: its record in the ledger, and the distributions of released values."""
+"""Inspect a release: read its record in the ledger, and count its released values."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MAX_VALUES = 2_000_000
 
 @dataclass(frozen=True)
 class ReleaseInspection:
-    """A release as it is in its database now.
+    """The current content of a release.
 
     Parameters
     ----------
     recorded : its record in the ledger.
-    counting : what any reader of the release can count: pairs of a description and a query.
-    distributions : those of the released quasi-identifiers and sensitive columns, in their order.
+    counting : what any reader of the release can count: pairs of a description and a SQL query.
+    distributions : of the values of each released quasi-identifier and sensitive column.
     """
 
     recorded: RecordedRelease
@@ -57,9 +57,9 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
             record,
             tuple(
                 (description, recount_for_people(entry.name, columns))
-                for description, columns in _describe_counts(entry)
+                for description, columns in _list_countable_classes(entry)
             ),
-            _distributions(session, entry, record),
+            _count_distributions(session, entry, record),
         )
 
 
@@ -77,26 +77,26 @@ def read_private_report(store: Store, relation: RelationName) -> PrivateReport |
         return None if entry.epsilon is None else recorded_report.read_private(session, entry)
 
 
-def _describe_counts(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
+def _list_countable_classes(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what any reader can count: a description, and the columns to group by."""
     guarantee = entry.guarantee
-    questions = guarantee.count_requests(entry.quasi_identifiers)
+    requests = guarantee.count_requests(entry.quasi_identifiers)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
-    for columns in questions.attribute_columns:
+    for columns in requests.attribute_columns:
         yield f"{columns[0]} by itself{within_strata}: k counts these.", columns
-    if questions.attribute_columns:
-        yield "Whole rows: nothing is guaranteed of them.", questions.columns
+    if requests.attribute_columns:
+        yield "Whole rows: nothing is guaranteed for them.", requests.columns
         return
     count_text = "k counts these."
-    for name in questions.persons:
+    for name in requests.persons:
         count_text = (
-            f'k counts persons, by "{name}", who are at most as many in a class. The release does'
-            " not show which person a row belongs to, so only the run could count them."
+            f'k counts persons, by "{name}". A class may have fewer persons than rows. The release'
+            " does not show which person a row belongs to, so only the run could count them."
         )
-    yield f"Rows that share all quasi-identifiers{within_strata}: {count_text}", questions.columns
+    yield f"Rows that share all quasi-identifiers{within_strata}: {count_text}", requests.columns
 
 
-def _distributions(
+def _count_distributions(
     session: Session, entry: LedgerEntry, record: RecordedRelease
 ) -> tuple[Distribution, ...]:
     """The distributions of quasi-identifiers and sensitive columns that the relation still has."""
@@ -104,15 +104,16 @@ def _distributions(
     attributes = {attribute.name: attribute for attribute in source.schema.attributes}
     shown_roles = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
     return tuple(
-        _distribution(session, entry, attributes[column.name], column.role)
+        _count_distribution(session, entry, attributes[column.name], column.role)
         for column in record.columns
         if column.role in shown_roles and column.name in attributes
     )
 
 
-def _distribution(
+def _count_distribution(
     session: Session, entry: LedgerEntry, attribute: Attribute, role: str
 ) -> Distribution:
+    """Count how many rows have each released value of a column."""
     text = session.text_of(attribute)
 
     def count_values() -> list[tuple[str, int]] | None:

@@ -1,4 +1,8 @@
-"""Find columns released unchanged that split classes, by counts on the written release."""
+"""Find columns that are released unchanged and split classes, by counting the written release.
+
+A retained column links rows if it is another coding of a quasi-identifier, or if it numbers groups
+of rows, such as households.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +43,16 @@ class KeptColumnCounts(Protocol):
         """The rows grouped by their value in a column that is released unchanged."""
 
     def group_by_original(self, name: str, columns: Sequence[str]) -> ValueGroups:
-        """The rows grouped by original value of a quasi-identifier; as the source's method."""
+        """The rows grouped by original value of a quasi-identifier.
+
+        See ``Source.group_by_original``.
+        """
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """The number of combinations of released values, by the rows that share each."""
+        """The number of combinations of values in these columns, by their number of rows."""
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The number of values in several rows, and of those that one profile identifies.
+        """The number of values that several rows share, and of those with unique profiles.
 
         See ``Target.count_profiles``.
         """
@@ -55,10 +62,10 @@ class WrittenReleaseCounts(Generic[W]):
     """Counts of a release that a store has written; caches the groups."""
 
     def __init__(
-        self, draft: PreparedRelease, source: Source, target: Target[W], written: W
+        self, draft: PreparedRelease, source: Source, target: Target[W], staged_release: W
     ) -> None:
         self._draft, self._source = draft, source
-        self._target, self._written = target, written
+        self._target, self._staged_release = target, staged_release
         self._groups: dict[str, ValueGroups] = {}
 
     @property
@@ -77,28 +84,35 @@ class WrittenReleaseCounts(Generic[W]):
         return self._source.group_by_original(self._draft, name, columns)
 
     def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
-        """The number of combinations of released values, by the rows that share each."""
-        return self._target.count(self._written, CountRequests(tuple(columns))).rows.histogram
+        """The number of combinations of values in these columns, by their number of rows."""
+        return self._target.count(
+            self._staged_release, CountRequests(tuple(columns))
+        ).rows.histogram
 
     def count_profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
-        """The number of values in several rows, and of those that one profile identifies."""
-        return self._target.count_profiles(self._written, columns, name)
+        """The number of values that several rows share, and of those with unique profiles."""
+        return self._target.count_profiles(self._staged_release, columns, name)
 
 
 class RetainedColumns:
-    """The columns of a release that are released unchanged, and the classes they may split."""
+    """The columns that are released unchanged, and the classes that they may split.
+
+    Parameters
+    ----------
+    released_names : the names of the released quasi-identifiers.
+    """
 
     def __init__(
         self,
         planned: Plan,
         originals: ReleasedOriginals,
         counts: KeptColumnCounts,
-        released: Sequence[str],
+        released_names: Sequence[str],
     ) -> None:
         self.job, self.has_k_anonymous_rows = planned.job, planned.guarantee.has_k_anonymous_rows
         self._relation = planned.relation
         self._originals, self._counts, self._n_rows = originals, counts, counts.n_rows
-        self._class_columns = planned.count_requests(released).columns
+        self._class_columns = planned.count_requests(released_names).columns
 
     def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """How strongly each column and each quasi-identifier determine one another, 0 to 1."""
@@ -190,8 +204,8 @@ def find_linking_columns(
     LinkingColumnRefused : a column singles out too many rows, and the policy is strict.
     """
     job = columns.job
-    reported = {column.name for column in disclosive_columns}
-    names = [name for name in (*job.sensitive, *job.keep) if name not in reported]
+    reported_names = {column.name for column in disclosive_columns}
+    names = [name for name in (*job.sensitive, *job.keep) if name not in reported_names]
     if not names or not columns.has_k_anonymous_rows:
         return ()
     findings = []

@@ -1,4 +1,4 @@
-"""Choice of how to treat NULLs in quasi-identifiers: by default the way that loses least."""
+"""Choose how to treat NULLs in quasi-identifiers: by default with the least information loss."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.strata import count_for_k, group_positions, pattern_codes, rare_records
 from dbanon.release.recode import Release
 
-# In order of preference among equal losses: the smallest change comes first.
+# In order of preference if losses are equal: the treatment that changes least comes first.
 CHOICES = (CATEGORY, MERGE, SUPPRESS)
 
 
 def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
-    """The records left for a release with this treatment of NULLs; the others count as withheld.
+    """The records that are released if NULLs are treated like this; the others count as withheld.
 
     Raises
     ------
@@ -37,10 +37,10 @@ def records_to_release(microdata: Microdata, nulls: str, k: int) -> Microdata:
         if nulls == SUPPRESS:
             records = np.flatnonzero(microdata.valid.all(axis=1))
         else:
-            rare = rare_records(remaining_records, policy)
+            rare_indices = rare_records(remaining_records, policy)
             records = np.arange(remaining_records.n_records)
-            if rare is not None:
-                records = np.setdiff1d(records, rare, assume_unique=True)
+            if rare_indices is not None:
+                records = np.setdiff1d(records, rare_indices, assume_unique=True)
         remaining_records = replace(
             take_records(remaining_records, records), n_withheld=microdata.n_read - len(records)
         )
@@ -80,10 +80,10 @@ def share_withheld(microdata: Microdata) -> float:
 def choose_nulls(
     microdata: Microdata,
     k: int,
-    requested: str | None,
+    requested_nulls: str | None,
     try_release: Callable[[Microdata, str], Release],
     *,
-    merges: bool = True,
+    can_merge: bool = True,
 ) -> NullChoice:
     """The requested treatment of NULLs, or else the one with the least loss.
 
@@ -93,26 +93,26 @@ def choose_nulls(
     Parameters
     ----------
     microdata : all records, including those with a NULL.
-    requested : the value of ``nulls`` that the user asked for; None to choose one.
+    requested_nulls : the value of ``nulls`` that the user asked for; None to choose one.
     try_release : makes a trial release of records with a value of ``nulls``.
-    merges : False if the release cannot merge patterns of NULLs, as in a chain.
+    can_merge : False if the release cannot merge patterns of NULLs, as in a chain.
 
     Raises
     ------
-    TooFewRecords : no value of ``nulls`` leaves k records. The error is that of the last one.
+    TooFewRecords : no value of ``nulls`` leaves k records.
     """
     if microdata.valid is None:
         records_to_release(microdata, ERROR, k)
         return NullChoice(ERROR, 0.0, {})
-    if requested is not None:
+    if requested_nulls is not None:
         return NullChoice(
-            requested, share_withheld(records_to_release(microdata, requested, k)), {}
+            requested_nulls, share_withheld(records_to_release(microdata, requested_nulls, k)), {}
         )
     cells_with_value = int(microdata.valid.sum())
     losses: dict[str, float] = {}
     withheld_shares: dict[str, float] = {}
     for nulls in CHOICES:
-        if nulls == MERGE and not merges:
+        if nulls == MERGE and not can_merge:
             continue
         try:
             released = records_to_release(microdata, nulls, k)
@@ -128,13 +128,19 @@ def choose_nulls(
         withheld_shares[nulls] = share_withheld(released)
     if not losses:
         # Every treatment was refused: raise that error again.
-        records_to_release(microdata, MERGE if merges else SUPPRESS, k)
+        records_to_release(microdata, MERGE if can_merge else SUPPRESS, k)
     best = min(losses, key=lambda nulls: round(losses[nulls], 9))
     return NullChoice(best, withheld_shares[best], losses)
 
 
 def _count_informative_cells(microdata: Microdata, release: Release) -> float:
-    """The information that a release keeps, in cells; ``release`` may be of a sample."""
+    """The information that a release retains, as a number of cells.
+
+    Parameters
+    ----------
+    microdata : all records of the release.
+    release : the release of these records or of a sample of them.
+    """
     all_cells = microdata.n_records * len(microdata.attributes)
     present_cells = all_cells
     if microdata.valid is not None:
@@ -158,7 +164,10 @@ def sample_records(microdata: Microdata, sample_size: int, seed: int, k: int) ->
 
 
 def _draw_records(microdata: Microdata, sample_size: int, seed: int, k: int) -> NDArray[np.int64]:
-    """Draw the records of a sample, int64 (s,), ascending; all rows of a person or none."""
+    """Draw the records of a sample, int64 (s,), ascending, with all rows of each sampled person.
+
+    At least k records or persons are drawn from each pattern of NULLs.
+    """
     rng = np.random.default_rng(seed)
     persons = microdata.entities
     if persons is None:

@@ -35,20 +35,20 @@ _LAKE_SCHEMES = ("delta:", "iceberg:")
 _CORE_URL_NAMES = ("postgresql", "postgres", "sqlite", "duckdb", "file")
 _ENGINE_HINT = "Pass its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
-# Message and hint for objects of these packages, which cannot be opened.
+# Objects of these packages cannot be opened: message and hint, by package.
 _REFUSALS_BY_PACKAGE: dict[str, tuple[str, str]] = {
     "pandas": ("A data frame is no database.", _FRAME_HINT),
     "polars": ("A data frame is no database.", _FRAME_HINT),
     "pyarrow": ("An Arrow table is no database.", _FRAME_HINT),
-    "psycopg": ("A psycopg connection is not taken: a run opens its own.", _ENGINE_HINT),
-    "psycopg2": ("A psycopg2 connection is not taken: a run opens its own.", _ENGINE_HINT),
-    "asyncpg": ("An asyncpg connection is not taken: a run opens its own.", _ENGINE_HINT),
-    "aiosqlite": ("An aiosqlite connection is not taken: a run opens its own.", _ENGINE_HINT),
+    "psycopg": ("A psycopg connection cannot be used: a run opens its own.", _ENGINE_HINT),
+    "psycopg2": ("A psycopg2 connection cannot be used: a run opens its own.", _ENGINE_HINT),
+    "asyncpg": ("An asyncpg connection cannot be used: a run opens its own.", _ENGINE_HINT),
+    "aiosqlite": ("An aiosqlite connection cannot be used: a run opens its own.", _ENGINE_HINT),
 }
 
 
 def _normalize_database(database: Any) -> Any:
-    """Convert or refuse an object that no store can be opened on; return others unchanged."""
+    """Convert or refuse an object for which there is no store; return others unchanged."""
     if _is_sqlite_connection(database):
         return database
     kind = type(database)
@@ -109,7 +109,10 @@ def open_source(
     target: Any,
     progress: Callable[[str, float], None] | None = None,
 ) -> ClientStore:
-    """Open the store of a job's source; if it has none, a store that fetches its rows.
+    """Open the store of a job's source.
+
+    A source of another kind becomes the origin of a store that fetches its rows into this program,
+    if the job allows that.
 
     Parameters
     ----------
@@ -232,7 +235,7 @@ def open_store(
         return SqliteStore(database, on_sql)
     duckdb_path = parse_duckdb_path(database) if isinstance(database, str) else None
     if duckdb_path is not None:
-        return _duckdb_store(duckdb_path, {}, on_sql, memory)
+        return _open_duckdb_store(duckdb_path, {}, on_sql, memory)
     if isinstance(database, str):
         _require_sqlalchemy(database)
     from sqlalchemy import Engine
@@ -244,7 +247,7 @@ def open_store(
     if backend == "sqlite":
         from dbanon.stores.sqlite.store import SqliteStore
 
-        if not isinstance(database, Engine) and _in_memory(url):
+        if not isinstance(database, Engine) and _is_in_memory(url):
             raise InvalidParameter(
                 "A SQLite URL must name a file.",
                 hint="Write sqlite:///file.db: a database in memory is gone with the run. In Python"
@@ -252,7 +255,7 @@ def open_store(
             )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
-        return _duckdb_store(url.database, url.query, on_sql, memory)
+        return _open_duckdb_store(url.database, url.query, on_sql, memory)
     if (kind := find_database(backend)) is not None:
         store: ClientStore = load(kind.open_store)(
             database if isinstance(database, Engine) else url, on_sql
@@ -312,7 +315,7 @@ def _require_sqlalchemy(url: str) -> None:
         raise
 
 
-def _duckdb_store(
+def _open_duckdb_store(
     path: str | None, query: Mapping[str, Any], on_sql: OnSql | None, memory: int | None
 ) -> ClientStore:
     from dbanon.stores.duckdb.store import DuckdbStore
@@ -331,7 +334,7 @@ def _duckdb_store(
     return DuckdbStore(path, on_sql, memory)
 
 
-def _in_memory(url: URL) -> bool:
+def _is_in_memory(url: URL) -> bool:
     """True for a SQLite database in memory."""
     name = url.database or ""
     return (

@@ -1,4 +1,4 @@
-"""Dry run of a job: describes what a run would do, without changing anything."""
+"""Dry run of a job: describe what a run would do, without changing anything."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from dbanon.data.chunks import bytes_per_record, require_memory
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import WHOLE_PERSONS
@@ -17,9 +17,9 @@ from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import compute_published_loss
-from dbanon.release.words import describe_foreign_files, describe_passthrough
-from dbanon.run.changes import Changes, PlannedFile, plan_changes, planning_ports
-from dbanon.run.hierarchies import require_covered
+from dbanon.release.words import describe_files_of_other_accounts, describe_passthrough
+from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_changes
+from dbanon.run.hierarchies import require_coverage
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recode_release
 from dbanon.sessions.base import ColumnReading, Relation
@@ -57,8 +57,9 @@ class FileColumn:
     Parameters
     ----------
     sql_type : ``VARCHAR`` unless all values fit one other type.
-    text_format : the format of most of its texts, and the option that would parse them; empty if
-        none was recognized. Gives percentages only, and none that concerns fewer than k rows.
+    text_format : the format of most of its texts, and the option that would parse them; else the
+        option that sets its type; empty if there is none. Contains percentages, but none that
+        concerns fewer than k rows.
     """
 
     name: str
@@ -105,7 +106,7 @@ class Section(Protocol):
     """Further lines of the dry run's description, such as those about a chain."""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for people."""
+        """Pairs of label and text, for display."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +162,11 @@ class Outlook:
         """The outlook as plain values, for JSON."""
         values = asdict(self)
         for column in values["file_columns"]:
-            column |= with_former_key("text_format", column["text_format"])
+            column |= also_under_former_key("text_format", column["text_format"])
         return values
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The outlook as pairs of label and text, for people."""
+        """The outlook as pairs of label and text, for display."""
 
         def join_names(values: tuple[str, ...]) -> str:
             return ", ".join(values) or "none"
@@ -186,7 +187,7 @@ class Outlook:
             ("sensitive", join_names(self.sensitive)),
             ("kept", join_names(self.kept)),
             *(describe_passthrough(self.arguments) if "drawn" in self.arguments else []),
-            *describe_foreign_files(self.arguments),
+            *describe_files_of_other_accounts(self.arguments),
             *(
                 [("columns copied as they are", CLIENT_PASSTHROUGH_NOTE)]
                 if self.passthrough
@@ -194,24 +195,24 @@ class Outlook:
             ),
             ("not copied", join_names(self.not_copied)),
             ("method", self.method),
-            ("guarantee, once it is counted", self.guarantee),
+            ("guarantee (verified after the run)", self.guarantee),
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit_text}"),
-            ("to find classes", _describe_seconds(self.forecast)),
+            ("time to find classes", _describe_seconds(self.forecast)),
         ]
         pairs += [("creates", join_names(self.creates))] if self.creates else []
         pairs += [("drops", join_names(self.drops))] if self.drops else []
         for export in self.exports:
             details = ", replaces a file" if export.replaces else ""
-            details += "" if export.keep_last is None else f", the newest {export.keep_last} stay"
+            details += "" if export.keep_last is None else f", keeps the newest {export.keep_last}"
             pairs.append(("export", f"{export.path} ({export.format}{details})"))
         if self.clustered is not None:
-            pairs += _clustering_pairs(self.clustered)
+            pairs += _describe_clustering(self.clustered)
         if self.chain is not None:
             pairs += self.chain.pairs()
         return pairs
 
 
-def outlook(
+def build_outlook(
     job: Job,
     source: Store,
     target: Store | None = None,
@@ -229,14 +230,14 @@ def outlook(
     Parameters
     ----------
     target : the database that would be written to; the source's own when None.
-    keep_last : replaced releases of its view that would stay; None for all.
+    keep_last : the number of replaced releases of the output view to keep; None for all.
     cluster : also read the quasi-identifiers and find the classes. Needs temporary tables.
     plan_chain_release : describes the next release of the job's chain; None without a chain.
     open_chain_source : returns the source that this release reads; None without a chain.
 
     Raises
     ------
-    DbanonError : what the run would raise. MemoryLimit also if there are too many rows.
+    DbanonError : the error that the run would raise, such as MemoryLimit for too many rows.
     """
     if cluster and job.chain is not None:
         raise InvalidParameter(
@@ -245,7 +246,7 @@ def outlook(
         )
     clock = Clock(progress)
     needs_staging = cluster or job.chain is not None
-    with planning_ports(source, target, needs_staging) as (sql_source, sql_target):
+    with open_planning_ports(source, target, needs_staging) as (sql_source, sql_target):
         source_session = sql_source.session
         if open_chain_source is not None:
             sql_source = open_chain_source(job, sql_source, sql_target.session)
@@ -263,13 +264,13 @@ def outlook(
             rows = sql_source.count(planned.relation)
             withheld = sql_source.count_withheld(planned.relation)
         unstaged_name = replace(planned.relation.name, staged=None)
-        file_columns = _file_columns(
+        file_columns = _describe_file_columns(
             job, source_session, replace(planned.relation, name=unstaged_name)
         )
         distinct_share = _measure_distinct_share(planned, sql_source, rows)
         memory = _estimate_memory(planned, rows - withheld, distinct_share)
         if job.chain is None:
-            require_covered(sql_source, planned.relation, planned.hierarchies)
+            require_coverage(sql_source, planned.relation, planned.hierarchies)
             require_feasible(
                 sql_source.session, planned.relation, planned.roles, planned.policy, rows, withheld
             )
@@ -277,15 +278,17 @@ def outlook(
         planned_changes = plan_changes(
             job, planned.written_output, sql_target.session, target or source, keep_last
         )
-    result = _build_outlook(
+    result = _assemble_outlook(
         planned, rows, withheld, memory, distinct_share, planned_changes, clustering_summary
     )
+    # If rows were copied from another system, describe how.
     if sql_source.drawn:
         result = replace(result, arguments={**result.arguments, "drawn": dict(sql_source.drawn)})
     return replace(result, chain=chain, file_columns=file_columns)
 
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
+    """Read the quasi-identifiers and find the classes, without writing them."""
     # Nothing is written, so do not read the columns that would only be copied.
     planned = replace(planned, roles=replace(planned.roles, passthrough=None))
     microdata, policy, result = read_and_cluster(planned, source, clock)
@@ -297,14 +300,14 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> ClusteringSummary:
         smallest_class=int(sizes.min(initial=sizes.max(initial=0))),
         largest_class=int(sizes.max(initial=0)),
         suppressed=microdata.n_withheld + release.partition.n_suppressed,
-        information_loss=compute_published_loss(release.public, release.measure).total,
+        information_loss=compute_published_loss(release.public_sums, release.measure).total,
         loss_measure=release.measure,
         levels=None if result.levels is None else dict(result.levels.levels),
         seconds=dict(clock.seconds),
     )
 
 
-def _build_outlook(
+def _assemble_outlook(
     planned: Plan,
     rows: int,
     withheld: int,
@@ -314,7 +317,9 @@ def _build_outlook(
     clustering_summary: ClusteringSummary | None,
 ) -> Outlook:
     job, output = planned.job, planned.written_output
-    seconds_forecast = forecast(planned.policy, rows - withheld, _shape(planned), distinct_share)
+    seconds_forecast = forecast(
+        planned.policy, rows - withheld, _forecast_shape(planned), distinct_share
+    )
     trees = {
         name: tree
         for name, tree in planned.hierarchies.trees.items()
@@ -359,14 +364,17 @@ def _build_outlook(
     )
 
 
-def _shape(planned: Plan) -> Shape:
+def _forecast_shape(planned: Plan) -> Shape:
     return Shape.of(planned.roles.quasi_identifiers, planned.hierarchies.trees)
 
 
 def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> float:
-    """Distinct combinations of quasi-identifiers per row, 0 to 1; 1 if the forecast ignores it."""
+    """Distinct combinations of quasi-identifiers per row, 0 to 1.
+
+    Returns 1 if the forecast does not need the share.
+    """
     names = [attribute.name for attribute in planned.roles.quasi_identifiers]
-    is_needed = _shape(planned).is_mixed and rows > 0
+    is_needed = _forecast_shape(planned).is_mixed and rows > 0
     return source.estimate_distinct_share(planned.relation, names) if is_needed else 1.0
 
 
@@ -384,13 +392,15 @@ def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
 
 
 def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:
-    """A forecast of CPU seconds, for people."""
+    """A forecast of CPU seconds, for display."""
     if forecast_seconds is None:
         return "unknown: this method was never measured on such a table"
     return describe_seconds(forecast_seconds["seconds"], forecast_seconds["refinement_seconds"])
 
 
-def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:
+def _describe_file_columns(
+    job: Job, session: Session, relation: Relation
+) -> tuple[FileColumn, ...]:
     """The columns of a CSV file, described from all of its rows; empty for other sources."""
     return tuple(
         FileColumn.of(reading, int(job.policy.k))
@@ -401,7 +411,7 @@ def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileC
 def _describe_text_columns(job: Job, session: Session) -> str | None:
     """The formats of text columns of a CSV file, for an error about a column's type."""
     relation = session.find_source(parse_relation(job.table))
-    columns = _file_columns(job, session, relation)
+    columns = _describe_file_columns(job, session, relation)
     text_columns = [
         column for column in columns if column.text_format and column.sql_type == "VARCHAR"
     ]
@@ -417,7 +427,7 @@ def _describe_reading(column: FileColumn) -> str:
 
 
 def _describe_column(column: PlannedColumn) -> str:
-    text = f"{column.sql_type or column.kind}, taken as {column.kind}"
+    text = f"{column.sql_type or column.kind}, treated as {column.kind}"
     if column.hierarchy is None:
         return text
     if "height" not in column.hierarchy:
@@ -426,7 +436,7 @@ def _describe_column(column: PlannedColumn) -> str:
     return f"{text}; a hierarchy of {tree['leaves']} leaves, height {tree['height']}"
 
 
-def _clustering_pairs(summary: ClusteringSummary) -> list[tuple[str, str]]:
+def _describe_clustering(summary: ClusteringSummary) -> list[tuple[str, str]]:
     measure = {
         "sse": "SSE/SST",
         "iloss": "iloss per cell",

@@ -1,4 +1,4 @@
-"""Plans a run: performs all checks that need no row."""
+"""Plan a run: perform all checks that do not need the rows of the source."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from dbanon.stores.ports import PreparedRelease, Source, Target
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A job that has passed all checks that need no row.
+    """A job that has passed all checks that do not need the rows of the source.
 
     Parameters
     ----------
     job : the job as requested.
-    policy : the job's policy, its models with their hierarchies.
+    policy : the job's policy, in which the privacy models have their hierarchies.
     relation : the source relation, with the key that identifies its rows.
     roles : the columns to read, by role.
-    hierarchies : the job's hierarchies; builders create theirs when the records are read.
+    hierarchies : the job's hierarchies; some are built only after the records are read.
     release_id : id of the release that the run makes.
     output : where the release is written; None if nothing is written.
     person_columns : columns that look like person identifiers, if k counts rows; empty if nothing
@@ -62,9 +62,9 @@ class Plan:
     pseudonym_key : key of columns released as pseudonyms, if a release is written.
     identifiers : columns released unchanged that look like identifiers, with the reason; empty
         until a run fills it.
-    history : the earlier releases of the source, where a release is written.
-    source_counts, expectation_report : if the job expects counts: the rows and persons of the
-        source, and what they were compared with, for the report.
+    history : the earlier releases of the source, if a release is written.
+    source_counts : the numbers of rows and persons of the source, if the job expects counts.
+    expectation_report : what these were compared with, for the report.
     """
 
     job: Job
@@ -103,7 +103,7 @@ class Plan:
     def build_trees(
         self, microdata: Microdata, pulse: Pulse = ignore_pulses
     ) -> dict[str, Hierarchy]:
-        """The hierarchies by quasi-identifier; builders use the values of these records.
+        """The hierarchies by quasi-identifier; some are built from the values of these records.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Plan:
 
         Parameters
         ----------
-        policy : with the hierarchies that were used.
+        policy : the policy with the hierarchies that were used.
         verdict : the verdict of the recount.
         released : the names of the released quasi-identifiers.
         source, output, output_kind : names of source and output, kind of the output.
@@ -193,21 +193,21 @@ class Plan:
     ) -> PreparedRelease:
         """The release of these records, to be written to the planned output."""
         return PreparedRelease(
-            self.job,
-            self.written_output,
-            self.relation,
-            self.roles,
-            microdata,
-            release,
-            fingerprint,
-            self.state,
-            self.pseudonym_key,
-            self.source_counts,
+            job=self.job,
+            output=self.written_output,
+            relation=self.relation,
+            roles=self.roles,
+            microdata=microdata,
+            release=release,
+            fingerprint=fingerprint,
+            state=self.state,
+            pseudonym_key=self.pseudonym_key,
+            source_counts=self.source_counts,
         )
 
     @property
     def written_output(self) -> Output:
-        """The output of a plan that writes a release."""
+        """The output; only for a plan that writes a release."""
         assert self.output is not None
         return self.output
 
@@ -226,12 +226,12 @@ class Plan:
 def plan(
     job: Job, source: Source, target: Target[Any] | None = None, pulse: Pulse = ignore_pulses
 ) -> Plan:
-    """Perform all checks that need no row, and plan the run.
+    """Perform all checks that do not need the rows of the source, and plan the run.
 
     Parameters
     ----------
-    target : None if only classes are needed.
-    pulse : called regularly while hierarchies are read; its exceptions end the planning.
+    target : None if nothing is written.
+    pulse : called regularly while hierarchies are read; an exception ends the planning.
 
     Raises
     ------
@@ -241,8 +241,8 @@ def plan(
     require_roles(job, relation)
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
-    attributes = _quasi_identifiers(job, relation)
-    persons = _person_attributes(job, relation)
+    attributes = _build_quasi_identifiers(job, relation)
+    persons = _build_person_attributes(job, relation)
     job.guarantee.check_method(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
@@ -271,20 +271,10 @@ def plan(
         require_comparable_values(relation.attribute(name))
     for name in (trees_by_attribute := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
-    if target is not None and target.copies_from(source):
-        # Retained values leave their database, so inspect their types as well.
-        inspected = source.inspect(
-            relation, [relation.attribute(name) for name in job.named_columns]
-        )
-        relation = relation.with_attributes(inspected)
-        for name in (*job.quasi_identifiers, *job.retained_columns):
-            target.require_type(relation.attribute(name))
-        attributes = _quasi_identifiers(job, relation)
-    else:
-        inspected = source.inspect(relation, [relation.attribute(name) for name in sensitive])
-        attributes = source.inspect(relation, attributes)
-        relation = relation.with_attributes(inspected)
-    passthrough = None if target is None else _passthrough(job, relation, source, target)
+    relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
+    passthrough = (
+        None if target is None else _find_passthrough_columns(job, relation, source, target)
+    )
     roles = ColumnRoles(
         attributes,
         # Compare these by the text of their values, whatever their types.
@@ -310,7 +300,7 @@ def plan(
     ).with_source_counts(source, target)
 
 
-def _person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+def _build_person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """The columns that identify persons, normalized as the job requests."""
     return tuple(
         as_identifier(relation.attribute(name), job.entity_normalize)
@@ -318,10 +308,40 @@ def _person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     )
 
 
-def _passthrough(
+def _inspect_columns(
+    job: Job,
+    relation: Relation,
+    quasi_identifiers: tuple[Attribute, ...],
+    sensitive: Sequence[str],
+    source: Source,
+    target: Target[Any] | None,
+) -> tuple[Relation, tuple[Attribute, ...]]:
+    """Complete the types of columns by looking at their values; return relation, quasi-identifiers.
+
+    Raises
+    ------
+    UnsupportedType : the target does not support the type of a column that is copied to it.
+    """
+    if target is None or not target.copies_from(source):
+        inspected_attributes = source.inspect(
+            relation, [relation.attribute(name) for name in sensitive]
+        )
+        quasi_identifiers = source.inspect(relation, quasi_identifiers)
+        return relation.with_attributes(inspected_attributes), quasi_identifiers
+    # Retained values leave their database, so inspect their types as well.
+    inspected_attributes = source.inspect(
+        relation, [relation.attribute(name) for name in job.named_columns]
+    )
+    relation = relation.with_attributes(inspected_attributes)
+    for name in (*job.quasi_identifiers, *job.retained_columns):
+        target.require_type(relation.attribute(name))
+    return relation, _build_quasi_identifiers(job, relation)
+
+
+def _find_passthrough_columns(
     job: Job, relation: Relation, source: Source, target: Target[Any]
 ) -> tuple[Attribute, ...] | None:
-    """The retained columns that pass through this client, or None if none do."""
+    """The retained columns whose values pass through this client; None if they are not to."""
     if job.kept_columns != CLIENT or source.drawn:
         return None
     require_passthrough_options(
@@ -374,7 +394,7 @@ def _read_pseudonym_key(
     return read_pseudonym_key(str(job.pseudonym_options.pseudonym_key))
 
 
-def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+def _build_quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """The quasi-identifiers, with their kinds and orders."""
     named_attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     return apply_orders(apply_kinds(named_attributes, job.policy.kinds), job.policy.orders)
@@ -389,18 +409,20 @@ def require_roles(job: SourceRequest, relation: Relation) -> None:
     """
     if job.roles is None or job.on_new_column != "halt":
         return
-    unclassified = [f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles]
-    if unclassified and job.declared is not None:
+    unclassified_columns = [
+        f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles
+    ]
+    if unclassified_columns and job.declared is not None:
         raise ColumnWithoutRule(
             f"{relation.name} has columns without a rule; nothing was published.",
-            detail=f"Without a rule: {', '.join(unclassified)}.",
+            detail=f"Without a rule: {', '.join(unclassified_columns)}.",
             hint="Declare a role for each, such as drop for a column that is not to be released:"
             " dbanon declare.",
         )
-    if unclassified:
+    if unclassified_columns:
         raise ColumnUnclassified(
             f"{relation.name} has columns without a role; nothing was published.",
-            detail=f"Without a role: {', '.join(unclassified)}.",
+            detail=f"Without a role: {', '.join(unclassified_columns)}.",
             hint="Give each a role in the job file, or set on_new_column: drop.",
         )
 

@@ -1,6 +1,6 @@
 """Differentially private releases: check, spend, read, draw noise, recount, publish.
 
-Uses three transactions. The first performs all checks and reads only public figures. The second
+Uses three transactions. The first performs all checks and reads only public metadata. The second
 spends from the budget and commits. The third verifies the spending before it reads values and
 draws noise. The amount stays spent even if the third transaction fails.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Synthesis
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.concentrated import Cost
 from dbanon.job.private import PrivateJob
@@ -60,7 +60,7 @@ class Spender:
 
     Parameters
     ----------
-    planned : the release, after all checks.
+    planned : the planned release, which has passed all checks.
     spend_and_begin : spends and commits; returns the budget and the session of a new transaction.
     budget, session : the results of ``spend_and_begin``; None before ``spend``.
     """
@@ -69,7 +69,7 @@ class Spender:
     spend_and_begin: Callable[[PrivatePlan], tuple[RecordedBudget, Session]]
     budget: RecordedBudget | None = None
     session: Session | None = None
-    _cached_figures: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
+    _cached_columns: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
         default=None, repr=False
     )
 
@@ -80,7 +80,7 @@ class Spender:
         return self.budget.description
 
     def spend(self, cost: Cost) -> None:
-        """Spend, and verify the spending in another transaction."""
+        """Spend from the budget, and verify the spending in another transaction."""
         self.budget, self.session = self.spend_and_begin(self.planned)
         budgets.require_spent(self.session, self.planned.release_id)
         relation = self.planned.relation
@@ -91,7 +91,7 @@ class Spender:
                 hint="Release it again while nobody changes the table. That spends again.",
             )
 
-    def table(self) -> TypedTable:
+    def build_table(self) -> TypedTable:
         """The columns, which are read in the transaction that verified the spending."""
         planned = self.planned
         unread_table = describe_table(planned.job, planned.relation, planned.n)
@@ -101,32 +101,33 @@ class Spender:
             read_persons=self._read_persons if planned.job.persons else None,
         )
 
-    def _read_figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    def _read_all_columns(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
         """Read all columns, float64 (p, n), and person codes, int64 (n,) or None, at once.
 
         Raises
         ------
         SourceChanged : the number of rows, or persons, has changed.
         """
-        if self._cached_figures is None:
+        if self._cached_columns is None:
             assert self.session is not None
             planned, job = self.planned, self.planned.job
-            figures, persons = read_numbers(
+            numbers, persons = read_numbers(
                 self.session, planned.relation, planned.columns, job.persons, job.chunk_rows
             )
-            n_units = figures.shape[1] if persons is None else int(persons.max(initial=0))
+            n_units = numbers.shape[1] if persons is None else int(persons.max(initial=0))
             if n_units != planned.n:
                 raise SourceChanged(
                     f"There were {planned.n} {job.unit}s before epsilon was spent, and there are"
                     f" {n_units}; nothing was published, and it stays spent.",
                     hint="Release it again while nobody changes the table. That spends again.",
                 )
-            self._cached_figures = figures, persons
-        return self._cached_figures
+            self._cached_columns = numbers, persons
+        return self._cached_columns
 
     def _read_column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        figures, _ = self._read_figures()
-        column = figures[j]
+        """Return the values of column ``j``, (n,), and which of them are NULL, bool (n,)."""
+        numbers, _ = self._read_all_columns()
+        column = numbers[j]
         is_null = np.isnan(column)
         spec = self.planned.columns[j]
         if isinstance(spec, ListedColumn):
@@ -137,13 +138,13 @@ class Spender:
         return column, is_null
 
     def _read_persons(self) -> NDArray[np.int64]:
-        _, persons = self._read_figures()
+        _, persons = self._read_all_columns()
         assert persons is not None
         return persons
 
 
 def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> PrivateReport:
-    """Spend, draw, write, recount and publish; the caller commits the session.
+    """Spend from the budget, draw noise, write, recount and publish; the caller commits.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def release(spender: Spender, new_noise: Callable[[], Noise] = OpenDpNoise) -> P
     started = time.perf_counter()
     planned = spender.planned
     synthesis = synthesize_privately(
-        spender.table(), planned.settings, spender, new_noise, planned.job.method
+        spender.build_table(), planned.settings, spender, new_noise, planned.job.method
     )
     session = spender.session
     assert session is not None
@@ -213,7 +214,7 @@ def _build_report(
                 for column in planned.columns
                 if isinstance(column, ListedColumn)
             },
-            **with_former_key("method_notes", list(synthesis.method_notes)),
+            **also_under_former_key("method_notes", list(synthesis.method_notes)),
         },
         quasi_identifiers=job.quasi_identifiers,
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
@@ -317,7 +318,7 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
 
 
 def spend(session: Session, planned: PrivatePlan) -> RecordedBudget:
-    """Spend from the budget; the caller commits this transaction before anything else."""
+    """Spend from the budget; the caller must commit this transaction before it reads any row."""
     job = planned.job
     return budgets.spend(session, job.budget, job.private_options.cost, planned.release_id)
 

@@ -1,4 +1,4 @@
-"""Checks of a differentially private release before spending; they read only public figures."""
+"""Check a differentially private release before spending; the checks read only public metadata."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from dbanon.synthesis.columns import PublicColumn, TypedTable
 from dbanon.synthesis.domains import NumericDomain
 from dbanon.synthesis.private import plan_columns
 
-# Maximum memory for one value: as read, as placed on its grid, and as written.
-_BYTES_PER_FIGURE = 64
+# Upper bound of the memory for one value: as read, as a cell of the grid, and as written.
+_BYTES_PER_VALUE = 64
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PrivatePlan:
 
     Parameters
     ----------
-    settings : the job's privacy settings, with their hierarchies read.
+    settings : the job's privacy settings, with their hierarchies.
     columns : the columns to synthesize, with their domains.
     n : the number of protected units: rows, or persons if the job names an entity.
     hierarchies : by column, a description of the hierarchy for the ledger.
@@ -79,7 +79,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     for name in job.persons:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
-    _require_budget_of(budget, job, relation)
+    _require_matching_budget(budget, job, relation)
     budgets.require_sufficient(budget, job.private_options.cost)
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
@@ -98,7 +98,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
         session, parse_relation(job.output), job.output_kind, job.if_exists, release_id
     )
     n = count_privacy_units(session, relation, job.persons)
-    needed_bytes = n * len(columns) * _BYTES_PER_FIGURE
+    needed_bytes = n * len(columns) * _BYTES_PER_VALUE
     if job.memory_limit is not None and needed_bytes > job.memory_limit:
         raise MemoryLimit(
             f"{n} {job.unit}s of {len(columns)} columns need about {needed_bytes / 2**20:.0f} MiB,"
@@ -111,7 +111,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
 def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
 ) -> tuple[PrivateOptions, dict[str, dict[str, Any]]]:
-    """The job's settings with their hierarchies read, and descriptions for the ledger."""
+    """The job's settings with their hierarchies, and descriptions of these for the ledger."""
     specs = job.private_options.hierarchies
     for name, spec in specs.items():
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
@@ -140,20 +140,20 @@ def _build_column(session: Session, attribute: Attribute, public_column: PublicC
     return to_listed_column(session, attribute, public_column.labels)
 
 
-def _require_budget_of(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:
+def _require_matching_budget(budget: RecordedBudget, job: PrivateJob, relation: Relation) -> None:
     """Check that a budget protects the source and the unit of a job."""
     expected_protection = (str(relation.name), job.unit, job.private_options.entity)
     if (budget.source, budget.unit, budget.entity) != expected_protection:
         entity_text = f" by {budget.entity}" if budget.entity else ""
         raise InvalidParameter(
-            f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}"
+            f"Budget {budget.name} belongs to {budget.source}, and protects one {budget.unit}"
             f"{entity_text}.",
             hint="Name the budget of this source and unit, or create one: dbanon budget create.",
         )
 
 
 def describe_table(job: PrivateJob, relation: Relation, n: int) -> TypedTable:
-    """The table that the synthesis takes, without access to its rows: reading a column raises."""
+    """Describe the table for the synthesis, without access to its rows: reading a column raises."""
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 
     def refuse_reading(j: int) -> Any:

@@ -1,4 +1,4 @@
-"""Build the job that refreshes a release: the recorded request, on the current source rows."""
+"""Build the job that refreshes a release: it repeats the recorded request on the current rows."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _build_job(
     door: str,
     run_options: dict[str, Any],
 ) -> Job:
-    """Build the job from a ledger entry, whose content is not trusted."""
+    """Build the job from a ledger entry, without trusting the content of the entry."""
     request, recorded_version, arguments = _read_entry(session, name)
     recorded_hierarchies = arguments.get("hierarchies", {})
     chain_option: dict[str, Any] = {}
@@ -107,20 +107,23 @@ def _build_job(
     job = apply_rules_in_session(session, job)
     if INDEPENDENT in accept and job.chain is None:
         job = replace(job, releases=INDEPENDENT)
-    refused: dict[str, list[str]] = {}
+    refused_differences: dict[str, list[str]] = {}
     for word, difference in _find_differences(
         session, job, relation, request, recorded_version, recorded_hierarchies
     ):
         if word not in accept:
-            refused.setdefault(word, []).append(difference)
-    if refused:
+            refused_differences.setdefault(word, []).append(difference)
+    if refused_differences:
         raise RefreshRefused(
             f"{name} would differ from the earlier release; nothing was published.",
             detail="; ".join(
-                difference for differences in refused.values() for difference in differences
+                difference
+                for differences in refused_differences.values()
+                for difference in differences
             )
             + ".",
-            hint=f"If these changes are intended: `accept={json.dumps(list(refused))}`. Or release"
+            hint="If these changes are intended:"
+            f" `accept={json.dumps(list(refused_differences))}`. Or release"
             " the table again.",
         )
     earlier_of_source = earlier_releases(
@@ -162,7 +165,7 @@ def _read_entry(
     if request is None:
         raise RefreshRefused(
             f"The ledger does not have all options of {name}.",
-            detail="It was made by an earlier version, on a cluster, or of another database or a"
+            detail="It was made by an earlier version, on a cluster, or from another database or a"
             " file.",
             hint="Release it again with all options. If the source is a table of this database,"
             " that release can be refreshed.",
@@ -222,7 +225,7 @@ def _find_differences(
     recorded_version: str,
     recorded_hierarchies: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[tuple[str, str]]:
-    """Yield each difference from the earlier release: its word in ``ACCEPTED``, a description."""
+    """Yield each difference from the earlier release: a word of ``ACCEPTED`` and a description."""
     if recorded_version != version():
         yield VERSION, f"version {recorded_version} made it, and this is {version()}"
     if request.get("declared") != job.declared:
@@ -230,7 +233,7 @@ def _find_differences(
     source = request["source"]
     existing_relation = session.find_existing(relation.name)
     if existing_relation is not None and source.get("oid") not in (None, existing_relation.oid):
-        yield SOURCE, f"{relation.name} is another table of this name now"
+        yield SOURCE, f"{relation.name} is now another table of this name"
     types = {a.name: a.sql_type for a in relation.schema.attributes}
     for name in dict.fromkeys((*job.columns_to_read, *(job.roles or ()))):
         if name not in types:
@@ -245,4 +248,4 @@ def _find_differences(
         if spec.kind not in (TABLE, NAME):
             continue
         if hierarchies.resolve(session, spec).sha256 != recorded_sha256:
-            yield HIERARCHIES, f'the hierarchy of "{column}" is another one now'
+            yield HIERARCHIES, f'the hierarchy of "{column}" has changed'

@@ -30,7 +30,7 @@ class Repair:
     output : the present name of the release's output.
     action : ``attached``: the entry now refers to this relation; ``renamed``: the entry now has the
         relation's present name; ``left``: nothing was changed.
-    reason : why this was done.
+    reason : why the entry was changed, or why it was not.
     """
 
     release_id: str
@@ -62,6 +62,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
 def _repair_entry(
     session: PostgresqlSession, candidate: Mapping[str, Any], accept_owners: Collection[str]
 ) -> Repair:
+    """Compare a relation with an entry of the ledger, and attach the entry to it if they match."""
     release_id = str(candidate["release_id"])
     table = RelationName(candidate["table_schema"], candidate["table_name"])
     output = RelationName(candidate["shown_schema"], candidate["shown_name"])
@@ -81,7 +82,7 @@ def _repair_entry(
                     session, release_id, compared_relation, candidate["digest"]
                 )
         except DbanonError as error:
-            # A table that would run code fails alone and must not stop the others.
+            # Reading may be refused because it would run foreign code. Go on with other entries.
             comparison, reason = None, f"its rows could not be compared: {error.message}"
         if reason is not None:
             pass
@@ -117,6 +118,6 @@ def _compare_rows(
         return digest.NOT_RECORDED if recorded_names == current_names else None
     if recorded_columns != current_columns:
         return None
-    # Inspect it like a source: its owner may have replaced it.
+    # Check it as a source is checked, because its owner may have replaced it.
     session.find_source(table)
     return digest.compare(session, table, recorded_digest)

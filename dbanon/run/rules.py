@@ -71,18 +71,18 @@ def declare(
     """
     with store.session(write=True) as session:
         relation = session.find_source(parse_relation(table))
-        requested = (
+        requested_rules = (
             dict(rules_from_comments(session.read_column_comments(relation.name)))
             if from_comments
             else {}
         )
-        requested |= by_column or {}
-        if not requested and from_comments:
+        requested_rules |= by_column or {}
+        if not requested_rules and from_comments:
             raise InvalidParameter(
                 f"No comment on a column of {relation.name} states a rule.",
                 hint="Write a line in the comment on a column: dbanon: quasi_identifier",
             )
-        table_rules = validate_rules(requested)
+        table_rules = validate_rules(requested_rules)
         columns = [attribute.name for attribute in relation.schema.attributes]
         for name in table_rules.by_column:
             if name not in columns:
@@ -95,7 +95,9 @@ def declare(
 
 
 def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
-    """The rules of a listing by column, in the form that ``declare`` takes; no missing columns.
+    """The rules of a listing by column, as ``declare`` accepts them.
+
+    Leaves out the rules of columns and tables that no longer exist.
 
     Raises
     ------
@@ -129,11 +131,11 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
         for column in columns or ():
             if column not in declared_names:
                 raise RulesNotFound(
-                    f'{name} has no rule of column "{column}".',
+                    f'{name} has no rule for column "{column}".',
                     hint=nearest_names(column, declared_names),
                 )
         if not declared_names:
-            raise RulesNotFound(f"No rules are declared of {name}.")
+            raise RulesNotFound(f"No rules are declared for {name}.")
         stored_rules.undeclare(session, name, columns)
         return _list_column_rules(session, session.find_source(name))
 
@@ -148,7 +150,7 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
     with store.session(write=False) as session:
         if table is not None:
             return _list_column_rules(session, session.find_source(parse_relation(table)))
-        return [_declared(rule) for rule in stored_rules.list_rules(session)]
+        return [_to_declared(rule) for rule in stored_rules.list_rules(session)]
 
 
 def apply_table_rules(job: Job, store: Store) -> Job:
@@ -181,7 +183,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
     if not trusted_rules:
         renamed_table = stored_rules.renamed_table(session, relation.name)
         raise RulesNotFound(
-            f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
+            f"No rules are declared for {relation.name}, and no quasi-identifiers are named.",
             hint=f"The rules went with the table that had this name, {renamed_table} now. Declare"
             " rules for the columns of this table, or name `quasi_identifiers`."
             if renamed_table is not None
@@ -196,7 +198,7 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
             )
         )
     rule_by_column = {rule.name: rule.rule for rule in trusted_rules}
-    # Use the table's order, so that the release does not depend on when each was declared.
+    # Use the table's order, so that the release does not depend on when each rule was declared.
     column_order = sorted(
         rule_by_column, key=lambda name: (columns.index(name) if name in columns else -1, name)
     )
@@ -206,7 +208,8 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         *(model.distance for model in ruled_job.policy.models),
     ):
         if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
-            # The releasing role would read it with its own rights, although the owner named it.
+            # The owner chose this table, but it is read with the rights of the releasing role. So
+            # require that the owner may read it, too.
             tree_table = session.find_source(parse_relation(spec.value)).name
             session.require_owner_reads(relation.name, tree_table)
     return ruled_job
@@ -217,19 +220,19 @@ def _require_trusted(table: RelationName, column_rules: Sequence[StoredRule]) ->
 
     Raises
     ------
-    RulesNotTrusted : some were not; names the columns and the declaring roles.
+    RulesNotTrusted : some were not; the error names their columns and the declaring roles.
     """
-    untrusted = [rule for rule in column_rules if not rule.is_trusted]
-    if not untrusted:
+    untrusted_rules = [rule for rule in column_rules if not rule.is_trusted]
+    if not untrusted_rules:
         return
-    names = ", ".join(f'"{rule.name}"' for rule in untrusted)
-    authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in untrusted))
+    names = ", ".join(f'"{rule.name}"' for rule in untrusted_rules)
+    authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in untrusted_rules))
     # A backtick would end the markup of the hint.
     table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
         f"Rules of {table} were not declared by its present owner; nothing was published.",
         detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"
-        " that role is no member of the owning role now.",
+        " that role is no longer a member of the owning role.",
         hint="Check these rules. If they are right, the owner declares them again:"
         f" `declare_again()={table_json}`",
     )
@@ -263,10 +266,10 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
 
 def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
     """The rules of a table and the columns without one, in the order of its columns."""
-    by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
+    rule_by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
     column_rules = []
     for attribute in relation.schema.attributes:
-        rule = by_name.pop(attribute.name, None)
+        rule = rule_by_name.pop(attribute.name, None)
         column_rules.append(
             Declared(
                 source=str(relation.name),
@@ -278,13 +281,13 @@ def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
                 declared_by=None,
             )
             if rule is None
-            else _declared(rule)
+            else _to_declared(rule)
         )
     # Untrusted rules of missing columns need no decision, so leave them out.
-    return column_rules + [_declared(rule) for rule in by_name.values() if rule.is_trusted]
+    return column_rules + [_to_declared(rule) for rule in rule_by_name.values() if rule.is_trusted]
 
 
-def _declared(rule: StoredRule) -> Declared:
+def _to_declared(rule: StoredRule) -> Declared:
     role = rule.rule.get("role")
     return Declared(
         source=rule.table,

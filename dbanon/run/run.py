@@ -1,4 +1,4 @@
-"""One run of a job, for any source and target."""
+"""Run a job, for any source and target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
@@ -30,13 +30,13 @@ from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, 
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.disclosure import (
+    collect_findings,
     describe_joint_rows,
     find_disclosive_columns,
     find_few_persons,
-    findings_by_key,
     measure_homogeneity,
+    merge_equal_classes,
     require_pseudonyms,
-    visible_classes,
     warn_of_days,
     warn_of_homogeneity,
     warn_of_identifiers,
@@ -51,12 +51,14 @@ from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
 
-# Jobs may add ``evaluate``, ``attacks`` and ``certificate``.
+# The phases of every run. Options of a job add others, such as ``evaluate`` and ``attacks``.
 PHASES = ("read", "cluster", "write", "verify", "digest")
 
-# Called with the phase and the share of it that is done; its exceptions end the run.
+# Called with the name of a phase and the share of it that is done, 0 to 1. An exception that it
+# raises ends the run.
 PhaseProgress = Callable[[str, float], None]
-# Called with the target, the written release, questions, counts, guarantee and report.
+# Called with the target, written release, count requests, counts, guarantee and report. Returns the
+# ledger's entries for the files.
 ExportFiles = Callable[..., "list[dict[str, Any]]"]
 
 
@@ -99,22 +101,23 @@ def run(
     planned = replace(planned, policy=policy)
     joint_counts: dict[str, Any] = {}
 
-    def check(written: W, counts: Counts) -> RecountResult:
+    def check(staged_release: W, counts: Counts) -> RecountResult:
         def count_classes(name: str) -> tuple[int, int]:
-            return source.count_classes_below_k(draft, visible_classes(draft, counts), name)
+            return source.count_classes_below_k(draft, merge_equal_classes(draft, counts), name)
 
         expected = ExpectedRelease.of(microdata, release.partition.labels, planned.sensitive)
-        require_pseudonyms(draft, source, target, written)
+        require_pseudonyms(draft, source, target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        written_counts = WrittenReleaseCounts(draft, source, target, written)
-        sample_findings = target.find_unique_columns_in_sample(written, job.retained_columns)
+        written_counts = WrittenReleaseCounts(draft, source, target, staged_release)
+        sample_findings = target.find_unique_columns_in_sample(staged_release, job.retained_columns)
         disclosive_columns = find_disclosive_columns(
             job, draft.originals, written_counts.group_by_value, sample_findings
         )
         columns = RetainedColumns(planned, draft.originals, written_counts, draft.release.names)
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
-        joint_counts.update(measure_joint_histories(job, planned.history, target, written))
+        joint_counts.update(measure_joint_histories(job, planned.history, target, staged_release))
+        count_homogeneous = partial(target.count_homogeneous_classes, staged_release)
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.n_withheld + release.partition.n_suppressed,
@@ -124,9 +127,7 @@ def run(
             linking=find_linking_columns(columns, disclosive_columns),
             few_persons=spellings or find_few_persons(planned, count_classes),
             identifiers=identifiers,
-            homogeneity=measure_homogeneity(
-                planned, draft.release.names, partial(target.count_homogeneous_classes, written)
-            ),
+            homogeneity=measure_homogeneity(planned, draft.release.names, count_homogeneous),
         )
 
     def complete(report: Report) -> Report:
@@ -143,7 +144,7 @@ def run(
 
 
 def _with_source_digest(planned: Plan, source: Source) -> Plan:
-    """Add the digest of the rows to read to the source's state, if the job asks for it."""
+    """Add a digest of the rows to be read to the recorded state of the source, if requested."""
     if not planned.job.source_digest:
         return planned
     columns = list(dict.fromkeys(planned.job.columns_to_read))
@@ -166,10 +167,10 @@ def publish(
 
     Parameters
     ----------
-    planned : with the policy whose hierarchies the records were recoded by.
+    planned : the plan; its policy has the hierarchies that the records were recoded with.
     check : returns the verdict on the written release; raises if it must not be published.
-    complete : adds to the report what only this kind of run knows.
-    export : as in ``run``.
+    complete : adds what is specific to this kind of run to the report, such as a chain.
+    export : see ``run``.
 
     The caller opens and commits the session of the target.
 
@@ -178,22 +179,27 @@ def publish(
     DbanonError : its class says what went wrong; nothing was published.
     """
     with clock.phase("write") as tick:
-        written = target.write(draft, source, tick)
+        staged_release = target.write(draft, source, tick)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        questions = planned.count_requests(draft.release.names)
-        counts = target.count(written, questions)
-        recount_result = check(written, counts)
-    evaluated, public_certificate = EvaluationOutcome(), {}
+        requests = planned.count_requests(draft.release.names)
+        counts = target.count(staged_release, requests)
+        recount_result = check(staged_release, counts)
+    evaluation_outcome, public_certificate = EvaluationOutcome(), {}
     exact_figures: dict[str, Any] = {}
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
-            evaluated, exact_figures["evaluation"] = evaluate(draft.microdata, draft.release, tick)
-    if planned.policy.attacks and evaluated.figures is not None:
+            evaluation_outcome, exact_figures["evaluation"] = evaluate(
+                draft.microdata, draft.release, tick
+            )
+    if planned.policy.attacks and evaluation_outcome.figures is not None:
         with clock.phase("attacks") as tick:
             attack_figures = attack(draft.microdata, planned, tick)
-            evaluated = replace(evaluated, figures={**evaluated.figures, "attacks": attack_figures})
+            evaluation_outcome = replace(
+                evaluation_outcome,
+                figures={**evaluation_outcome.figures, "attacks": attack_figures},
+            )
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
             certificate = certify(draft.microdata, draft.release, planned.policy, tick)
@@ -204,20 +210,24 @@ def publish(
         for text in report.describe_averaged_columns():
             warn_caller(CodesAveraged(f"Column {text}."))
         report = complete(
-            replace(report, evaluation_outcome=evaluated).with_arguments(**public_certificate)
+            replace(report, evaluation_outcome=evaluation_outcome).with_arguments(
+                **public_certificate
+            )
         )
         if report.internal is not None:
             report = replace(
                 report, internal=OperatorFigures(report.internal.loss, **exact_figures)
             )
-        report = report.with_provenance(digest=target.digest(written), seconds=dict(clock.seconds))
+        report = report.with_provenance(
+            digest=target.digest(staged_release), seconds=dict(clock.seconds)
+        )
     if export is not None:
         with clock.phase("export") as tick:
             tick(0.0)
-            files = export(target, written, questions, counts, planned.guarantee, report)
+            files = export(target, staged_release, requests, counts, planned.guarantee, report)
             report = report.with_exports(files, dict(clock.seconds))
     with clock.phase("write"):
-        recorded_at = target.publish(written, report, counts, clock.elapsed)
+        recorded_at = target.publish(staged_release, report, counts, clock.elapsed)
     clock.report_progress("verify", 1.0)
     return report.with_provenance(
         created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
@@ -238,7 +248,7 @@ class Clock:
         return time.perf_counter() - self._started
 
     def report_progress(self, phase: str, share: float) -> None:
-        """Report the progress of a phase; exceptions of the callback end the run."""
+        """Report the progress of a phase; an exception of the callback ends the run."""
         if self._progress is not None:
             self._progress(phase, share)
 
@@ -254,7 +264,10 @@ class Clock:
 def read_and_cluster(
     planned: Plan, source: Source, clock: Clock
 ) -> tuple[Microdata, Policy, ClusteringResult]:
-    """Read and cluster the records; return them, the policy with their hierarchies, the classes."""
+    """Read and cluster the records.
+
+    Returns the records, the policy with their hierarchies, and the classes.
+    """
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
@@ -268,7 +281,7 @@ def read_and_cluster(
         return (
             microdata,
             policy,
-            _join_indistinguishable(planned, policy, source, microdata, clustering),
+            _merge_indistinguishable_classes(planned, policy, source, microdata, clustering),
         )
 
 
@@ -288,14 +301,14 @@ def cluster_records(
         )
 
 
-def _join_indistinguishable(
+def _merge_indistinguishable_classes(
     planned: Plan,
     policy: Policy,
     source: Source,
     microdata: Microdata,
     clustering: ClusteringResult,
 ) -> ClusteringResult:
-    """Join classes until the models hold for the classes that readers can distinguish."""
+    """Merge classes until the models hold for the classes that readers can distinguish."""
     has_entities = microdata.entities is not None
     while not all(model.is_union_closed(has_entities) for model in policy.models):
         previous = clustering
@@ -308,8 +321,8 @@ def _join_indistinguishable(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
         )
-        # Joined classes get new labels, which may coincide again. The number of classes falls
-        # each time, so this ends.
+        # Merged classes get new released values, which may coincide again. The loop ends because
+        # the number of classes falls each time.
         if clustering is previous:
             break
     return coarsen_for_sets(microdata, clustering, policy, planned.job.memory_limit)
@@ -343,7 +356,7 @@ def build_report(
 ) -> Report:
     """Build the report of a release that was written and recounted."""
     job, output = planned.job, draft.output
-    further_arguments = findings_by_key(recount_result)
+    further_arguments = collect_findings(recount_result)
     if job.entity_normalize is not None:
         further_arguments["entity_normalize"] = job.entity_normalize
     if job.persons == SPLIT_PERSONS:
@@ -373,7 +386,7 @@ def build_report(
     if rows_by_column := count_averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
         further_arguments["averaged_codes"] = rows_by_column
     if clustering.method_counts:
-        further_arguments |= with_former_key("method_counts", dict(clustering.method_counts))
+        further_arguments |= also_under_former_key("method_counts", dict(clustering.method_counts))
     release, policy = draft.release, planned.policy
     lost_columns = find_lost_columns(release.columns, policy.hierarchies)
     public_losses, exact_losses = build_losses(release, levels, lost_columns)

@@ -33,14 +33,16 @@ from dbanon.stores.sql_target import build_run_record
 
 
 @contextmanager
-def spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
-    """Provide spill space for values during the block; None if the job names no directory.
+def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
+    """Yield a place on disk for values that exceed memory; None if the job names no directory.
 
-    Databases opened for the run use at most half of the memory limit and spill there.
+    During the block, the databases that were opened for the run use at most half of the memory
+    limit, and spill to the same directory.
 
     Raises
     ------
-    InvalidParameter, InsufficientRights, JobRunning : others can access or use the directory.
+    InvalidParameter, InsufficientRights : the directory cannot be used, or others have access.
+    JobRunning : another run uses the directory.
     """
     if job.spill is None:
         yield None
@@ -94,7 +96,7 @@ def run_with_ledger(
     with thread_connections().scope():
         try:
             with limit_time(job.time_limit, progress) as timed_progress:
-                return _run_with_memory_error(
+                return _run_or_raise_memory_limit(
                     runner or run_in_transactions, job, source, target, timed_progress
                 )
         except (Exception, KeyboardInterrupt) as error:
@@ -120,7 +122,7 @@ def run_in_transactions(
     require_destination(job, source, target)
     # Outermost, so that databases remove their spilled files before the directory is deleted.
     with (
-        spill_space(job, source, target) as disk,
+        provide_spill_space(job, source, target) as disk,
         open_exporter(job, target or source) as exporter,
         ExitStack() as stack,
     ):
@@ -150,7 +152,7 @@ def run_in_transactions(
         return report.with_provenance(seconds=seconds | {"total": time.perf_counter() - started})
 
 
-def _run_with_memory_error(
+def _run_or_raise_memory_limit(
     runner: Runner, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
     """Run the job; raises MemoryLimit if the process runs out of memory."""

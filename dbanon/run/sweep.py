@@ -1,4 +1,8 @@
-"""Sweep: try releases with several methods and k, and measure loss and risk. Writes nothing."""
+"""Sweep: make trial releases with several methods and values of k, and measure loss and risk.
+
+Writes nothing. A point is a trial release with its loss and risk. A curve is a method, with or
+without refinement, at several values of k.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,15 +62,15 @@ def sweep(
 ) -> Sweep:
     """Try releases with every requested method and k, the cheapest first.
 
-    Methods without refinement come first, large classes before small ones, and values of k among
-    ``KNEES`` before others. The first release is always completed. See ``_TrialQueue``.
+    Methods without refinement come first, values of k in ``KNEE_RANGE`` before others, and large
+    values of k before small ones. The first release is always completed. See ``_TrialQueue``.
 
     Parameters
     ----------
-    microdata : all records, including those with a NULL, which the plan's policy treats.
+    microdata : all records, including those with a NULL; the plan's policy says how to treat NULLs.
     rare_below : counts of withheld rows below this number are not reported exactly.
-    report_progress : called with the share done, 0 to 1; its exceptions end the sweep.
-    on_tried : called with each release, before its frontier is known, and the shared policy.
+    report_progress : called with the share done, 0 to 1; an exception ends the sweep.
+    on_tried : called with each point, before the frontier is known, and with the policy of its k.
 
     Raises
     ------
@@ -94,13 +98,13 @@ def sweep(
         if points and time.monotonic() > deadline:
             raise _TimeUp
 
-    while (candidate := queue.next(list(points.values()))) is not None:
+    while (candidate := queue.take_next(list(points.values()))) is not None:
         method, k = candidate
         try:
             tick(0.0)
             if point := runner.run(method, k, tick):
                 points[candidate] = point
-                on_tried(point, runner.planned_policy(k))
+                on_tried(point, runner.shared_policy(k))
         except _TimeUp:
             untried = 1 + len(queue.pending)
             break
@@ -133,9 +137,9 @@ def sweep(
 def measure_parted_loss(
     request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
 ) -> float | None:
-    """The loss of a trial release whose classes may separate the rows of a person.
+    """The loss of a trial release whose classes may split the rows of a person.
 
-    None if persons have few rows, so that it makes little difference, or if it is not possible.
+    None if persons have so few rows that this makes little difference, or if it is not possible.
     """
     persons = microdata.entities
     if persons is None or len(persons) < ROWS_PER_PERSON_OF_EVENTS * len(np.unique(persons)):
@@ -146,16 +150,30 @@ def measure_parted_loss(
         planned, records, point.k, is_numeric=is_numeric, rare_below=0, request=request
     )
     with suppress(DbanonError):
-        layered = with_layers(records.of(point.k), point.k)
-        return runner.release(layered, runner.policy(point.curve, point.k), tick)[1].loss
+        layered_records = with_layers(records.of(point.k), point.k)
+        _, release = runner.make_release(
+            layered_records, runner.build_policy(point.curve, point.k), tick
+        )
+        return release.loss
     return None
 
 
 def _pop_first_error(errors_by_method: dict[str, DbanonError]) -> DbanonError:
-    """Take the error of the first method out of the dictionary, which a traceback would keep."""
+    """Remove and return the error of the first method.
+
+    Removing it avoids a reference cycle between the dictionary and the error's traceback.
+    """
     if not errors_by_method:
         return TooFewRecords("All rows would be suppressed.")
     return errors_by_method.pop(next(iter(errors_by_method)))
+
+
+class _Sample(NamedTuple):
+    """A sample of records, and the hierarchies and the number of the records it was taken from."""
+
+    records: Microdata
+    trees: Mapping[str, Any]
+    n_total: int
 
 
 class _RecordsByK:
@@ -163,7 +181,7 @@ class _RecordsByK:
 
     Parameters
     ----------
-    pulse : called regularly while hierarchies are built; its exceptions end the sweep.
+    pulse : called regularly while hierarchies are built; an exception ends the sweep.
     """
 
     def __init__(
@@ -175,49 +193,54 @@ class _RecordsByK:
     ) -> None:
         self._planned, self._microdata = planned, microdata
         self._request, self._pulse = request, pulse
-        # By k: the sample, the hierarchies of all records, and their number.
-        self._samples: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
+        self._sample_by_k: dict[int, _Sample] = {}
 
     def feasible_k(self) -> list[int]:
-        """The values of k that have enough records; raises as ``records_to_release``."""
-        feasible = []
+        """The values of k for which there are enough records.
+
+        Raises
+        ------
+        TooFewRecords : there are none.
+        """
+        feasible_ks = []
         for k in self._request.k:
             with suppress(TooFewRecords):
                 self.of(k)
-                feasible.append(k)
-        if not feasible and self._request.k:
+                feasible_ks.append(k)
+        if not feasible_ks and self._request.k:
             # No k is feasible: raise that error again.
             self.of(self._request.k[0])
-        return feasible
+        return feasible_ks
 
     def of(self, k: int) -> Microdata:
         """The records for trial releases of this k: a sample, or all."""
-        return self._sample_of(k)[0]
+        return self._sample_of(k).records
 
     def trees(self, k: int) -> Mapping[str, Any]:
         """The hierarchies of the records that the sample was taken from."""
-        return self._sample_of(k)[1]
+        return self._sample_of(k).trees
 
     def total(self, k: int) -> int:
         """The number of records that the sample was taken from."""
-        return self._sample_of(k)[2]
+        return self._sample_of(k).n_total
 
-    def _sample_of(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
-        if k not in self._samples:
+    def _sample_of(self, k: int) -> _Sample:
+        """Draw the sample for this k on the first call; later calls return the same one."""
+        if k not in self._sample_by_k:
             all_records = self._microdata
             released = records_to_release(all_records, self._planned.policy.nulls, k)
-            earlier_sample = next(iter(self._samples.values()), None)
+            earlier_sample = next(iter(self._sample_by_k.values()), None)
             if all_records.valid is None and earlier_sample is not None:
                 # Without NULLs, all records are released for every k.
-                self._samples[k] = earlier_sample
+                self._sample_by_k[k] = earlier_sample
             else:
                 trees = self._planned.build_trees(released, self._pulse)
-                self._samples[k] = (
+                self._sample_by_k[k] = _Sample(
                     sample_records(released, self._request.sample, self._request.seed, k),
                     trees,
                     released.n_records,
                 )
-        return self._samples[k]
+        return self._sample_by_k[k]
 
 
 class _TrialQueue:
@@ -230,10 +253,10 @@ class _TrialQueue:
     def __init__(self, request: AdviceRequest, methods: Iterable[str], ks: Sequence[int]) -> None:
         self._request = request
         methods_by_cost = sorted(methods, key=_is_refined)
-        self.pending = [(name, k) for name in methods_by_cost for k in _in_trial_order(ks)]
+        self.pending = [(name, k) for name in methods_by_cost for k in _sort_in_trial_order(ks)]
         self._n_releases = len(self.pending)
 
-    def next(self, points: Sequence[Point]) -> tuple[str, int] | None:
+    def take_next(self, points: Sequence[Point]) -> tuple[str, int] | None:
         """Take the next release from ``pending``; None if the others would take too much time.
 
         Parameters
@@ -251,9 +274,9 @@ class _TrialQueue:
         return release
 
     def _first_if_cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
-        """The first release, unless it is expected to exceed the time for optional releases.
+        """The first pending release; None if it is expected to exceed ``OPTIONAL_SECONDS``.
 
-        Expects it to take as long as the longest release of its method so far.
+        The longest release of the same method so far serves as forecast.
         """
         seconds_used = sum(point.seconds for point in points)
         longest = max(
@@ -275,8 +298,8 @@ def _is_refined(name: str) -> bool:
     return parse_curve(name)[1] is not None
 
 
-def _in_trial_order(ks: Sequence[int]) -> list[int]:
-    """The values of k: those in ``KNEES`` first, then the others, both in descending order."""
+def _sort_in_trial_order(ks: Sequence[int]) -> list[int]:
+    """The values of k: those in ``KNEE_RANGE`` first, then the others, both in descending order."""
     return sorted(ks, key=lambda k: (k not in KNEE_RANGE, -k))
 
 
@@ -304,7 +327,7 @@ class _TrialRunner:
 
     @property
     def total(self) -> int:
-        """The number of records that these are a sample of."""
+        """The number of records that ``microdata`` is a sample of."""
         return self.records.total(self.smallest_k)
 
     @property
@@ -320,11 +343,11 @@ class _TrialRunner:
         TimeLimit : the forecast for all rows exceeds the allowed seconds.
         """
         started = time.process_time()
-        policy, microdata = self.policy(name, k), self.records.of(k)
+        policy, microdata = self.build_policy(name, k), self.records.of(k)
         seconds_forecast = self._forecast(policy)
         policy.guarantee_for().check_method(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
-        clustering, release = self.release(microdata, policy, lambda share: tick(0.6 * share))
+        clustering, release = self.make_release(microdata, policy, lambda share: tick(0.6 * share))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
@@ -354,12 +377,12 @@ class _TrialRunner:
             suppressed=Count(figures.suppressed, microdata.n_read, self.rare_below),
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
-            estimate=self._estimate(release.loss),
+            estimate=self._extrapolate_loss(release.loss),
             forecast=None if seconds_forecast is None else seconds_forecast.to_dict()["seconds"],
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
 
-    def release(
+    def make_release(
         self, microdata: Microdata, policy: Policy, tick: Tick
     ) -> tuple[ClusteringResult, Release]:
         """The classes of records and their released values."""
@@ -375,7 +398,7 @@ class _TrialRunner:
             self.total,
             self._shape,
             self.request.max_seconds,
-            self._share_distinct,
+            self._distinct_share,
         )
         return usual_methods if fastest in usual_methods else (fastest,)
 
@@ -384,8 +407,8 @@ class _TrialRunner:
         return Shape.of(self.microdata.attributes, self.records.trees(self.smallest_k))
 
     @cached_property
-    def _share_distinct(self) -> float:
-        """The share of distinct rows among the quasi-identifiers of the tried rows."""
+    def _distinct_share(self) -> float:
+        """The number of distinct combinations of quasi-identifiers per sampled row, 0 to 1."""
         if self.is_numeric or not self.microdata.n_records:
             return 1.0
         rows = np.column_stack([self.microdata.numbers, self.microdata.codes])
@@ -393,7 +416,7 @@ class _TrialRunner:
 
     def _forecast(self, policy: Policy) -> ClusteringSeconds | None:
         """The forecast for all rows; raises TimeLimit if it exceeds the allowed seconds."""
-        seconds_forecast = forecast(policy, self.total, self._shape, self._share_distinct)
+        seconds_forecast = forecast(policy, self.total, self._shape, self._distinct_share)
         if seconds_forecast is not None and seconds_forecast.seconds > self.request.max_seconds:
             raise TimeLimit(
                 f"The classes of all {self.total} rows would take about {seconds_forecast}, more"
@@ -402,7 +425,7 @@ class _TrialRunner:
             )
         return seconds_forecast
 
-    def policy(self, name: str, k: int) -> Policy:
+    def build_policy(self, name: str, k: int) -> Policy:
         """The policy of a trial release."""
         method, refine = parse_curve(name)
         options: dict[str, Any] = {}
@@ -413,16 +436,16 @@ class _TrialRunner:
             Policy(k=k, method=method, refine=refine, **options),
             nulls=self.planned.policy.nulls,
             kinds=self.planned.policy.kinds,
-            max_suppression=self.planned_policy(k).max_suppression,
+            max_suppression=self.shared_policy(k).max_suppression,
             hierarchies=dict(self.records.trees(k)),
         )
 
-    def planned_policy(self, k: int) -> Policy:
-        """The policy shared by releases of this k, with the share of records they withhold."""
+    def shared_policy(self, k: int) -> Policy:
+        """The policy that all releases with this k share, with the share of withheld records."""
         withheld = share_withheld(self.records.of(k))
         return replace(self.planned.policy, max_suppression=withheld)
 
-    def _estimate(self, loss: float) -> float | None:
+    def _extrapolate_loss(self, loss: float) -> float | None:
         """Extrapolate the loss from the sample to all rows, for smooth data; None if unknown.
 
         With m sampled of n records in p columns, loss grows as (m / n)^(2 / p).

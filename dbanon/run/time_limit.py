@@ -1,4 +1,4 @@
-"""Time limits of runs."""
+"""Limit the time of runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from dbanon.sessions.thread_connections import thread_connections
 def limit_time(
     seconds: float | None, progress: PhaseProgress | None = None
 ) -> Iterator[PhaseProgress | None]:
-    """End the block after a time limit; yields the progress function to call, which checks it.
+    """End the block after a time limit.
 
-    Also ends database statements: in the main thread by an alarm, in other threads through the
-    connection, which is cut if the server does not answer. A commit in progress completes, or its
-    outcome is reported as unknown.
+    Yields a progress function that the block must call, because it checks the limit. Running
+    database statements end, too: in the main thread by an alarm, in other threads through the
+    connection, which is closed if the server does not respond. A commit in progress completes, or
+    its outcome is reported as unknown.
 
     Raises
     ------
@@ -55,14 +56,14 @@ def limit_time(
             progress(phase, share)
 
     if threading.current_thread() is not threading.main_thread():
-        end_request = thread_connections()
-        with end_request.limit_time(seconds):
+        connections = thread_connections()
+        with connections.limit_time(seconds):
             try:
                 yield timed_progress
             except OutcomeUnknown:
                 raise
             except DbanonError:
-                if end_request.is_ending and not end_request.is_committed:
+                if connections.is_ending and not connections.is_committed:
                     raise time_limit_error() from None
                 raise
         return

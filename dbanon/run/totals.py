@@ -14,9 +14,10 @@ from dbanon.recoding import ExactTotals
 
 
 def exact_totals_of(microdata: Microdata) -> ExactTotals:
-    """A function that sums attributes per class, in integers of each attribute's smallest unit.
+    """Return a function that sums attributes per class, in integers of the smallest unit of each.
 
-    A release takes these sums from the store; this uses the float64 numbers of ``microdata``.
+    The sums of a published release come from the database; these come from the float64 numbers of
+    ``microdata``.
     """
     names = [attribute.name for attribute in microdata.numeric]
 

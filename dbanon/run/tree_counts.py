@@ -1,4 +1,4 @@
-"""Counts of rows below each node of a hierarchy, reduced to what may be shown."""
+"""Count the rows below each node of a hierarchy, and hide the nodes with few rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
 
-# More nodes could not be read on a page.
+# A page with more nodes would not be readable.
 MAX_NODES = 150
 
 
@@ -28,8 +28,9 @@ class TreeNode:
 
     Parameters
     ----------
-    bar : its label, and its rows as a multiple of the bound; for the root the label only.
-    children : its children that may be shown.
+    bar : its label, and its rows as a multiple of ``TreeCounts.bound``; for the root, only the
+        label.
+    children : the children with enough rows to be shown.
     others_text : a description of the other children.
     """
 
@@ -160,40 +161,42 @@ def _build_tree(tree: Hierarchy, rows: NDArray[np.int64], k: int, bar: Bar) -> T
     pending, nodes_left = deque([0]), MAX_NODES
     while pending:
         node = pending.popleft()
-        visible, others_text = _visible_nodes(tree, rows, children.get(node, []), k)
-        nodes_left -= len(visible)
+        visible_nodes, others_text = _select_visible_nodes(tree, rows, children.get(node, []), k)
+        nodes_left -= len(visible_nodes)
         shown_below[node] = (
-            (visible, others_text) if nodes_left >= 0 else ([], "more below, not shown")
+            (visible_nodes, others_text) if nodes_left >= 0 else ([], "more below, not shown")
         )
         pending.extend(child for child, _ in shown_below[node][0])
 
     def build_node(node: int, bar: Bar) -> TreeNode:
-        visible, others_text = shown_below[node]
+        visible_nodes, others_text = shown_below[node]
         return TreeNode(
-            bar, tuple(build_node(child, child_bar) for child, child_bar in visible), others_text
+            bar,
+            tuple(build_node(child, child_bar) for child, child_bar in visible_nodes),
+            others_text,
         )
 
     return build_node(0, bar)
 
 
-def _visible_nodes(
+def _select_visible_nodes(
     tree: Hierarchy, rows: NDArray[np.int64], nodes: Sequence[int], k: int
 ) -> tuple[list[tuple[int, Bar]], str]:
-    """Those of some sibling nodes with enough rows, in the tree's order; the others in words."""
+    """The sibling nodes with enough rows, in the tree's order, and a description of the others."""
     nodes = [node for node in nodes if rows[node]]
-    frequent = [node for node in nodes if rows[node] >= least_displayed_rows(k)]
-    rare = [node for node in nodes if rows[node] < least_displayed_rows(k)]
+    frequent_nodes = [node for node in nodes if rows[node] >= least_displayed_rows(k)]
+    rare_nodes = [node for node in nodes if rows[node] < least_displayed_rows(k)]
     summary = build_label_distribution(
         "",
         Role.QUASI_IDENTIFIER.value,
         k,
-        [(tree.labels[node], int(rows[node])) for node in frequent],
-        len(rare),
-        int(sum(rows[node] for node in rare)),
+        [(tree.labels[node], int(rows[node])) for node in frequent_nodes],
+        len(rare_nodes),
+        int(sum(rows[node] for node in rare_nodes)),
     )
     bars = {bar.label: bar for bar in summary.bars}
     shown_nodes = [
-        (node, bars[tree.labels[node]]) for node in frequent if tree.labels[node] in bars
+        (node, bars[tree.labels[node]]) for node in frequent_nodes if tree.labels[node] in bars
     ]
     if nodes and not shown_nodes:
         labels_text = pluralize(len(nodes), "label")

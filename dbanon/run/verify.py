@@ -1,4 +1,4 @@
-"""Verification of a release: recounts the published relation and compares it with the ledger."""
+"""Verify a release: recount the published relation and compare it with the ledger."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ class PrivateVerification:
     ----------
     rows : number of rows, all of them without NULL and within the bounds and lists.
     release_id, guarantee, epsilon : from the ledger's entry.
-    unchanged, digest : as in ``Verification``.
-    counted : a description of the counts, and of anything that cannot be counted.
-    output, superseded_at : as in ``Verification``.
+    unchanged, digest, output, superseded_at : see ``Verification``.
+    counted : a description of what was counted, and of what cannot be counted.
     """
 
     relation: str
@@ -74,20 +73,20 @@ class PrivateVerification:
 
     @property
     def recount_sql(self) -> None:
-        """None, as ``k_achieved``."""
+        """None: such a release has no classes."""
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
         return asdict(self)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for people."""
+        """Pairs of label and text, for display."""
         comparison_text = "yes: columns, types, rows, bounds"
         if not self.unchanged:
             comparison_text = f"columns and bounds, yes; rows not compared: digest {self.digest}"
         return [
             ("relation", self.relation),
-            ("release", release_text(self)),
+            ("release", describe_release(self)),
             ("columns", ", ".join(self.columns)),
             ("rows", str(self.rows)),
             ("counted", self.counted),
@@ -115,18 +114,19 @@ class SetCount:
 class Verification:
     """The result of recounting a published relation.
 
-    ``k_requested`` is the requested k, ``k_achieved`` the size of the smallest class now, in rows.
-    ``entity`` is the column that k counted in the release; it was not released, so only rows can be
-    counted now. ``k_rows`` is set for a release that grouped each attribute separately: the number
-    of rows that share the rarest combination of values, which the guarantee does not cover.
-    ``release_id``, ``unchanged`` and ``digest`` are None for a relation that is not in the ledger.
-    ``unchanged`` is True if names, order and types of columns, the digest of the rows, class sizes
-    and levels of models are as recorded, and None if the rows could not be compared. ``digest``
-    says so: "unchanged", "not recorded" (releases of version 0.1.0, which are compared by column
-    names, class sizes and models) or "recorded by another version of the database". ``models`` are
-    those of the ledger's entry. ``counted`` describes the counts. ``also_k`` are the sets of
-    columns of the release. ``output`` is the release's output, ``superseded_at`` the time at which
-    another release took its name, None for the current release.
+    ``k_requested`` is the requested k, ``k_achieved`` the present size of the smallest class, in
+    rows. ``entity`` is the column whose distinct values k counted when the release was made; it was
+    not released, so only rows can be counted now. ``k_rows`` is set for a release that grouped each
+    attribute separately: the number of rows that share the rarest combination of values, which the
+    guarantee does not cover. ``release_id``, ``unchanged`` and ``digest`` are None for a relation
+    that is not in the ledger. ``unchanged`` is True if names, order and types of columns, the
+    digest of the rows, class sizes and levels of models are as recorded, and None if the rows could
+    not be compared. ``digest`` is the result of comparing the rows: "unchanged", "not recorded"
+    (releases of version 0.1.0, which are compared by column names, class sizes and models) or
+    "recorded by another version of the database". ``models`` are those of the ledger's entry.
+    ``counted`` describes the counts. ``also_k`` are the sets of columns of the release. ``output``
+    is the release's output, ``superseded_at`` the time at which another release took its name, None
+    for the current release.
     """
 
     relation: str
@@ -164,7 +164,7 @@ class Verification:
         /,
         **fields: Any,
     ) -> Verification:
-        """The result of a recount of ``relation``, with further ``fields`` of this class."""
+        """Build the result from a recount of ``relation`` and further ``fields`` of this class."""
         return cls(
             relation=display_name,
             quasi_identifiers=tuple(names),
@@ -195,8 +195,8 @@ class Verification:
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
-def release_text(verification: Verification | PrivateVerification) -> str:
-    """Which release was recounted, for people."""
+def describe_release(verification: Verification | PrivateVerification) -> str:
+    """Describe which release was recounted, for display."""
     if verification.release_id is None:
         return "not in the ledger"
     if verification.superseded_at is None:
@@ -213,12 +213,14 @@ def verify(
     quasi_identifiers: Sequence[str] = (),
     k: int | None = None,
 ) -> Verification | PrivateVerification:
-    """Recount a published relation by GROUP BY, against its ledger entry or the arguments.
+    """Recount a published relation by GROUP BY, and check it against its ledger entry.
+
+    Without a ledger entry, check it against the arguments.
 
     Parameters
     ----------
-    relation : its name, or the id of a release. The name is that of an output, or of the table of
-        a view's release, which may be superseded.
+    relation : the name of an output, the id of a release, or the name of a released table behind a
+        view, which a later release may have superseded.
     quasi_identifiers, k : required for relations without an entry in the ledger. With an entry,
         ``k`` may be larger than the one of the release.
 
@@ -248,7 +250,7 @@ def verify(
                 if k is not None:
                     require_classes(entry)
                 return _verify_private(session, release)
-            # Inspect it like a source: its owner may have replaced it by a view.
+            # Check it as a source is checked, because its owner may have replaced it by a view.
             session.find_source(relation)
             names = entry.quasi_identifiers
             k = entry.k_requested if k is None else k
@@ -262,7 +264,7 @@ def _verify_classes(
     k: int,
     release: ReleaseRelation | None,
 ) -> Verification:
-    """Recount a relation that has classes; raises as ``verify``."""
+    """Recount a relation that has classes; see ``verify`` for the errors."""
     entry = release.entry if release else None
     comparison = Comparison(session, relation, entry)
     comparison.require_columns(names)
@@ -321,7 +323,7 @@ def recount_sets(
     guarantee: Guarantee,
     recount: Recount,
 ) -> tuple[SetCount, ...]:
-    """Count the sets of columns of a release again, in rows.
+    """Recount the sets of columns of a release, in rows.
 
     Raises
     ------
@@ -353,7 +355,7 @@ def _explain_missing_right(relation: RelationName) -> Iterator[None]:
 
 
 def _hint_without_entry(session: Session, relation: RelationName) -> str:
-    """A hint for callers who named columns and k, although a ledger entry may exist."""
+    """Build the hint for callers who named columns and k, although a ledger entry may exist."""
     try:
         entry = entries.find_release(session, relation)
     except DbanonError:
@@ -386,7 +388,7 @@ def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerifi
     """Recount a differentially private release, and check its values against their domains."""
     entry, relation_name = release.entry, release.relation
     assert entry.epsilon is not None
-    # Inspect it like a source: its owner may have replaced it by a view.
+    # Check it as a source is checked, because its owner may have replaced it by a view.
     relation = session.find_source(relation_name)
     comparison = Comparison(session, relation_name, entry)
     comparison.require_columns(entry.quasi_identifiers)

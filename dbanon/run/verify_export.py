@@ -1,4 +1,4 @@
-"""Verify an exported file: whether a release in the ledger published exactly these bytes."""
+"""Verify an exported file: check that a release in the ledger published exactly these bytes."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class VerifiedExport:
         return {"file": self.file, "published": True, **asdict(self.entry)}
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for people."""
+        """Pairs of label and text, for display."""
         entry = self.entry
-        superseded = f", superseded at {entry.superseded_at}" if entry.superseded_at else ""
-        role = f" by {entry.published_by}" if entry.published_by else ""
+        superseded_text = f", superseded at {entry.superseded_at}" if entry.superseded_at else ""
+        publisher_text = f" by {entry.published_by}" if entry.published_by else ""
         return [
             ("file", self.file),
-            ("release", f"{entry.release_id} of {entry.output}{superseded}"),
-            ("published", f"{entry.created_at}{role}, as {entry.path}"),
+            ("release", f"{entry.release_id} of {entry.output}{superseded_text}"),
+            ("published", f"{entry.created_at}{publisher_text}, as {entry.path}"),
             ("bytes as published", _PUBLISHED_TEXT),
             ("SHA-256", entry.sha256),
             ("guarantee", entry.guarantee),
@@ -59,7 +59,7 @@ class VerifiedExport:
 
 
 def verify_export(store: Store, path: Path) -> VerifiedExport:
-    """Compare a file's bytes with those that releases of a ledger published, by their SHA-256.
+    """Find the release in a ledger that published the bytes of a file, by their SHA-256.
 
     Raises
     ------
@@ -79,11 +79,11 @@ def verify_export(store: Store, path: Path) -> VerifiedExport:
         for entry in find_exports(session, digest):
             if entry.sha256 == digest:
                 return VerifiedExport(str(path), entry)
-        raise _unpublished_error(session, path, digest, size)
+        raise _build_unpublished_error(session, path, digest, size)
 
 
-def _unpublished_error(session: Session, path: Path, digest: str, size: int) -> DbanonError:
-    """The error for a file whose bytes no release published."""
+def _build_unpublished_error(session: Session, path: Path, digest: str, size: int) -> DbanonError:
+    """Build the error for a file whose bytes no release published."""
     message = f"No release in the ledger has the bytes of {path}: {size} bytes, SHA-256 {digest}."
     for entry in find_exports(session):
         if PurePosixPath(entry.path).name == path.name:

@@ -100,7 +100,7 @@ def verify_file(
 def _read_release_metadata(
     path: Path, metadata: Mapping[str, str]
 ) -> tuple[tuple[str, ...], int, dict[str, Any]]:
-    """The quasi-identifiers and strata, k and arguments of the release, from a file's metadata."""
+    """Read a release's quasi-identifiers and strata, k and arguments from a file's metadata."""
     hint = "To recount it, name its `quasi_identifiers` and `k`."
     if "quasi_identifiers" not in metadata or "k_requested" not in metadata:
         raise ReleaseNotFound(f"The file {path} names no release.", hint=hint)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from dbanon.job.options import RowMethod
 
-# Checks of ``check_estimator`` that microaggregation cannot pass, with the reason.
+# Checks of scikit-learn's ``check_estimator`` that microaggregation cannot pass, with the reason.
 EXPECTED_FAILED_CHECKS = {
-    "check_clustering": "requires about three clusters of 50 points in three blobs; classes are as"
-    " small as k allows, here ten of five",
+    "check_clustering": "expects about three clusters for 50 points in three blobs; with k = 5"
+    " there are ten classes of five",
 }
 
 
@@ -63,9 +63,14 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.refine = refine
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Compute the classes of the records ``X``, (n, p) finite numbers; ``y`` is ignored.
+        """Compute the classes of the records.
 
         Columns are compared by z-scores.
+
+        Parameters
+        ----------
+        X : (n, p), finite numbers.
+        y : ignored.
 
         Raises
         ------
@@ -73,7 +78,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         InvalidParameter, UnknownMethod : a parameter is invalid.
         """
         policy = build_options(
-            Policy, {"k": self.k, "method": self._checked_method(), "refine": self.refine}
+            Policy, {"k": self.k, "method": self._require_row_method(), "refine": self.refine}
         )
         points = validate_data(self, X, dtype=np.float64, ensure_min_samples=policy.k)
         classes = partition(points, policy.k, method=self.method, refine=self.refine)
@@ -82,7 +87,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.centroids_: NDArray[np.float64] = sums / classes.sizes[:, None]
         return self
 
-    def _checked_method(self) -> str:
+    def _require_row_method(self) -> str:
         """The method's name; raises InvalidParameter if it groups each column separately."""
         if not find_method(self.method).result_type.has_row_classes:
             raise InvalidParameter(

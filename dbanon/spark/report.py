@@ -22,7 +22,7 @@ from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Recount
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
-from dbanon.data.words import with_former_key
+from dbanon.data.words import also_under_former_key
 from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_from_sums
 from dbanon.recoding import find_recoding
@@ -31,7 +31,7 @@ from dbanon.release.outcome import OperatorFigures, public_loss
 from dbanon.release.recode import ColumnLoss, recode
 from dbanon.release.report import Provenance, RecountResult, ReleaseLoss, Report
 from dbanon.release.words import now
-from dbanon.run.disclosure import findings_by_key
+from dbanon.run.disclosure import collect_findings
 from dbanon.run.plan import Plan
 from dbanon.spark.dataframe import FRAME_NAME, SOURCE_KIND
 from dbanon.spark.layout import Layout
@@ -238,11 +238,11 @@ def build_report(
     losses : as returned by ``sum_losses``.
     """
     public_losses, exact_losses, method_counts = losses
-    further_arguments: dict[str, Any] = {**findings_by_key(recount), "engine": "spark"}
+    further_arguments: dict[str, Any] = {**collect_findings(recount), "engine": "spark"}
     if planned.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = planned.job.entity_normalize
     if method_counts:
-        further_arguments |= with_former_key("method_counts", method_counts)
+        further_arguments |= also_under_former_key("method_counts", method_counts)
     return Report(
         planned.build_request(
             context.policy,

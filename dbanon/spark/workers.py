@@ -194,7 +194,7 @@ class BlockFacts:
     n_rows : number of its records.
     losses_before, losses_after : information loss by column, before and after rounding; see
         ``Release.sums``.
-    public_sums : by column; see ``Release.public``.
+    public_sums : by column; see ``Release.public_sums``.
     suppressed_columns : quasi-identifiers of which every class has the same label.
     hidden_rows : for each quasi-identifier, number of rows whose original value is not released;
         empty if no column is retained.
@@ -392,7 +392,7 @@ class ClusterBlocks:
         context = self.context
         release = recode_piece(piece, partition, context)
         facts.losses_before, facts.losses_after = release.sums
-        facts.public_sums = release.public
+        facts.public_sums = release.public_sums
         facts.suppressed_columns = find_lost_columns(release.columns, context.policy.hierarchies)
         if context.layout.retained_columns:
             originals = Originals(piece.microdata, partition, release.columns)

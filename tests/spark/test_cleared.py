@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter
-from dbanon.run.gc import clear_abandoned_directories, clear_staged, collect_garbage
+from dbanon.run.gc import clear_abandoned_directories, clear_staging_directories, collect_garbage
 from dbanon.run.open import open_store
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql import pieces
@@ -123,9 +123,9 @@ def test_staged_directories_of_a_dead_driver_are_removed(tmp_path: Path) -> None
     assert json.loads(done.stdout) == {"dropped": [], "cleared": [str(old)]}
     assert not old.exists()
     assert all(path.exists() for path in (young, at_work, *others, tmp_path / "elsewhere"))
-    assert clear_staged([str(tmp_path / "missing")]) == []
+    assert clear_staging_directories([str(tmp_path / "missing")]) == []
     with pytest.raises(InvalidParameter):
-        clear_staged([str(young / "part-0.parquet")])
+        clear_staging_directories([str(young / "part-0.parquet")])
 
 
 def test_only_files_of_a_killed_driver_are_removed(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from dbanon.errors import (
     SourceChanged,
     UnsupportedType,
 )
-from dbanon.job.private import private_job
+from dbanon.job.private import build_private_job
 from dbanon.run import private
 from dbanon.run.open import open_store
 from tests.prerequisites import import_or_skip
@@ -495,7 +495,7 @@ jobs:
 
 def test_noise_has_one_source_and_no_seed(budgeted: Database) -> None:
     """The database's own draws differ, and the noise of a run is what it was given."""
-    job = private_job(
+    job = build_private_job(
         {
             "table": "magic",
             "quasi_identifiers": ["b"],

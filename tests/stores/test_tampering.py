@@ -258,7 +258,7 @@ COLUMNS_CHANGED: Mapping[str, tuple[Change, str, str]] = {
     "kept one dropped": (altering("DROP COLUMN note"), "columns", 'Missing: "note"'),
     "quasi-identifier dropped": (altering("DROP COLUMN age"), "columns", 'Missing: "age"'),
     "others in its place": (remade("age, ill, note, cost"), "columns", "Columns now 4, released 4"),
-    "another type": (another_type, "types", 'Of another type now: "age"'),
+    "another type": (another_type, "types", 'Type changed: "age"'),
 }
 
 

@@ -90,8 +90,8 @@ def gc(
                 "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
             )
         cleared_directories = [
-            *garbage_collection.clear_spilled(spill_directories),
-            *garbage_collection.clear_staged(staging_directories),
+            *garbage_collection.clear_spill_directories(spill_directories),
+            *garbage_collection.clear_staging_directories(staging_directories),
             *garbage_collection.clear_abandoned_directories(spark_directories),
         ]
         dropped_tables, n_deleted_runs = [], None

@@ -159,7 +159,7 @@ def report_table(report: Report | PrivateReport) -> Table:
 
 def verification_table(verification: Verification | PrivateVerification | VerifiedExport) -> Table:
     """Build the table of a verification."""
-    from dbanon.run.verify import Verification, release_text
+    from dbanon.run.verify import Verification, describe_release
 
     if not isinstance(verification, Verification):
         return pairs_table("Verification", verification.pairs())
@@ -177,7 +177,7 @@ def verification_table(verification: Verification | PrivateVerification | Verifi
         "Verification",
         [
             ("relation", verification.relation),
-            ("release", release_text(verification)),
+            ("release", describe_release(verification)),
             ("quasi-identifiers", ", ".join(verification.quasi_identifiers)),
             ("rows", str(verification.rows)),
             (

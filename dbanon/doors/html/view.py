@@ -129,7 +129,7 @@ def _describe_counts(report: Report, n_queries: int) -> str:
         return f"can run this. When it was released it gave: {counts}."
     return (
         f"can run these. When it was released they gave, over all columns: {counts}; of whole rows"
-        f" the smallest class {report.counts.verdict.rarest:,}."
+        f" the smallest class {report.counts.verdict.rarest_combination_size:,}."
     )
 
 
@@ -243,7 +243,7 @@ def _describe_loss(report: Report) -> Row:
 
 def _describe_class_risk(report: Report, guarantee: Guarantee) -> Row:
     """Describe the risk that follows from class sizes alone."""
-    rarest = max(report.counts.verdict.rarest, 1)
+    rarest = max(report.counts.verdict.rarest_combination_size, 1)
     # The report does not contain the number of persons in each class.
     average = None if guarantee.persons else report.classes / max(report.rows_out, 1)
     return {

@@ -39,7 +39,7 @@ from dbanon.job.job import Job
 from dbanon.job.private import (
     PrivateJob,
     build_option_refusal,
-    private_job,
+    build_private_job,
     private_method_options,
     refuse_private_options,
 )
@@ -470,7 +470,7 @@ def _build_private_job(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, 
         raise build_option_refusal("expect", options["method"])
     if job_spec.retries or job_spec.engine:
         raise build_option_refusal("retries" if job_spec.retries else "engine", options["method"])
-    return private_job(options | {"target": spec.target.url})
+    return build_private_job(options | {"target": spec.target.url})
 
 
 def _find_set_options(options: Any) -> list[str]:

@@ -30,7 +30,12 @@ from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
-from dbanon.run.advise import no_quasi_identifiers, propose_kinds, propose_nulls, propose_roles
+from dbanon.run.advise import (
+    no_quasi_identifiers_error,
+    propose_kinds,
+    propose_nulls,
+    propose_roles,
+)
 from dbanon.run.open import open_store, supports_chains, supports_view_releases
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -397,7 +402,7 @@ def _describe_table(
             column.attribute.name for column in proposals if column.role == QUASI_IDENTIFIER
         )
         if not qi_names and decisions is _NO_DECISIONS:
-            raise no_quasi_identifiers(request.table)
+            raise no_quasi_identifiers_error(request.table)
         identifiers = [column.attribute.name for column in proposals if column.role == IDENTIFIER]
         entity = role_proposals.entity if role_proposals.entity in identifiers else None
         n_rows = role_proposals.profile.rows
@@ -409,8 +414,10 @@ def _describe_table(
         nulls = None
         if qi_names and not decisions.options:
             request = replace(request, quasi_identifiers=qi_names)
-            merges = decisions is not _NO_DECISIONS or not chain.is_part_of_job
-            nulls = propose_nulls(request, role_proposals.profile, entity, source, merges=merges)
+            can_merge = decisions is not _NO_DECISIONS or not chain.is_part_of_job
+            nulls = propose_nulls(
+                request, role_proposals.profile, entity, source, can_merge=can_merge
+            )
         columns = session.describe_file_columns(relation)
         reading = reading.with_types(
             {column.name: column.kind for column in columns if column.kind},

@@ -32,7 +32,7 @@ from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.changes import find_unchanged_release
-from dbanon.run.gc import collect_garbage, releases_without_data
+from dbanon.run.gc import collect_garbage, find_releases_without_data
 from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
 from dbanon.run.rules import apply_table_rules
@@ -441,7 +441,7 @@ def drop_reports(job: FileJob, store: Store, output: RelationName) -> None:
     if not report_paths:
         return
     causes = []
-    for release_id in sorted(releases_without_data(store, output, list(report_paths))):
+    for release_id in sorted(find_releases_without_data(store, output, list(report_paths))):
         try:
             report_paths[release_id].unlink()
         except OSError as error:

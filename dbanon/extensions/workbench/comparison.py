@@ -114,7 +114,7 @@ def _describe_release(inspection: ReleaseInspection | None, picture_numbers: Pic
             "smallest / largest class": f"{report.smallest_class:,} / {report.largest_class:,}",
             f"loss ({report.loss_measure})": format_figure(report.information_loss),
             "linkage risk": format_figure(risks.get("linkage_risk")),
-            "class risk": format_figure(1 / max(report.counts.verdict.rarest, 1)),
+            "class risk": format_figure(1 / max(report.counts.verdict.rarest_combination_size, 1)),
             "rows withheld": mask_small_count(report.suppressed, report.k_requested),
             "made": report.created_at[:16].replace("T", " "),
         },

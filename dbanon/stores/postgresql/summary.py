@@ -207,7 +207,7 @@ def write(
         _create(session, summary)
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
-    smallest_class = report.counts.verdict.rarest
+    smallest_class = report.counts.verdict.rarest_combination_size
     row = {
         "release_id": report.release_id,
         "created_at": report.created_at,

@@ -279,7 +279,7 @@ def test_a_release_whose_rows_are_not_k_anonymous() -> None:
     assert release.report.pairs()[0] == ("ROWS", "k = 1, not k-anonymous")
     assert next(iter(release.report.to_dict())) == "k_rows"
     assert "ROWS ARE NOT k-ANONYMOUS" in text
-    assert "Rows are not k-anonymous: nothing is guaranteed for columns together." in text
+    assert "Rows are not k-anonymous: nothing is guaranteed for combinations of columns." in text
     assert "k limits it to" not in text
 
 

@@ -90,13 +90,18 @@ def test_sentences() -> None:
     assert EACH.guarantee_for(["site"]).describe(["age", "height"]) == (
         "k-anonymity per attribute only, not of rows: every released value of each of (age, height)"
         " by itself is shared by at least 3 rows of the release with equal (site); ROWS ARE NOT"
-        " k-ANONYMOUS: a combination of values may be one row's alone"
+        " k-ANONYMOUS: a combination of values may occur in a single row"
     )
 
 
 def test_rows_that_hold() -> None:
     verdict = POLICY.guarantee_for().check(counted(), NEEDED)
-    assert (verdict.k, verdict.rarest, verdict.persons, verdict.k_rows) == (3, 3, None, None)
+    assert (verdict.k, verdict.rarest_combination_size, verdict.persons, verdict.k_rows) == (
+        3,
+        3,
+        None,
+        None,
+    )
     assert (verdict.ledger_values, verdict.cautions, verdict.unit_suffix) == ({}, (), "")
 
 
@@ -143,7 +148,7 @@ def test_persons() -> None:
 def test_each_attribute() -> None:
     rows = Recount(10, {5: 4}, k_rows=1)
     verdict = EACH.guarantee_for().check(counted(rows), NEEDED)
-    assert (verdict.k, verdict.rarest, verdict.k_rows, verdict.ledger_values) == (
+    assert (verdict.k, verdict.rarest_combination_size, verdict.k_rows, verdict.ledger_values) == (
         5,
         1,
         1,

@@ -14,7 +14,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.cli.options import parse_bounds
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
 from dbanon.job.concentrated import Cost, epsilon_of
-from dbanon.job.private import NewBudget, private_job, private_method_options
+from dbanon.job.private import NewBudget, build_private_job, private_method_options
 from dbanon.ledger.budgets import compute_charge
 from dbanon.stores.synthetic import numpy_dtype, require_kind, to_synthetic_column
 
@@ -30,11 +30,11 @@ OPTIONS: dict[str, Any] = {
 
 def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
     """Doors hand on the options of all methods, at their defaults."""
-    plain = private_job(OPTIONS)
+    plain = build_private_job(OPTIONS)
     more = {"k": None, "sensitive": (), "nulls": "error", "seed": 0, "where": None, "exports": ()}
-    assert private_job(OPTIONS | more | {"method": "dp_ranks", "entity": None}) == plain
+    assert build_private_job(OPTIONS | more | {"method": "dp_ranks", "entity": None}) == plain
     assert plain.arguments()["bounds"] == {"age": [0, 120]}
-    born = private_job(OPTIONS | {"bounds": {"age": (date(1900, 1, 1), "2020-01-01")}})
+    born = build_private_job(OPTIONS | {"bounds": {"age": (date(1900, 1, 1), "2020-01-01")}})
     assert born.arguments()["bounds"] == {"age": ["1900-01-01", "2020-01-01"]}
 
 
@@ -56,12 +56,12 @@ def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
 )
 def test_refusals(more: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidParameter, match=why):
-        private_job(OPTIONS | more)
+        build_private_job(OPTIONS | more)
 
 
 def test_an_option_that_is_none() -> None:
     with pytest.raises(UnknownOption, match="epsilonn"):
-        private_job(OPTIONS | {"epsilonn": 1})
+        build_private_job(OPTIONS | {"epsilonn": 1})
     assert {"epsilon", "bounds", "null_as", "budget"} <= {
         option.name for option in private_method_options()
     }

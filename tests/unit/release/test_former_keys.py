@@ -11,7 +11,7 @@ import pytest
 
 import dbanon
 from dbanon.advice.nulls import NullChoice
-from dbanon.data.words import FORMER_KEYS, read_renamed, with_former_key
+from dbanon.data.words import FORMER_KEYS, also_under_former_key, read_renamed
 from dbanon.release.words import describe_attacks, describe_counts, nearness
 
 POINTS = np.random.default_rng(3).normal(size=(60, 2))
@@ -97,5 +97,5 @@ def test_entries_of_earlier_versions_are_read(names: list[str]) -> None:
 
 def test_each_former_key_is_another_word() -> None:
     for key, former in FORMER_KEYS.items():
-        assert with_former_key(key, 1) == {key: 1, former: 1}
+        assert also_under_former_key(key, 1) == {key: 1, former: 1}
         assert key != former
