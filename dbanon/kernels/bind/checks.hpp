@@ -15,7 +15,7 @@ using GivenLabels = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, n
 // Labels of classes of at least k of n records, without gaps.
 const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table, std::int64_t k);
 // Effort of a refinement.
-const Effort& checked_effort(const Effort& effort);
+const RefineSettings& checked_refine_settings(const RefineSettings& effort);
 // For a kernel whose classes have up to 2k - 1 records: class sizes must not overflow.
 inline std::int32_t least_size(const Table& table, std::int64_t k) {
     return static_cast<std::int32_t>(std::min<std::int64_t>(k, table.n / 2 + 1));

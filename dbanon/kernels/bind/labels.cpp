@@ -68,9 +68,9 @@ Made<std::int64_t> class_sizes(Read<std::int32_t> labels) {
 }
 
 // Requires non-empty classes, and members that are record indices.
-Grouped checked_classes(const Read<std::int64_t>& members, const Read<std::int64_t>& starts,
+GroupedMembers checked_classes(const Read<std::int64_t>& members, const Read<std::int64_t>& starts,
                         std::size_t n) {
-    const Grouped classes{members.data(), members.shape(0), starts.data(), starts.shape(0)};
+    const GroupedMembers classes{members.data(), members.shape(0), starts.data(), starts.shape(0)};
     bool fit = classes.n_classes ? classes.starts[0] == 0 : true;
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
         const std::int64_t end = c + 1 < classes.n_classes ? classes.starts[c + 1]
@@ -87,7 +87,7 @@ Grouped checked_classes(const Read<std::int64_t>& members, const Read<std::int64
 
 std::optional<Made<double>> means(Spaced<double> values, Read<std::int64_t> members,
                                   Read<std::int64_t> starts) {
-    const Grouped classes = checked_classes(members, starts, values.shape(0));
+    const GroupedMembers classes = checked_classes(members, starts, values.shape(0));
     Buffer<double> means(classes.n_classes);
     bool finite = false;
     {
@@ -100,7 +100,7 @@ std::optional<Made<double>> means(Spaced<double> values, Read<std::int64_t> memb
 
 Made<std::int64_t> integer_means(Read<std::int64_t> values, Read<std::int64_t> members,
                                  Read<std::int64_t> starts) {
-    const Grouped classes = checked_classes(members, starts, values.shape(0));
+    const GroupedMembers classes = checked_classes(members, starts, values.shape(0));
     Buffer<std::int64_t> means(classes.n_classes);
     {
         const nb::gil_scoped_release release;

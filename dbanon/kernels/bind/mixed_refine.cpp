@@ -2,7 +2,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include "bind/checks.hpp"
-#include "mixed/mixed_apart.hpp"
+#include "mixed/mixed_distances.hpp"
 #include "points/pass.hpp"
 
 namespace dbanon {
@@ -10,8 +10,8 @@ namespace {
 
 Table table_of(const Mixed& mixed) { return {nullptr, mixed->records(), mixed->d()}; }
 
-std::unique_ptr<Apart> apart(const Mixed& mixed, const Read<std::int64_t>& squares) {
-    return std::make_unique<MixedApart>(mixed, checked_squares(*mixed, squares));
+std::unique_ptr<PairDistances> apart(const Mixed& mixed, const Read<std::int64_t>& squares) {
+    return std::make_unique<MixedDistances>(mixed, checked_squares(*mixed, squares));
 }
 
 class MixedPassRun : public Run {
@@ -41,11 +41,11 @@ class MixedRefineRun : public Run {
    private:
     static std::unique_ptr<Kernel> make(const Mixed& mixed, const Read<std::int64_t>& squares,
                                         std::int64_t k, const GivenLabels& labels,
-                                        const Effort& effort) {
+                                        const RefineSettings& effort) {
         const Table table = table_of(mixed);
         k = least_size(table, k);
         return std::make_unique<Refine>(table, static_cast<std::int32_t>(k),
-                                        checked_labels(labels, table, k), checked_effort(effort),
+                                        checked_labels(labels, table, k), checked_refine_settings(effort),
                                         apart(mixed, squares));
     }
 };

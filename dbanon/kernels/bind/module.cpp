@@ -48,7 +48,7 @@ NB_MODULE(_kernels, m) {
             return simd_levels();
         },
         nb::arg("name"));
-    m.def("allow_whole_steps", &allow_whole_steps, nb::arg("value"));
+    m.def("allow_whole_steps", &allow_integer_steps, nb::arg("value"));
     nb::class_<Run>(m, "Kernel")
         .def("step", &Run::step, nb::arg("budget") = kDefaultBudget)
         .def_prop_ro("progress", &Run::progress)

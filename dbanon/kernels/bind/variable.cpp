@@ -33,9 +33,9 @@ const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table
     return data;
 }
 
-const Effort& checked_effort(const Effort& effort) {
-    if (effort.iterations < 0 || effort.work < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
-        !(effort.seconds >= 0.0)) {
+const RefineSettings& checked_refine_settings(const RefineSettings& effort) {
+    if (effort.max_iterations < 0 || effort.max_work < 0 || effort.max_pool_classes < 2 || !(effort.initial_heat >= 0.0) ||
+        !(effort.max_seconds >= 0.0)) {
         throw nb::value_error("iterations, work, seconds and heat from 0, classes from 2");
     }
     return effort;
@@ -44,11 +44,11 @@ const Effort& checked_effort(const Effort& effort) {
 namespace {
 
 std::unique_ptr<Kernel> make_refine(const Points& points, std::int64_t k,
-                                    const GivenLabels& labels, const Effort& effort) {
+                                    const GivenLabels& labels, const RefineSettings& effort) {
     const Table table = checked(points, k);
     k = least_size(table, k);
     return std::make_unique<Refine>(table, static_cast<std::int32_t>(k),
-                                    checked_labels(labels, table, k), checked_effort(effort));
+                                    checked_labels(labels, table, k), checked_refine_settings(effort));
 }
 
 class RefineRun : public Run {
@@ -64,7 +64,7 @@ class RefineRun : public Run {
 Labels recombined(const Points& points, std::int64_t k, const GivenLabels& labels,
                   const std::vector<GivenLabels>& others, std::int32_t regions, std::uint64_t seed) {
     const Table table = checked(points, k);
-    if (k > Recombine::kLargest) throw nb::value_error("k is too large");
+    if (k > Recombine::kMaxK) throw nb::value_error("k is too large");
     Recombine recombine(table, static_cast<std::int32_t>(k));
     const auto listed = [&](const GivenLabels& other_labels) {
         const std::int32_t* data = checked_labels(other_labels, table, k);
@@ -76,9 +76,9 @@ Labels recombined(const Points& points, std::int64_t k, const GivenLabels& label
         }
         return std::vector<std::int32_t>(data, data + table.n);
     };
-    for (const GivenLabels& other : others) recombine.begin(listed(other));
-    recombine.begin(listed(labels));
-    while (recombine.price()) {
+    for (const GivenLabels& other : others) recombine.start_from(listed(other));
+    recombine.start_from(listed(labels));
+    while (recombine.step_prices()) {
     }
     Random random(seed);
     for (; regions > 0; --regions) recombine.improve(random);

@@ -19,7 +19,7 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
     }
 }
 
-bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
+bool class_means(const Strided<double>& values, const GroupedMembers& classes, double* means) {
     // Members are scattered in memory: prefetch the values needed next.
     constexpr std::size_t kAhead = 24;
     std::vector<double> class_values;
@@ -42,7 +42,7 @@ bool class_means(const Strided<double>& values, const Grouped& classes, double* 
     return true;
 }
 
-void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means) {
+void integer_class_means(const std::int64_t* values, const GroupedMembers& classes, std::int64_t* means) {
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
         const std::size_t first = classes.starts[c];
         const std::int64_t size = static_cast<std::int64_t>(classes.end(c) - first);

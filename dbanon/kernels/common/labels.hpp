@@ -44,7 +44,7 @@ double pairwise_sum(const Function& f, std::size_t from, std::size_t n) {
 }
 
 // Classes with contiguous members: in record order within a class, and the start of each class.
-struct Grouped {
+struct GroupedMembers {
     const std::int64_t* members;
     std::size_t n;
     const std::int64_t* starts;
@@ -60,10 +60,10 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
                   std::int64_t* members, std::int64_t* starts);
 
 // The mean of each class, clamped to its range. False if a sum overflows.
-bool class_means(const Strided<double>& values, const Grouped& classes, double* means);
+bool class_means(const Strided<double>& values, const GroupedMembers& classes, double* means);
 
 // The same for integers, rounded half to even, in exact arithmetic.
-void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means);
+void integer_class_means(const std::int64_t* values, const GroupedMembers& classes, std::int64_t* means);
 
 // x -> (x * 2**-exponent - shift) / scale; 0 if scale is 0.
 class Affine {

@@ -15,14 +15,14 @@
 namespace dbanon {
 
 template <class T>
-struct Paged {
+struct HugePageAllocator {
     using value_type = T;
     static constexpr std::size_t kHuge = std::size_t{1} << 21;
     static constexpr std::size_t kLine = 64;  // vector loads then stay within a cache line
 
-    Paged() = default;
+    HugePageAllocator() = default;
     template <class U>
-    Paged(const Paged<U>&) {}  // NOLINT: as the standard asks of allocators
+    HugePageAllocator(const HugePageAllocator<U>&) {}  // NOLINT: as the standard asks of allocators
 
     T* allocate(std::size_t n) {
         if (n > static_cast<std::size_t>(-1) / sizeof(T) / 2) throw std::bad_alloc();
@@ -46,10 +46,10 @@ struct Paged {
     void construct(U* at, Args&&... args) {
         ::new (static_cast<void*>(at)) U(std::forward<Args>(args)...);
     }
-    friend bool operator==(const Paged&, const Paged&) { return true; }
+    friend bool operator==(const HugePageAllocator&, const HugePageAllocator&) { return true; }
 };
 
 template <class T>
-using Pages = std::vector<T, Paged<T>>;
+using HugePageVector = std::vector<T, HugePageAllocator<T>>;
 
 }  // namespace dbanon

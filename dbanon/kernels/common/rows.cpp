@@ -39,23 +39,23 @@ int CopyDrain::next(char** row) const {
     return libpq_.get_copy_data(connection_, row, 1);
 }
 
-Drained CopyDrain::drain(std::size_t rows) {
+DrainStatus CopyDrain::drain(std::size_t rows) {
     while (rows_ < rows) {
         char* row_bytes = nullptr;
         const int size = next(&row_bytes);
         const std::unique_ptr<char, void (*)(void*)> row(row_bytes, libpq_.free);
-        if (size == 0) return Drained::waits;
-        if (size < 0) return Drained::failed;
+        if (size == 0) return DrainStatus::waits;
+        if (size < 0) return DrainStatus::failed;
         // The header precedes the first row.
         const std::size_t row_size = static_cast<std::size_t>(size);
-        if (row_size < head_) return Drained::failed;
+        if (row_size < head_) return DrainStatus::failed;
         const std::uint8_t* bytes = reinterpret_cast<const std::uint8_t*>(row.get()) + head_;
         const std::size_t n = row_size - std::exchange(head_, 0);
-        if (n == kEnd && bytes[0] == 0xFF && bytes[1] == 0xFF) return Drained::ended;
+        if (n == kEnd && bytes[0] == 0xFF && bytes[1] == 0xFF) return DrainStatus::ended;
         buffer_.insert(buffer_.end(), bytes, bytes + n);
         ++rows_;
     }
-    return Drained::full;
+    return DrainStatus::full;
 }
 
 std::vector<std::uint8_t> CopyDrain::take() {

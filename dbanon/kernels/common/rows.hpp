@@ -17,7 +17,7 @@ struct Libpq {
 };
 
 // Why drain() stopped: enough rows, no data available yet, end of the COPY, or an error of libpq.
-enum class Drained : int { full, waits, ended, failed };
+enum class DrainStatus : int { full, waits, ended, failed };
 
 // Buffers the rows of a COPY … TO STDOUT (FORMAT binary) without its header and trailer.
 class CopyDrain {
@@ -25,7 +25,7 @@ class CopyDrain {
     CopyDrain(const Libpq& libpq, void* connection, std::size_t head)
         : libpq_(libpq), connection_(connection), head_(head) {}
     // Reads until this number of rows is buffered; never blocks.
-    Drained drain(std::size_t rows);
+    DrainStatus drain(std::size_t rows);
     std::size_t rows() const { return rows_; }
     // Moves the buffered bytes out and clears the buffer.
     std::vector<std::uint8_t> take();

@@ -45,7 +45,7 @@ BoxTree::BoxTree(const std::vector<BoxColumn>& columns, const Boxes& boxes,
 
 bool BoxTree::build(Work& work) {
     while (!parts_.empty()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const Part part = parts_.back();
         parts_.pop_back();
         work.left -= static_cast<std::int64_t>(part.members.size());
@@ -56,7 +56,7 @@ bool BoxTree::build(Work& work) {
     }
     // Children have larger numbers than their nodes.
     for (; refreshed_ >= 0; --refreshed_) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         --work.left;
         refresh(refreshed_);
     }

@@ -38,7 +38,7 @@ std::int32_t MixedDensity::shorten(std::int32_t tuple) {
     const std::int32_t record_of_tuple = unassigned_.record(tuple), length = length_[tuple];
     std::int32_t left = 0, n_remaining = 0;
     for (std::int32_t i = 0; i < length; ++i) {
-        if (assigned(from[i]) || from[i] == record_of_tuple) continue;
+        if (is_assigned(from[i]) || from[i] == record_of_tuple) continue;
         n_remaining += i < k_ - 1;
         from[left++] = from[i];
     }
@@ -66,7 +66,7 @@ MixedDensity::Entry MixedDensity::next() {
         const Entry top = heap_.front();
         std::pop_heap(heap_.begin(), heap_.end(), order);
         heap_.pop_back();
-        if (!assigned(top.record) && top.version == version_[top.tuple]) return top;
+        if (!is_assigned(top.record) && top.version == version_[top.tuple]) return top;
     }
 }
 
@@ -83,11 +83,11 @@ void MixedDensity::collect(std::int32_t removed) {
     holders_[removed] = {};
 }
 
-Steps MixedDensity::run() {
+Coroutine MixedDensity::run() {
     for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
         look_up(t);
         rate(t, 0);
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::int32_t label = 0;
     std::vector<std::int32_t> members;
@@ -105,10 +105,10 @@ Steps MixedDensity::run() {
             const std::int32_t n_remaining = shorten(tuple);
             if (length_[tuple] < k_ - 1) look_up(tuple);
             rate(tuple, n_remaining);
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
     }
-    Steps last = settle(label);
+    Coroutine last = settle(label);
     while (!last.resume()) co_yield nullptr;
 }
 

@@ -14,7 +14,7 @@ class MixedDensity final : public Taking {
     MixedDensity(Mixed mixed, std::span<const Cost> each, std::int32_t k, bool lowest);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Entry {

@@ -11,7 +11,7 @@ class MixedDiameter final : public Taking {
     using Taking::Taking;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     // The smallest record of a tuple, and an upper bound of its distances: the farthest distance at

@@ -81,7 +81,7 @@ bool Enforce::look_at(std::size_t chosen, std::size_t other, Cost increase) {
 bool Enforce::look(std::size_t chosen) {
     if (next_ == 0) best_ = better_ = chosen;
     for (; next_ < alive_.size(); ++next_) {
-        if (work_.spent()) return false;
+        if (work_.is_spent()) return false;
         --work_.left;
         const std::size_t other = alive_[next_];
         if (other == chosen) continue;
@@ -125,7 +125,7 @@ void Enforce::merge(std::size_t c) {
     left_ += lacks_[best_] > 0 ? 1 : 0;
 }
 
-Steps Enforce::run() {
+Coroutine Enforce::run() {
     if (*std::max_element(label_.begin(), label_.end()) < 0) co_return;
     // By size, then by number; an entry is stale if its class has grown since.
     using Entry = std::pair<Cost, std::size_t>;
@@ -140,7 +140,7 @@ Steps Enforce::run() {
         for (const std::size_t c : alive_) {
             lacks_[c] = lack(counts(c));
             if (lacks_[c] > 0) failing.emplace(shapes_.size(c), c);
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
         failing_ = left_ = failing.size();
         while (!failing.empty()) {
@@ -152,7 +152,7 @@ Steps Enforce::run() {
             if (alive_.size() == 1) break;
             merge(c);
             if (lacks_[best_] > 0) failing.emplace(shapes_.size(best_), best_);
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
         end();
     }

@@ -22,8 +22,8 @@ class Enforce final : public Kernel {
             const std::int32_t* values, Models models, std::int64_t budget);
 
    protected:
-    Steps run() override;
-    double fraction() const override {
+    Coroutine run() override;
+    double fraction_done() const override {
         const double left = static_cast<double>(left_) / (static_cast<double>(failing_) + 1.0);
         return failing_ ? ((by_help_ ? 2.0 : 1.0) - left) / 2 : 0.0;
     }

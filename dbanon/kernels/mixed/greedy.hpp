@@ -15,7 +15,7 @@ class Greedy : public Kernel {
     // Measure: the criterion for the next record. The next seed is farthest from the last seed, or
     // from the complete class.
     template <class Measure, bool from_seed>
-    Steps grow();
+    Coroutine grow();
 
    private:
     const Mixed mixed_;
@@ -28,7 +28,7 @@ class GaaCp final : public Greedy {
     using Greedy::Greedy;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 };
 
 // k-member (Byun, Kamra, Bertino & Li 2007).
@@ -37,7 +37,7 @@ class KMember final : public Greedy {
     using Greedy::Greedy;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 };
 
 }  // namespace dbanon

@@ -11,11 +11,11 @@ Merging::Merging(Mixed mixed, std::int32_t k, std::uint64_t seed,
                  double threshold)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
-      chance_(seed),
+      random_(seed),
       threshold_(threshold),
       shapes_(*mixed_) {}
 
-Steps Merging::run() {
+Coroutine Merging::run() {
     const MixedTable& table = *mixed_;
     std::vector<std::vector<std::int32_t>> classes;  // tuples
     if (threshold_ < 0) {
@@ -68,7 +68,7 @@ Steps Merging::run() {
     ClassTree tree(table, classes, shapes_, losses);
     while (!small.empty()) {
         tree.tidy(work_);
-        const std::size_t at = chance_.below(small.size());
+        const std::size_t at = random_.below(small.size());
         const std::size_t c = small[at];
         const auto best = static_cast<std::size_t>(
             tree.cheapest(static_cast<std::int32_t>(c), work_));

@@ -6,7 +6,7 @@
 
 namespace dbanon {
 
-Steps MixedLinkage::run() {
+Coroutine MixedLinkage::run() {
     constexpr double kInf = std::numeric_limits<double>::infinity();
     while (!tree_.build(work_)) co_yield nullptr;
     for (std::int32_t id = 0; id < table_.n; ++id) {
@@ -21,7 +21,7 @@ Steps MixedLinkage::run() {
         search(id, second_ ? limit : limit * kTie);
         if (!complete(limit)) search(id, kInf);
         answer(id);
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 

@@ -38,7 +38,7 @@ class MixedLinkage final : public Kernel {
     const std::vector<std::int64_t>& weight() const { return weight_; }  // of all nearest boxes
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     void search(std::int32_t id, double limit);

@@ -26,7 +26,7 @@ RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
       rounds_(rounds),
       worth_(worth),
       swapping_(swapping),
-      chance_(seed),
+      random_(seed),
       withheld_(mixed_->records(), false),
       slot_(mixed_->tuples(), -1),
       models_(std::move(models)),
@@ -85,7 +85,7 @@ void RefineLoss::collect(const std::int32_t* labels) {
     }
 }
 
-Steps RefineLoss::run() {
+Coroutine RefineLoss::run() {
     const std::int32_t tuples = mixed_->tuples();
     const std::int32_t near = std::clamp(tuples - 1, 0, Swaps::kNear);
     neighbours_.assign(tuples, near);
@@ -175,20 +175,20 @@ bool RefineLoss::choose() {
     std::vector<std::int32_t>& pool = pool_.classes;
     pool.clear();
     if (class_tuples_.classes.empty()) return false;
-    const auto c = static_cast<std::int32_t>(chance_.below(class_tuples_.classes.size()));
+    const auto c = static_cast<std::int32_t>(random_.below(class_tuples_.classes.size()));
     const ClassTuples::Class& seed = class_tuples_.classes[c];
     if (seed.loss == 0 || seed.tuples.size() > pool_.most / 2) return false;
     pool.push_back(c);
     std::size_t entries = seed.tuples.size();
-    const std::size_t pool_size = 2 + chance_.below(kMostClasses - 1);
+    const std::size_t pool_size = 2 + random_.below(kMostClasses - 1);
     for (std::size_t tries = 4 * pool_size; tries > 0 && pool.size() < pool_size; --tries) {
-        const ClassTuples::Class& from = class_tuples_.classes[pool[chance_.below(pool.size())]];
-        std::int32_t tuple = from.tuples[chance_.below(from.tuples.size())].first;
-        const std::uint32_t step = chance_.below(neighbours_.width() + 1);
+        const ClassTuples::Class& from = class_tuples_.classes[pool[random_.below(pool.size())]];
+        std::int32_t tuple = from.tuples[random_.below(from.tuples.size())].first;
+        const std::uint32_t step = random_.below(neighbours_.width() + 1);
         if (step > 0) tuple = neighbours_.row(tuple)[step - 1];
         const auto& holding = class_tuples_.of[tuple];
         if (holding.empty()) continue;
-        const std::int32_t next = holding[chance_.below(holding.size())];
+        const std::int32_t next = holding[random_.below(holding.size())];
         if (std::find(pool.begin(), pool.end(), next) != pool.end()) continue;
         const std::size_t more = class_tuples_.classes[next].tuples.size();
         if (entries + more > pool_.most) continue;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/chance.hpp"
+#include "common/xorshift_random.hpp"
 #include "common/kernel.hpp"
 #include "mixed/class_tuples.hpp"
 #include "mixed/models.hpp"
@@ -22,8 +22,8 @@ class RefineLoss final : public Kernel {
                const std::vector<LabelCosts>& label_costs, std::int64_t worth, bool swapping);
 
    protected:
-    Steps run() override;
-    double fraction() const override {
+    Coroutine run() override;
+    double fraction_done() const override {
         // Swaps count as half of the progress if rounds may end early.
         const double swaps = !swapping_ ? 0.0 : worth_ > 0 ? 0.5 : 0.05;
         const double rounds = static_cast<double>(round_) / (static_cast<double>(rounds_) + 1.0);
@@ -96,7 +96,7 @@ class RefineLoss final : public Kernel {
     Cost total_loss_ = 0;                    // by all classes
     Cost previous_loss_ = 0;             // at the last call of pays()
     std::int64_t next_ = 0;            // round of the next call of pays()
-    Chance chance_;
+    XorshiftRandom random_;
     ClassTuples class_tuples_;
     std::vector<std::int32_t> free_;                  // unused class ids
     Grid<std::int32_t> neighbours_;                   // by tuple

@@ -125,7 +125,7 @@ double RefineLoss::price(std::int32_t i, std::int32_t j, double most) {
     const Cost copies = lent(i, j);
     const Cost increase = copies ? pool_.shapes.loss_with(a, b, copies) - small.loss
                                  : pool_.shapes.loss(a, b) - small.loss - other.loss;
-    const double noisy = static_cast<double>(increase) * (1.0 + pool_.noise * chance_.share());
+    const double noisy = static_cast<double>(increase) * (1.0 + pool_.noise * random_.uniform());
     if (!guided_) return noisy;
     if (noisy >= most * std::max(small.lack + other.lack, kLeastLack)) return kNever;
     return noisy / help(a, b);
@@ -148,7 +148,7 @@ void RefineLoss::cheapest(std::int32_t i) {
 // Merges small clusters, cheapest first, until every cluster has k records.
 void RefineLoss::agglomerate() {
     static constexpr double kNoise[] = {0.0, 0.8, 1.6, 3.2, 6.4};
-    pool_.noise = kNoise[chance_.below(5)];
+    pool_.noise = kNoise[random_.below(5)];
     for (const std::int32_t i : pool_.alive) {
         if (pool_.clusters[i].lack > 0) cheapest(i);
     }

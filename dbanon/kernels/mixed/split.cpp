@@ -66,7 +66,7 @@ void Split::cut(Members& members, Members& second) const {
     members.erase(from, members.end());
 }
 
-Steps Split::run() {
+Coroutine Split::run() {
     std::int32_t label = 0;
     std::vector<Members> open;
     for (Members& members : classes_) {
@@ -83,7 +83,7 @@ Steps Split::run() {
                 least_ = extent.loss(*mixed_);
                 for (int a = 0; a < mixed_->d(); ++a) {
                     look(piece, a);
-                    if (work_.spent()) co_yield nullptr;
+                    if (work_.is_spent()) co_yield nullptr;
                 }
             }
             if (attribute_ >= 0) {
@@ -94,7 +94,7 @@ Steps Split::run() {
             }
             for (const std::int32_t record : piece) assign(record, label);
             ++label;
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
     }
 }

@@ -16,7 +16,7 @@ class Split final : public Kernel {
           const std::int32_t* values, Models models);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     using Members = std::vector<std::int32_t>;

@@ -35,7 +35,7 @@ Central::Central(Mixed mixed, std::span<const Cost> each, std::int32_t k)
     far_.restart();
 }
 
-Steps MixedMdav::run() {
+Coroutine MixedMdav::run() {
     std::int32_t label = 0;
     while (unassigned_.count() >= 2 * std::int64_t{k_}) {
         tidy();
@@ -48,32 +48,32 @@ Steps MixedMdav::run() {
         square_.start(r);
         const std::int32_t s = unassigned_.farthest(square_, work_), record = unassigned_.record(s);
         take_class(r, label++);
-        if (work_.spent()) co_yield nullptr;
-        if (!assigned(record)) {
+        if (work_.is_spent()) co_yield nullptr;
+        if (!is_assigned(record)) {
             take_class(s, label++);
         } else {
             // The record is in the first class, so the second class consists of others.
             take_around(s, k_, label++);
         }
         move_centre();
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     if (unassigned_.count() > 0) assign_rest(label);
 }
 
-Steps Taking::settle(std::int32_t classes) {
+Coroutine Taking::settle(std::int32_t classes) {
     std::vector<std::vector<std::int32_t>> members(classes);
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        if (assigned(id)) members[labels_[id]].push_back(mixed_->tuple_of(id));
+        if (is_assigned(id)) members[labels_[id]].push_back(mixed_->tuple_of(id));
     }
     std::vector<Sum> within(unassigned_.count() > 0 ? classes : 0, 0);
     for (std::size_t c = 0; c < within.size(); ++c) {
         within[c] = centre_.within(members[c]);
         work_.left -= static_cast<std::int64_t>(members[c].size());
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     for (std::int32_t id = 0; unassigned_.count() > 0; ++id) {
-        if (assigned(id)) continue;
+        if (is_assigned(id)) continue;
         const std::int32_t tuple = mixed_->tuple_of(id);
         square_.start(tuple);
         std::int32_t best = 0;
@@ -84,28 +84,28 @@ Steps Taking::settle(std::int32_t classes) {
             const Away away = Away::of(sum, within[c], members[c].size());
             if (c == 0 || away < least) best = c, least = away;
             work_.left -= static_cast<std::int64_t>(members[c].size());
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
         take(tuple, best);
     }
 }
 
-Steps MixedCbfs::run() {
+Coroutine MixedCbfs::run() {
     std::int32_t label = 0;
     for (; unassigned_.count() >= k_; ++label) {
         tidy();
         take_class(far_.find(work_), label);
         move_centre();
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
-    Steps last = settle(label);
+    Coroutine last = settle(label);
     while (!last.resume()) co_yield nullptr;
 }
 
 MixedVmdav::Next MixedVmdav::nearest() {
     Next best;
     for (Member& member : members_) {
-        if (member.next.record < 0 || assigned(member.next.record)) {
+        if (member.next.record < 0 || is_assigned(member.next.record)) {
             square_.start(member.tuple);
             unassigned_.around(square_, member.tuple, 1, neighbours_, work_);
             member.next = next(mixed_->tuple_of(neighbours_[0]));
@@ -128,7 +128,7 @@ std::int32_t MixedVmdav::nearest_remaining(std::int32_t tuple) {
     return -1;
 }
 
-Steps MixedVmdav::run() {
+Coroutine MixedVmdav::run() {
     constexpr double none = std::numeric_limits<double>::infinity();
     std::int32_t label = 0;
     for (; unassigned_.count() >= k_; ++label) {
@@ -145,12 +145,12 @@ Steps MixedVmdav::run() {
             if (!(std::sqrt(static_cast<double>(inside.distance)) < lambda_ * std::sqrt(outside))) break;
             take(inside.tuple, label);
             members_.push_back({inside.tuple, other < 0 ? Next{} : next(other)});
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
         taken_tuples_.clear();
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
-    Steps last = settle(label);
+    Coroutine last = settle(label);
     while (!last.resume()) co_yield nullptr;
 }
 

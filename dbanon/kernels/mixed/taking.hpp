@@ -45,7 +45,7 @@ class Taking : public Kernel {
     void take_around(std::int32_t tuple, std::int32_t count, std::int32_t label);
     // Fewer than k records remain: each joins the class with the nearest mean, without updating
     // means.
-    Steps settle(std::int32_t classes);
+    Coroutine settle(std::int32_t classes);
 
     const Mixed mixed_;
     Unassigned unassigned_;
@@ -79,7 +79,7 @@ class MixedMdav final : public Central {
     using Central::Central;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 };
 
 // Centroid-based fixed size (Laszlo & Mukherjee 2005).
@@ -88,7 +88,7 @@ class MixedCbfs final : public Central {
     using Central::Central;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 };
 
 // V-MDAV (Solanas & Martinez-Balleste 2006).
@@ -98,7 +98,7 @@ class MixedVmdav final : public Central {
         : Central(std::move(mixed), each, k), lambda_(lambda) {}
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Next {

@@ -34,11 +34,11 @@ void MixedTfrp::order_records() {
 std::int32_t MixedTfrp::farthest(std::int32_t label) {
     const std::vector<std::int32_t>& order = order_[label % 2];
     std::size_t& next = next_[label % 2];
-    while (assigned(order[next])) ++next;
+    while (is_assigned(order[next])) ++next;
     return order[next];
 }
 
-Steps MixedTfrp::run() {
+Coroutine MixedTfrp::run() {
     order_records();
     std::int32_t label = 0;
     for (; unassigned_.count() >= k_; ++label) {
@@ -50,29 +50,29 @@ Steps MixedTfrp::run() {
             std::vector<std::int32_t>& records = classes_.back().records;
             records.insert(records.end(), neighbours_.begin(), neighbours_.end());
         }
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::vector<std::int32_t> leftover;
     for (std::int32_t id = 0; second_stage_ && unassigned_.count() > 0 && id < table_.n; ++id) {
-        if (!assigned(id)) leftover.push_back(id);
+        if (!is_assigned(id)) leftover.push_back(id);
     }
-    Steps last = settle(label);
+    Coroutine last = settle(label);
     while (!last.resume()) co_yield nullptr;
     if (!second_stage_ || label < 2) co_return;
     for (const std::int32_t id : leftover) classes_[labels_[id]].records.push_back(id);
-    Steps stage = dissolve();
+    Coroutine stage = dissolve();
     while (!stage.resume()) co_yield nullptr;
     renumber();
 }
 
-Steps MixedTfrp::dissolve() {
+Coroutine MixedTfrp::dissolve() {
     std::vector<std::pair<Sum, std::int32_t>> order;
     for (Class& entry : classes_) {
         for (const std::int32_t id : entry.records) entry.tuples.push_back(mixed_->tuple_of(id));
         entry.pairs = centre_.within(entry.tuples);
         order.emplace_back(-entry.squares(), static_cast<std::int32_t>(order.size()));
         work_.left -= k_;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::sort(order.begin(), order.end());
     std::size_t left = classes_.size();
@@ -83,7 +83,7 @@ Steps MixedTfrp::dissolve() {
         Sum cost = 0;
         joined_.clear();
         for (const std::int32_t record : dissolved.records) {
-            Steps search = find_class(mixed_->tuple_of(record), label);
+            Coroutine search = find_class(mixed_->tuple_of(record), label);
             while (!search.resume()) co_yield nullptr;
             cost += join(record, nearest_);
             if (cost >= present) break;
@@ -99,7 +99,7 @@ Steps MixedTfrp::dissolve() {
 }
 
 // The class whose mean is nearest, but its own; of equal ones the first.
-Steps MixedTfrp::find_class(std::int32_t tuple, std::int32_t own_label) {
+Coroutine MixedTfrp::find_class(std::int32_t tuple, std::int32_t own_label) {
     square_.start(tuple);
     nearest_ = -1;
     Away least{};
@@ -115,7 +115,7 @@ Steps MixedTfrp::find_class(std::int32_t tuple, std::int32_t own_label) {
             least = away;
         }
         work_.left -= static_cast<std::int64_t>(entry.tuples.size());
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 

@@ -16,7 +16,7 @@ class MixedTfrp final : public Taking {
         : Taking(std::move(mixed), each, k), second_stage_(second_stage) {}
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Class {
@@ -32,8 +32,8 @@ class MixedTfrp final : public Taking {
 
     void order_records();
     std::int32_t farthest(std::int32_t label);
-    Steps dissolve();
-    Steps find_class(std::int32_t tuple, std::int32_t own_label);
+    Coroutine dissolve();
+    Coroutine find_class(std::int32_t tuple, std::int32_t own_label);
     Sum join(std::int32_t record, std::int32_t label);
     void undo();
     void renumber();

@@ -2,7 +2,7 @@
 
 namespace dbanon {
 
-Steps Cbfs::run() {
+Coroutine Cbfs::run() {
     std::int32_t label = 0;
     for (; records_->size() >= k_; ++label) {
         while (!records_->prepare(work_)) co_yield nullptr;

@@ -44,7 +44,7 @@ class RunningCentroid {
         if (next_ >= 0) {
             const std::int32_t size = static_cast<std::int32_t>(order_.size());
             while (next_ < size) {
-                if (work.spent()) return false;
+                if (work.is_spent()) return false;
                 const std::int32_t stop = std::min(next_ + 1024, size);
                 work.left -= (stop - next_) / block_size(table_.p) * block_cost(table_.p) + 1;
                 const std::int32_t from = stored_;

@@ -38,7 +38,7 @@ class ClassMeans {
     }
     bool nearest(const double* point, Work& work) {
         for (; next_ < count_.size(); ++next_) {
-            if (work.spent()) return false;
+            if (work.is_spent()) return false;
             --work.left;
             const double* mean = values_.row(next_);
             double squared = 0.0;
@@ -63,9 +63,9 @@ class ClassMeans {
 };
 
 // A kernel that takes records one after the other and leaves fewer than k at the end.
-class TakingKernel : public Kernel {
+class SequentialKernel : public Kernel {
    public:
-    TakingKernel(const Table& table, std::int32_t k, Search search)
+    SequentialKernel(const Table& table, std::int32_t k, Search search)
         : Kernel(table, k), records_(make_records(table, search)), means_(table) {}
 
    protected:
@@ -88,9 +88,9 @@ class TakingKernel : public Kernel {
     }
     bool settle(Work& work) {
         for (; leftover_ < table_.n; ++leftover_) {
-            if (assigned(leftover_)) {
+            if (is_assigned(leftover_)) {
                 if (leftover_ % 1024 == 0) work.left -= 64;
-                if (work.spent()) return false;
+                if (work.is_spent()) return false;
                 continue;
             }
             if (!means_.nearest(table_.row(leftover_), work)) return false;

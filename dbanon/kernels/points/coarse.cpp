@@ -77,7 +77,7 @@ Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<do
     }
 }
 
-void allow_whole_steps(bool value) { allowed() = value; }
+void allow_integer_steps(bool value) { allowed() = value; }
 
 bool Coarse::put(const double* row, std::int16_t* block, std::int32_t lane) const {
     bool cut = false;
@@ -106,7 +106,7 @@ void Coarse::ask(const double* point, std::vector<std::int16_t>& room, CoarsePoi
         const int steps_j = steps(point[j], j);
         inside = inside && !beyond(point[j], j);
         squared += static_cast<double>(steps_j) * steps_j;
-        const double vertex = std::floor(-steps_j / (kMultiplier - 1.0) + 0.5);
+        const double vertex = std::floor(-steps_j / (kReachMultiplier - 1.0) + 0.5);
         to[j] = static_cast<std::int16_t>(steps_j);
         to[width + j] = static_cast<std::int16_t>(steps_j + 1);
         to[2 * width + j] = static_cast<std::int16_t>(steps_j - 1);

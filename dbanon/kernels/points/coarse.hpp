@@ -23,7 +23,7 @@ class Coarse {
     Coarse(const double* points, std::int32_t n, int p, const std::vector<double>& middle);
 
     // With fewer attributes doubles are as fast (1,000,000 records of 4).
-    static constexpr bool pays(int p) { return p >= kStepped; }
+    static constexpr bool pays(int p) { return p >= kMinCoarseAttributes; }
 
     bool used() const { return used_; }
     int pairs() const { return (p_ + 1) / 2; }
@@ -65,7 +65,7 @@ class Coarse {
 };
 
 // For tests and benchmarks: whether new kernels may use integer steps. Labels do not depend on it.
-void allow_whole_steps(bool value);
+void allow_integer_steps(bool value);
 
 // The medians of a fixed sample: a central point that is robust to outliers.
 std::vector<double> sampled_middle(const double* points, std::int32_t n, int p);

@@ -21,7 +21,7 @@
 namespace {
 
 constexpr int kBlockSums = kBlock / Pairs::width;
-constexpr int kFanSums = kFan / Pairs::width;
+constexpr int kFanSums = kFanOut / Pairs::width;
 constexpr double kSure = 1e-9;
 // From this number of candidate records on, checking the complete block in doubles is faster.
 constexpr int kMany = 5;
@@ -172,19 +172,19 @@ template <int P>
 [[gnu::noinline]] void coarse_near_bounds(const TreeView& tree, std::int32_t node,
                                           const CoarsePoint& point, Lanes (&out)[kFanParts]) {
     const int pairs = (width<P>(tree.leaves.p) + 1) / 2;
-    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFan * 4;
+    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFanOut * 4;
     Sums sum[kFanSums];
     for (int part = 0; part < kFanSums; ++part) sum[part] = Sums::zero();
-    for (int i = 0; i < pairs; ++i, at += kFan * 4) {
+    for (int i = 0; i < pairs; ++i, at += kFanOut * 4) {
         const Pairs over = Pairs::all(point.above + 2 * i);
         const Pairs under = Pairs::all(point.below + 2 * i);
         for (int part = 0; part < kFanSums; ++part) {
             const Pairs low = Pairs::load(at + part * Pairs::width * 2);
-            const Pairs high = Pairs::load(at + kFan * 2 + part * Pairs::width * 2);
+            const Pairs high = Pairs::load(at + kFanOut * 2 + part * Pairs::width * 2);
             sum[part] = sum[part] + squares(max(max(low - over, under - high), Pairs::zero()));
         }
     }
-    std::int32_t whole[kFan];
+    std::int32_t whole[kFanOut];
     for (int part = 0; part < kFanSums; ++part) sum[part].store(whole + part * Pairs::width);
     const Lanes unit = Lanes::all(tree.leaves.step * tree.leaves.step * (1.0 - kSure));
     for (int part = 0; part < kFanParts; ++part) {
@@ -197,36 +197,36 @@ template <int P>
 [[gnu::noinline]] void coarse_far_bounds(const TreeView& tree, std::int32_t node,
                                          const CoarsePoint& point, Lanes (&out)[kFanParts]) {
     const int pairs = (width<P>(tree.leaves.p) + 1) / 2;
-    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFan * 4;
+    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFanOut * 4;
     Sums corner[kFanSums], from_point[kFanSums], from_middle[kFanSums];
     for (int part = 0; part < kFanSums; ++part) {
         corner[part] = from_point[part] = from_middle[part] = Sums::zero();
     }
-    for (int i = 0; i < pairs; ++i, at += kFan * 4) {
+    for (int i = 0; i < pairs; ++i, at += kFanOut * 4) {
         const Pairs q = Pairs::all(point.at + 2 * i);
         const Pairs over = Pairs::all(point.above + 2 * i);
         const Pairs under = Pairs::all(point.below + 2 * i);
         const Pairs vertex = Pairs::all(point.vertex + 2 * i);
         for (int part = 0; part < kFanSums; ++part) {
             const Pairs low = Pairs::load(at + part * Pairs::width * 2);
-            const Pairs high = Pairs::load(at + kFan * 2 + part * Pairs::width * 2);
+            const Pairs high = Pairs::load(at + kFanOut * 2 + part * Pairs::width * 2);
             corner[part] = corner[part] + squares(max(over - low, high - under));
             const Pairs x = min(max(vertex, low), high);
             from_point[part] = from_point[part] + squares(x - q);
             from_middle[part] = from_middle[part] + squares(x);
         }
     }
-    std::int32_t whole[3][kFan];
+    std::int32_t whole[3][kFanOut];
     for (int part = 0; part < kFanSums; ++part) {
         corner[part].store(whole[0] + part * Pairs::width);
         from_point[part].store(whole[1] + part * Pairs::width);
         from_middle[part].store(whole[2] + part * Pairs::width);
     }
-    const double* reach = tree.coarse_reach + std::int64_t{node} * kFan;
+    const double* reach = tree.coarse_reach + std::int64_t{node} * kFanOut;
     for (int part = 0; part < kFanParts; ++part) {
         const int at = part * Lanes::width;
         const Lanes inner = Lanes::load(whole[1] + at) -
-                            Lanes::all(kMultiplier - 1.0 / 1024) * Lanes::load(whole[2] + at) +
+                            Lanes::all(kReachMultiplier - 1.0 / 1024) * Lanes::load(whole[2] + at) +
                             Lanes::load(reach + at) + Lanes::all(point.slack);
         const Lanes steps = min(inner, Lanes::load(whole[0] + at));
         out[part] = (steps * Lanes::all(1.0 + kSure) + Lanes::all(1.0)) *

@@ -30,7 +30,7 @@ void Dbscan::take(std::int32_t id, std::int32_t label) {
     if (core_[id]) waiting_.push_back(id);
 }
 
-Steps Dbscan::run() {
+Coroutine Dbscan::run() {
     while (!tree_.build(work_)) co_yield nullptr;
     // Leaf by leaf, so that the data of one query is still cached for the next.
     const BlocksView& leaves = tree_.view().leaves;
@@ -44,7 +44,7 @@ Steps Dbscan::run() {
     }
     std::int32_t label = 0;
     for (std::int32_t first = 0; first < table_.n; ++first) {
-        if (!core_[first] || assigned(first)) continue;
+        if (!core_[first] || is_assigned(first)) continue;
         take(first, label);
         while (!waiting_.empty()) {
             const std::int32_t id = waiting_.back();

@@ -19,8 +19,8 @@ class Dbscan final : public Kernel {
     Dbscan(const Table& table, std::int32_t k, double radius);
 
    protected:
-    Steps run() override;
-    double fraction() const override { return 0.5 * Kernel::fraction() + 0.5 * rated_ / (table_.n + 1.0); }
+    Coroutine run() override;
+    double fraction_done() const override { return 0.5 * Kernel::fraction_done() + 0.5 * rated_ / (table_.n + 1.0); }
 
    private:
     void ask(std::int32_t id, std::int32_t n_neighbours);

@@ -6,7 +6,7 @@
 namespace dbanon {
 
 Density::Density(const Table& table, std::int32_t k, bool lowest, Search search)
-    : TakingKernel(table, k, search),
+    : SequentialKernel(table, k, search),
       lowest_(lowest),
       room_(k - 1 + std::clamp(k - 1, 4, 16)),
       lists_(table.n, room_),
@@ -62,7 +62,7 @@ void Density::link(std::int32_t id) {
 // Drops removed neighbours; returns how many of the candidate remain.
 std::int32_t Density::shorten(std::int32_t id) {
     std::int32_t* from = list(id);
-    const auto is_removed = [&](std::int32_t other) { return assigned(other); };
+    const auto is_removed = [&](std::int32_t other) { return is_assigned(other); };
     std::int32_t& length = length_[id];
     const std::int32_t size = std::min(length, k_ - 1);
     const std::int32_t n_remaining = size - static_cast<std::int32_t>(std::count_if(from, from + size, is_removed));
@@ -111,7 +111,7 @@ void Density::rate(std::int32_t id, std::int32_t n_remaining) {
 void Density::collect(std::int32_t removed) {
     if (leads(removed)) {
         std::int32_t next = same_[removed];
-        while (next >= 0 && assigned(next)) next = same_[next];
+        while (next >= 0 && is_assigned(next)) next = same_[next];
         if (next >= 0 && !leads(next)) {
             version_[next] = 0;
             marked_[next] = true;
@@ -119,19 +119,19 @@ void Density::collect(std::int32_t removed) {
         }
     }
     for (const std::int32_t id : holders_[removed]) {
-        if (assigned(id) || marked_[id]) continue;
+        if (is_assigned(id) || marked_[id]) continue;
         marked_[id] = true;
         hit_.push_back(id);
     }
     holders_[removed] = {};
 }
 
-Steps Density::run() {
+Coroutine Density::run() {
     const auto order = [&](const Entry& a, const Entry& b) { return after(a, b); };
     const std::int64_t price = block_cost(table_.p) + k_;
     while (!records_->prepare(work_)) co_yield nullptr;
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         work_.left -= 4;
         link(id);
     }
@@ -160,7 +160,7 @@ Steps Density::run() {
             top = heap_.front();
             std::pop_heap(heap_.begin(), heap_.end(), order);
             heap_.pop_back();
-        } while (assigned(top.id) || top.version != version_[top.id]);
+        } while (is_assigned(top.id) || top.version != version_[top.id]);
         members.assign(1, top.id);
         members.insert(members.end(), list(top.id), list(top.id) + k_ - 1);
         for (const std::int32_t id : members) take(id, label);
@@ -178,7 +178,7 @@ Steps Density::run() {
             }
             rate(id, n_remaining);
             work_.left -= price;
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
     }
     begin_settling();

@@ -14,12 +14,12 @@ namespace dbanon {
 // little longer than needed, which is looked up again only when it runs short. Records with equal rows
 // have equal candidates, member by member in value, so only the first one that remains has to be
 // rated: otherwise a value shared by many records would make every round touch them all.
-class Density final : public TakingKernel {
+class Density final : public SequentialKernel {
    public:
     Density(const Table& table, std::int32_t k, bool lowest, Search search);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Entry {

@@ -15,24 +15,24 @@ double Diameter::reach(std::int32_t id) const {
     return std::sqrt(squared) * (1.0 + (table_.p + 8) * 2.3e-16) + 1e-150;
 }
 
-Steps Diameter::run() {
+Coroutine Diameter::run() {
     while (!records_->prepare(work_)) co_yield nullptr;
     middle_.assign(table_.p, 0.0);
     double widest = 0.0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         work_.left -= 2;
         for (int j = 0; j < table_.p; ++j) {
             middle_[j] += table_.row(id)[j] / table_.n;
         }
     }
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         work_.left -= 2;
         widest = std::max(widest, reach(id));
     }
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         work_.left -= 8;
         const double length = reach(id) + widest;
         heap_.push_back({length * length * (1.0 + (table_.p + 8) * 2.3e-16), id, -1});
@@ -45,13 +45,13 @@ Steps Diameter::run() {
         Entry best{-1.0, table_.n, -1};
         seen_.clear();
         while (!heap_.empty() && best < heap_.front()) {
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
             work_.left -= 8;
             Entry top = heap_.front();
             std::pop_heap(heap_.begin(), heap_.end());
             heap_.pop_back();
-            if (assigned(top.id)) continue;
-            if (top.partner < 0 || assigned(top.partner)) {
+            if (is_assigned(top.id)) continue;
+            if (top.partner < 0 || is_assigned(top.partner)) {
                 far_.start(table_.row(top.id));
                 records_->begin(far_);
                 while (!records_->farthest(far_, work_)) co_yield nullptr;
@@ -66,11 +66,11 @@ Steps Diameter::run() {
             std::push_heap(heap_.begin(), heap_.end());
         }
         for (const std::int32_t seed : {best.id, best.partner}) {
-            const bool is_assigned = assigned(seed);
-            near_.start(table_.row(seed), is_assigned ? k_ : k_ - 1, is_assigned ? -1 : seed);
+            const bool was_assigned = is_assigned(seed);
+            near_.start(table_.row(seed), was_assigned ? k_ : k_ - 1, was_assigned ? -1 : seed);
             records_->begin(near_);
             while (!records_->nearest(near_, work_)) co_yield nullptr;
-            if (!is_assigned) take(seed, label);
+            if (!was_assigned) take(seed, label);
             take(near_, label++);
         }
     }

@@ -11,7 +11,7 @@ using namespace dbanon;
 
 template <int P>
 constexpr int kBlockParts = block_size(P) / Lanes::width;
-constexpr int kFanParts = kFan / Lanes::width;
+constexpr int kFanParts = kFanOut / Lanes::width;
 
 bool before(const Found& a, const Found& b) {
     return a.distance < b.distance || (a.distance == b.distance && a.id < b.id);
@@ -51,7 +51,7 @@ void offer(Far& q, double distance, std::int32_t id) {
 }
 
 inline std::int32_t first_of(const TreeView& tree, std::int32_t node, int slot) {
-    return tree.links[node * kLinks + kFan + slot];
+    return tree.links[node * kLinksPerNode + kFanOut + slot];
 }
 
 // The lanes of a block that hold records.
@@ -118,14 +118,14 @@ template <int P>
 void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
                  Lanes (&sum)[kFanParts]) {
     const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
-    const double* hi = lo + p * kFan;
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFanOut;
+    const double* hi = lo + p * kFanOut;
     const Lanes zero = Lanes::all(0.0);
     for (int part = 0; part < kFanParts; ++part) sum[part] = zero;
     for (int j = 0; j < p; ++j) {
         const Lanes q = Lanes::all(point[j]);
         for (int part = 0; part < kFanParts; ++part) {
-            const int at = j * kFan + part * Lanes::width;
+            const int at = j * kFanOut + part * Lanes::width;
             const Lanes gap = max(max(Lanes::load(lo + at) - q, q - Lanes::load(hi + at)), zero);
             sum[part] = sum[part] + gap * gap;
         }
@@ -138,10 +138,10 @@ template <int P>
 [[gnu::always_inline]] inline void far_bounds(const TreeView& tree, std::int32_t node,
                                               const Far& far, Lanes (&sum)[kFanParts]) {
     const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
-    const double* hi = lo + p * kFan;
-    const double* reach = hi + p * kFan;
-    const Lanes multiplier = Lanes::all(kMultiplier);
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFanOut;
+    const double* hi = lo + p * kFanOut;
+    const double* reach = hi + p * kFanOut;
+    const Lanes multiplier = Lanes::all(kReachMultiplier);
     Lanes inner[kFanParts], corner[kFanParts];
     for (int part = 0; part < kFanParts; ++part) corner[part] = inner[part] = Lanes::all(0.0);
     for (int j = 0; j < p; ++j) {
@@ -150,7 +150,7 @@ template <int P>
         const Lanes toward = Lanes::all(far.toward[j]);
         const Lanes vertex = Lanes::all(far.vertex[j]);
         for (int part = 0; part < kFanParts; ++part) {
-            const int at = j * kFan + part * Lanes::width;
+            const int at = j * kFanOut + part * Lanes::width;
             const Lanes low = Lanes::load(lo + at);
             const Lanes high = Lanes::load(hi + at);
             const Lanes gap = max(q - low, high - q);

@@ -25,18 +25,18 @@ Fitting::Fitting(const Table& table, std::int32_t k, const std::int32_t* classes
     if (count) std::copy_n(classes, count * classes_.width(), classes_.row(0));
 }
 
-Steps Fitting::run() {
+Coroutine Fitting::run() {
     for (std::size_t c = 0; c < excess_.size(); ++c) {
         measure(c);
         work_.left -= k_;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     list();
     for (; swept_ < sweeps_; ++swept_) {
         for (std::int32_t id = 0; id < table_.n; ++id) {
             fit(id);
             work_.left -= 1 + static_cast<std::int64_t>(first_[id + 1] - first_[id]);
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
     }
 }

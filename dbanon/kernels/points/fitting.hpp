@@ -30,8 +30,8 @@ class Fitting final : public Kernel {
     const std::vector<double>& excess() const { return excess_; }
 
    protected:
-    Steps run() override;
-    double fraction() const override {
+    Coroutine run() override;
+    double fraction_done() const override {
         return static_cast<double>(swept_) / (static_cast<double>(sweeps_) + 1.0);
     }
 

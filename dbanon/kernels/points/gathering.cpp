@@ -22,14 +22,14 @@ Gathering::Gathering(const Table& table, std::int32_t k, const double* prices,
       tree_(table),
       mean_(table.p) {}
 
-Steps Gathering::run() {
+Coroutine Gathering::run() {
     while (!tree_.build(work_)) co_yield nullptr;
     std::vector<double> weights(table_.n);
     for (std::int32_t id = 0; id < table_.n; ++id) weights[id] = -prices_[id];
     tree_.weigh(weights, std::vector<std::int32_t>(table_.n, 0));
     for (; done_ < count_; ++done_) {
         gather(centres_ + done_ * static_cast<std::size_t>(table_.p));
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 

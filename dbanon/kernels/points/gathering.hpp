@@ -24,8 +24,8 @@ class Gathering final : public Kernel {
     const std::vector<std::int32_t>& classes() const { return classes_; }
 
    protected:
-    Steps run() override;
-    double fraction() const override {
+    Coroutine run() override;
+    double fraction_done() const override {
         return static_cast<double>(done_) / (static_cast<double>(count_) + 1.0);
     }
 

@@ -93,7 +93,7 @@ double Genetic::loss(const Genes& genes) {
 }
 
 std::size_t Genetic::wheel(const std::vector<double>& fitness, double total) {
-    double left = random_.share() * total;
+    double left = random_.uniform() * total;
     for (std::size_t i = 0; i + 1 < fitness.size(); ++i) {
         left -= fitness[i];
         if (left < 0.0) return i;
@@ -101,14 +101,14 @@ std::size_t Genetic::wheel(const std::vector<double>& fitness, double total) {
     return fitness.size() - 1;
 }
 
-Steps Genetic::run() {
+Coroutine Genetic::run() {
     const std::size_t count = settings_.population;
     const std::int64_t price = std::int64_t{table_.n} * (table_.p + 4);
     std::vector<Genes> people, children;
     for (std::size_t i = 0; i < count; ++i) {
         people.push_back(random_genes());
         work_.left -= price;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::vector<double> fitness(count);
     for (std::int32_t generation = 0;; ++generation) {
@@ -120,7 +120,7 @@ Steps Genetic::run() {
             total += fit;
             if (fit > fitness[best]) best = i;
             work_.left -= 3 * price;
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
         if (generation == settings_.generations) {
             std::swap(people[0], people[best]);
@@ -130,12 +130,12 @@ Steps Genetic::run() {
         while (children.size() < count) {
             Genes child = people[wheel(fitness, total)];
             const Genes& other = people[wheel(fitness, total)];
-            if (random_.share() < settings_.crossover) {
+            if (random_.uniform() < settings_.crossover) {
                 const std::int32_t from = random_.below(table_.n);
                 std::copy(other.begin() + from, other.end(), child.begin() + from);
             }
             for (std::int32_t& gene : child) {
-                if (random_.share() < settings_.mutation) gene = random_.below(classes_);
+                if (random_.uniform() < settings_.mutation) gene = random_.below(classes_);
             }
             mend(child);
             children.push_back(std::move(child));

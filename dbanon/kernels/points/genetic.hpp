@@ -19,8 +19,8 @@ class Genetic final : public Kernel {
         : Kernel(table, k), settings_(settings), random_(settings.seed), classes_(table.n / k) {}
 
    protected:
-    Steps run() override;
-    double fraction() const override { return done_; }
+    Coroutine run() override;
+    double fraction_done() const override { return done_; }
 
    private:
     // One gene per record: the number of its class. Some numbers may be unused.

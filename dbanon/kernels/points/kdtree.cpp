@@ -15,7 +15,7 @@ constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 }  // namespace
 
 void KdTree::begin(NearQuery& q) const {
-    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan + kWaiting));
+    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFanOut + kQueueCapacity));
     q.stack = q.waiting.data();
     q.pending = 0;
     q.coarse = {};
@@ -31,7 +31,7 @@ void KdTree::begin(NearQuery& q) const {
 }
 
 void KdTree::begin(FarQuery& q) const {
-    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan + kWaiting));
+    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFanOut + kQueueCapacity));
     q.stack = q.waiting.data();
     q.pending = 0;
     q.coarse = {};
@@ -42,7 +42,7 @@ void KdTree::begin(FarQuery& q) const {
     for (int j = 0; j < p_; ++j) {
         const double gap = middle_[static_cast<std::size_t>(j)] - q.point[j];
         q.direction[static_cast<std::size_t>(j)] = gap;
-        q.direction[static_cast<std::size_t>(p_ + j)] = gap / (kMultiplier - 1.0);
+        q.direction[static_cast<std::size_t>(p_ + j)] = gap / (kReachMultiplier - 1.0);
         squared += gap * gap;
     }
     q.toward = q.direction.data();
@@ -53,8 +53,8 @@ void KdTree::begin(FarQuery& q) const {
 // An empty slot: neutral for minima and maxima, and not alive.
 void KdTree::close_slot(std::int32_t node, int slot) {
     for (int j = 0; j < p_; ++j) {
-        low(node)[j * kFan + slot] = kInf;
-        high(node)[j * kFan + slot] = -kInf;
+        low(node)[j * kFanOut + slot] = kInf;
+        high(node)[j * kFanOut + slot] = -kInf;
     }
     reach(node)[slot] = 0.0;
     first(node)[slot] = kNone;
@@ -65,19 +65,19 @@ void KdTree::close_slot(std::int32_t node, int slot) {
 // A child's box in integer steps, from its box.
 void KdTree::coarsen(std::int32_t node, int slot) {
     if (!coarse_.used()) return;
-    std::int16_t* at = coarse_boxes_.data() + std::int64_t{node} * coarse_.pairs() * kFan * 4;
+    std::int16_t* at = coarse_boxes_.data() + std::int64_t{node} * coarse_.pairs() * kFanOut * 4;
     bool beyond = false;
     for (int j = 0; j < p_; ++j) {
-        const double lowest = low(node)[j * kFan + slot];
-        const double highest = high(node)[j * kFan + slot];
-        std::int16_t* pair = at + (j / 2 * 2 * kFan + slot) * 2 + j % 2;
+        const double lowest = low(node)[j * kFanOut + slot];
+        const double highest = high(node)[j * kFanOut + slot];
+        std::int16_t* pair = at + (j / 2 * 2 * kFanOut + slot) * 2 + j % 2;
         pair[0] = coarse_.steps(lowest, j);
-        pair[kFan * 2] = coarse_.steps(highest, j);
+        pair[kFanOut * 2] = coarse_.steps(highest, j);
         beyond |= coarse_.beyond(lowest, j) || coarse_.beyond(highest, j);
     }
     const double reached = reach(node)[slot] / coarse_.step();
-    coarse_reach_[static_cast<std::size_t>(node * kFan + slot)] =
-        kMultiplier * reached * reached * (1.0 + 1e-9) + 1.0;
+    coarse_reach_[static_cast<std::size_t>(node * kFanOut + slot)] =
+        kReachMultiplier * reached * reached * (1.0 + 1e-9) + 1.0;
     const std::uint8_t bit = static_cast<std::uint8_t>(1u << slot);
     std::uint8_t& bits = beyond_[static_cast<std::size_t>(node)];
     bits = static_cast<std::uint8_t>(beyond ? bits | bit : bits & ~bit);
@@ -107,11 +107,11 @@ void KdTree::erase(std::int32_t id) {
         position_[static_cast<std::size_t>(ids[lane])] = leaf * block_ + lane;
     }
     if (!shrink_leaf(leaf, id, reached)) return;
-    std::int32_t node = leaf_up_[static_cast<std::size_t>(leaf)] / kFan;
+    std::int32_t node = leaf_up_[static_cast<std::size_t>(leaf)] / kFanOut;
     while (node != 0) {
         const std::int32_t up = up_[static_cast<std::size_t>(node)];
-        if (!shrink_node(node, up / kFan, up % kFan)) return;
-        node = up / kFan;
+        if (!shrink_node(node, up / kFanOut, up % kFanOut)) return;
+        node = up / kFanOut;
     }
 }
 
@@ -119,8 +119,8 @@ void KdTree::erase(std::int32_t id) {
 bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
     const double* removed_row = row(id);
     const std::int32_t up = leaf_up_[static_cast<std::size_t>(leaf)];
-    const std::int32_t node = up / kFan;
-    const int slot = up % kFan;
+    const std::int32_t node = up / kFanOut;
+    const int slot = up % kFanOut;
     const std::int32_t count = leaf_count_[static_cast<std::size_t>(leaf)];
     if (count == 0) {
         close_slot(node, slot);
@@ -132,15 +132,15 @@ bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
     double* hi = high(node) + slot;
     for (int j = 0; j < p_; ++j) {
         const double* from = block + j * block_;
-        if (removed_row[j] == lo[j * kFan]) {
+        if (removed_row[j] == lo[j * kFanOut]) {
             const double least = *std::min_element(from, from + count);
-            changed |= least != lo[j * kFan];
-            lo[j * kFan] = least;
+            changed |= least != lo[j * kFanOut];
+            lo[j * kFanOut] = least;
         }
-        if (removed_row[j] == hi[j * kFan]) {
+        if (removed_row[j] == hi[j * kFanOut]) {
             const double most = *std::max_element(from, from + count);
-            changed |= most != hi[j * kFan];
-            hi[j * kFan] = most;
+            changed |= most != hi[j * kFanOut];
+            hi[j * kFanOut] = most;
         }
     }
     if (reached == reach(node)[slot]) {
@@ -165,21 +165,21 @@ bool KdTree::shrink_node(std::int32_t node, std::int32_t parent, int slot) {
     }
     bool changed = false;
     for (int j = 0; j < p_; ++j) {
-        const double* lo = low(node) + j * kFan;
-        const double* hi = high(node) + j * kFan;
-        double& least = low(parent)[j * kFan + slot];
-        double& most = high(parent)[j * kFan + slot];
-        const double new_least = *std::min_element(lo, lo + kFan);
-        const double new_most = *std::max_element(hi, hi + kFan);
+        const double* lo = low(node) + j * kFanOut;
+        const double* hi = high(node) + j * kFanOut;
+        double& least = low(parent)[j * kFanOut + slot];
+        double& most = high(parent)[j * kFanOut + slot];
+        const double new_least = *std::min_element(lo, lo + kFanOut);
+        const double new_most = *std::max_element(hi, hi + kFanOut);
         changed |= new_least != least || new_most != most;
         least = new_least;
         most = new_most;
     }
-    const double farthest = *std::max_element(reach(node), reach(node) + kFan);
+    const double farthest = *std::max_element(reach(node), reach(node) + kFanOut);
     changed |= farthest != reach(parent)[slot];
     reach(parent)[slot] = farthest;
     std::int32_t& least_id = first(parent)[slot];
-    const std::int32_t new_least_id = *std::min_element(first(node), first(node) + kFan);
+    const std::int32_t new_least_id = *std::min_element(first(node), first(node) + kFanOut);
     changed |= new_least_id != least_id;
     least_id = new_least_id;
     if (changed) coarsen(parent, slot);

@@ -75,11 +75,11 @@ class KdTree {
     Axis widest(std::int32_t begin, std::int32_t end) const;
     void enclose(std::int32_t node, std::int32_t slot, std::int32_t inner);
     double coordinate(std::int32_t id, int j) const { return row(id)[j]; }
-    double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFan; }
-    double* high(std::int32_t node) { return low(node) + p_ * kFan; }
-    double* reach(std::int32_t node) { return high(node) + p_ * kFan; }
-    std::int32_t* child(std::int32_t node) { return links_.data() + std::int64_t{node} * kLinks; }
-    std::int32_t* first(std::int32_t node) { return child(node) + kFan; }
+    double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFanOut; }
+    double* high(std::int32_t node) { return low(node) + p_ * kFanOut; }
+    double* reach(std::int32_t node) { return high(node) + p_ * kFanOut; }
+    std::int32_t* child(std::int32_t node) { return links_.data() + std::int64_t{node} * kLinksPerNode; }
+    std::int32_t* first(std::int32_t node) { return child(node) + kFanOut; }
     double reach_of(std::int32_t id) const;
     void coarsen(std::int32_t node, int slot);
     void refresh_view();
@@ -91,7 +91,7 @@ class KdTree {
     int p_, block_;
     const Ops& ops_;
     std::int32_t size_;
-    Pages<std::int32_t> position_;  // record -> leaf * block_ + lane, -1 once erased
+    HugePageVector<std::int32_t> position_;  // record -> leaf * block_ + lane, -1 once erased
 
     std::vector<std::int32_t> order_, spare_;
     std::vector<Task> tasks_;
@@ -102,22 +102,22 @@ class KdTree {
     std::int32_t depth_ = 0;
     bool ready_ = false;
 
-    Pages<double> boxes_;
+    HugePageVector<double> boxes_;
     std::vector<double> middle_;
-    Pages<std::int32_t> links_;
+    HugePageVector<std::int32_t> links_;
     std::vector<std::int32_t> up_;  // up_: node -> parent * kFan + slot
     std::vector<std::uint8_t> live_;
 
     std::int64_t leaf_room_ = 0;
     std::int32_t leaves_ = 0;
-    Pages<double> leaf_points_, leaf_reach_;
-    Pages<std::int32_t> leaf_ids_;
+    HugePageVector<double> leaf_points_, leaf_reach_;
+    HugePageVector<std::int32_t> leaf_ids_;
     std::vector<std::int32_t> leaf_count_, leaf_up_;
 
     // The same in integer steps, if worthwhile: see search.hpp.
     Coarse coarse_;
-    Pages<std::int16_t> leaf_coarse_, coarse_boxes_;
-    Pages<double> coarse_reach_;
+    HugePageVector<std::int16_t> leaf_coarse_, coarse_boxes_;
+    HugePageVector<double> coarse_reach_;
     std::vector<std::uint8_t> leaf_beyond_, beyond_;
     TreeView view_{};
 };

@@ -68,7 +68,7 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     coarse_ = Coarse(points, n, p, middle_);
     // Every short range may leave a leaf partly empty, and short ranges have at least an eighth of
     // kShort records unless the sample is bad; add_leaf() grows the storage if necessary.
-    grow(size_ / block_ + size_ / 512 + kFan);
+    grow(size_ / block_ + size_ / 512 + kFanOut);
     add_node({0, size_, -1, 0, 1, 0, 0});
 }
 
@@ -84,17 +84,17 @@ void KdTree::grow(std::int64_t leaves) {
 bool KdTree::build(Work& work) {
     if (ready_) return true;
     while (!tasks_.empty()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const Task task = tasks_.back();
         if (!run(task, work)) return false;
     }
     if (enclosed_ < 0) enclosed_ = static_cast<std::int32_t>(live_.size());
     // Children have larger numbers than their parents, so backwards is bottom-up.
     while (enclosed_ > 1) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         --enclosed_;
         const std::int32_t up = up_[static_cast<std::size_t>(enclosed_)];
-        enclose(up / kFan, up % kFan, enclosed_);
+        enclose(up / kFanOut, up % kFanOut, enclosed_);
         work.left -= block_cost(p_);
     }
     order_ = {};
@@ -147,21 +147,21 @@ void KdTree::add_node(const Task& task) {
         child(task.node)[task.slot] = node;
         live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
     }
-    boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFan));
-    links_.resize(links_.size() + kLinks, 0);
+    boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFanOut));
+    links_.resize(links_.size() + kLinksPerNode, 0);
     beyond_.push_back(0);
     if (coarse_.used()) {
-        coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFan * 4), 0);
-        coarse_reach_.resize(coarse_reach_.size() + kFan, 0.0);
+        coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFanOut * 4), 0);
+        coarse_reach_.resize(coarse_reach_.size() + kFanOut, 0.0);
     }
-    up_.push_back(task.node < 0 ? -1 : task.node * kFan + task.slot);
+    up_.push_back(task.node < 0 ? -1 : task.node * kFanOut + task.slot);
     live_.push_back(0);
-    for (int slot = 0; slot < kFan; ++slot) close_slot(node, slot);
+    for (int slot = 0; slot < kFanOut; ++slot) close_slot(node, slot);
     std::int32_t part = 0;
-    std::int32_t slots = kFan;
+    std::int32_t slots = kFanOut;
     if (length <= kShort) {
         part = block_;
-        while (part * kFan < length) part *= kFan;
+        while (part * kFanOut < length) part *= kFanOut;
         slots = std::max(1, (length + part - 1) / part);
     }
     depth_ = std::max(depth_, task.depth + 1);
@@ -188,14 +188,14 @@ void KdTree::add_leaf(const Task& task) {
     }
     leaf_count_.push_back(count);
     leaf_beyond_.push_back(0);
-    leaf_up_.push_back(task.node * kFan + task.slot);
+    leaf_up_.push_back(task.node * kFanOut + task.slot);
     double* lo = low(task.node) + task.slot;
     double* hi = high(task.node) + task.slot;
     for (int j = 0; j < p_; ++j) {
         const double* from = block + j * block_;
         const auto [least, most] = std::minmax_element(from, from + block_);
-        lo[j * kFan] = *least;
-        hi[j * kFan] = *most;
+        lo[j * kFanOut] = *least;
+        hi[j * kFanOut] = *most;
     }
     reach(task.node)[task.slot] = *std::max_element(reaches, reaches + block_);
     child(task.node)[task.slot] = ~leaf;
@@ -300,7 +300,7 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
         work.left -= kCutSample * p_;
     }
     while (split_.next < task.end) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const std::int32_t stop = std::min(split_.next + kPiece, task.end);
         work.left -= 4 * std::int64_t{stop - split_.next};
         for (; split_.next < stop; ++split_.next) {
@@ -324,13 +324,13 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
 // Sets a child's box and smallest index in its parent from the child's own slots.
 void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
     for (int j = 0; j < p_; ++j) {
-        const double* lo = low(inner) + j * kFan;
-        const double* hi = high(inner) + j * kFan;
-        low(node)[j * kFan + slot] = *std::min_element(lo, lo + kFan);
-        high(node)[j * kFan + slot] = *std::max_element(hi, hi + kFan);
+        const double* lo = low(inner) + j * kFanOut;
+        const double* hi = high(inner) + j * kFanOut;
+        low(node)[j * kFanOut + slot] = *std::min_element(lo, lo + kFanOut);
+        high(node)[j * kFanOut + slot] = *std::max_element(hi, hi + kFanOut);
     }
-    reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFan);
-    first(node)[slot] = *std::min_element(first(inner), first(inner) + kFan);
+    reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFanOut);
+    first(node)[slot] = *std::min_element(first(inner), first(inner) + kFanOut);
     coarsen(node, slot);
 }
 

@@ -7,7 +7,7 @@
 namespace dbanon {
 
 // Two points are requested first, then four times as many as long as the last one ties.
-Steps Linkage::run() {
+Coroutine Linkage::run() {
     for (std::int32_t id = 0; id < table_.n; ++id) {
         std::int64_t n_neighbours = std::min(2, points_.n);
         limit_ = limits_ ? limits_[id] * kTie : kInf;
@@ -30,7 +30,7 @@ Steps Linkage::run() {
             n_neighbours = std::min<std::int64_t>(4 * n_neighbours, points_.n);
         }
         answer(id);
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 

@@ -38,7 +38,7 @@ class Linkage final : public Kernel {
     const std::vector<std::int64_t>& weight() const { return weight_; }    // of all nearest points
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     enum class Verdict { all, not_all, beyond_limit };

@@ -21,7 +21,7 @@ void Mdav::take(NearQuery& q, std::int32_t label) {
     for (std::int32_t i = 0; i < q.count; ++i) take(q.found[i].id, label);
 }
 
-Steps Mdav::run() {
+Coroutine Mdav::run() {
     const std::int64_t k = k_;
     std::int32_t label = 0;
     for (std::int64_t round = 0; records_->size() >= 2 * k; ++round) {
@@ -48,11 +48,11 @@ Steps Mdav::run() {
         if (last) break;
 
         const std::int32_t s = far_.best.id;
-        const bool is_assigned = assigned(s);
-        near_.start(table_.row(s), is_assigned ? k_ : k_ - 1, is_assigned ? -1 : s);
+        const bool was_assigned = is_assigned(s);
+        near_.start(table_.row(s), was_assigned ? k_ : k_ - 1, was_assigned ? -1 : s);
         records_->begin(near_);
         while (!records_->nearest(near_, work_)) co_yield nullptr;
-        if (!is_assigned) take(s, label);
+        if (!was_assigned) take(s, label);
         take(near_, label++);
     }
     if (records_->size() > 0) assign_rest(label);

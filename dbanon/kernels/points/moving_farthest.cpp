@@ -85,7 +85,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
     const TreeView& view = tree_.view();
     const double slack = (tree_.attributes() + 8) * 2.3e-16;
     while (!heap_.empty() && looked_ < kLooks) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const Entry top = heap_.front();
         const double bound = up(top.key + path_);
         if (bound * bound * (1.0 + slack) < q.best.distance) break;
@@ -94,11 +94,11 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
         if (!heap_.empty()) fetch(heap_.front().ref);
         work.left -= 2 * block_cost(tree_.attributes());
         if (top.ref >= 0) {
-            double bounds[kFan];
+            double bounds[kFanOut];
             tree_.ops().far_bounds(view, top.ref, q, bounds);
-            for (int slot = 0; slot < kFan; ++slot) {
+            for (int slot = 0; slot < kFanOut; ++slot) {
                 if ((view.live[top.ref] >> slot & 1) == 0) continue;
-                heap_.push_back(entry(bounds[slot], view.links[top.ref * kLinks + slot], false));
+                heap_.push_back(entry(bounds[slot], view.links[top.ref * kLinksPerNode + slot], false));
                 std::push_heap(heap_.begin(), heap_.end());
             }
             continue;

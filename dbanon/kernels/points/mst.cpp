@@ -16,7 +16,7 @@ constexpr std::int64_t kPart = 1 << 16;  // of a slice, for one tree
 // parent is the one of equally near records that was first in the tree. The distance of a tree
 // record to its last nearest free record is a lower bound for the others, so the search is repeated
 // only if that bound is the least of all.
-Steps Mst::run() {
+Coroutine Mst::run() {
     const std::size_t count = table_.n;
     parent_.assign(count, -1);
     length_.assign(count, 0.0);
@@ -34,7 +34,7 @@ Steps Mst::run() {
         heap_.push_back({near_.found[0].distance, near_.found[0].id, from});
         std::push_heap(heap_.begin(), heap_.end());
         work_.left -= 8;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
 
         const Reach least = heap_.front();
         const std::size_t to = least.to;
@@ -74,7 +74,7 @@ Steps Mst::run() {
             Diameter parts({rows.data(), size, table_.p}, k_, search_);
             while (!parts.step(kPart)) {
                 work_.left -= kPart;
-                if (work_.spent()) co_yield nullptr;
+                if (work_.is_spent()) co_yield nullptr;
             }
             work_.left -= 16 * std::int64_t{size};
             for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -86,7 +86,7 @@ Steps Mst::run() {
             work_.left -= size;
         }
         label += classes;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 
@@ -107,7 +107,7 @@ void Mst::begin_cut() {
 // Removes edges, the longest first, where at least k records stay on both sides. Resumable.
 bool Mst::cut(Work& work) {
     for (; looked_at_ < edges_.size(); ++looked_at_) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         work.left -= 8;
         const std::int32_t child = edges_[looked_at_];
         const std::int32_t subtree_size = below_[child];

@@ -16,8 +16,8 @@ class Mst final : public Kernel {
           records_(make_records(table, search)) {}
 
    protected:
-    Steps run() override;
-    double fraction() const override {
+    Coroutine run() override;
+    double fraction_done() const override {
         return 0.9 * static_cast<double>(grown_.size()) / (table_.n + 1.0);
     }
 

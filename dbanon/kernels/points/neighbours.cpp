@@ -2,7 +2,7 @@
 
 namespace dbanon {
 
-Steps Neighbours::run() {
+Coroutine Neighbours::run() {
     for (std::int32_t id = 0; id < table_.n; ++id) {
         while (!records_->prepare(work_)) co_yield nullptr;
         near_.start(table_.row(id), count_, id);
@@ -17,7 +17,7 @@ Steps Neighbours::run() {
         sums_[id] = sum;
         assign(id, 0);
         work_.left -= count_ + 1;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 

@@ -19,23 +19,23 @@ constexpr int kSweeps = 8;
 
 }  // namespace
 
-Steps Pass::run() {
+Coroutine Pass::run() {
     add_classes();
     reach_ = std::min(classes() - 1, kNear);
     if (reach_ > 0) {
-        Steps search = apart_ ? find_holding() : find_near();
+        Coroutine search = pair_distances_ ? find_holding() : find_near();
         while (!search.resume()) co_yield nullptr;
         changed_.assign(static_cast<std::size_t>(classes()), 0);
         seen_.assign(static_cast<std::size_t>(classes()), -1);
         std::int32_t before = -1;
         for (int sweep = 0; sweep < kSweeps && before < pools_; ++sweep) {
             before = pools_;
-            for (std::int32_t at = 0; at < classes(); ++at) {
-                if (settled(at)) continue;
-                descend(at);
-                work_.left -= pool_.spent();
-                done_ = std::min(0.3 + 0.3 * (sweep + 1.0 * at / classes()), 0.99);
-                if (work_.spent()) co_yield nullptr;
+            for (std::int32_t class_id = 0; class_id < classes(); ++class_id) {
+                if (settled(class_id)) continue;
+                descend(class_id);
+                work_.left -= pool_.take_work();
+                done_ = std::min(0.3 + 0.3 * (sweep + 1.0 * class_id / classes()), 0.99);
+                if (work_.is_spent()) co_yield nullptr;
             }
         }
     }
@@ -43,45 +43,45 @@ Steps Pass::run() {
 }
 
 // The classes with the nearest centres.
-Steps Pass::find_near() {
+Coroutine Pass::find_near() {
     add_centres();
     const Table centres{centres_.data(), classes(), table_.p};
     const std::unique_ptr<Records> records = make_records(centres, Search::automatic, classes());
     while (!records->prepare(work_)) co_yield nullptr;
-    for (std::int32_t at = 0; at < classes(); ++at) {
-        query_.start(centres.row(at), reach_, at);
+    for (std::int32_t class_id = 0; class_id < classes(); ++class_id) {
+        query_.start(centres.row(class_id), reach_, class_id);
         records->begin(query_);
         while (!records->nearest(query_, work_)) co_yield nullptr;
         query_.sort();
         for (std::int32_t i = 0; i < reach_; ++i) near_.push_back(query_.found[i].id);
-        done_ = 0.3 * at / classes();
+        done_ = 0.3 * class_id / classes();
     }
 }
 
 // The classes with most of the nearest records; in a tie the smaller number first.
-Steps Pass::find_holding() {
+Coroutine Pass::find_holding() {
     const std::int32_t count = std::min(table_.n - 1, kHeld);
     std::vector<std::int32_t> neighbours(static_cast<std::size_t>(count)), holding;
     std::vector<std::pair<std::int32_t, std::int32_t>> order;
-    for (std::int32_t at = 0; at < classes(); ++at) {
+    for (std::int32_t class_id = 0; class_id < classes(); ++class_id) {
         holding.clear();
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            apart_->nearest(members(at)[i], count, neighbours.data(), work_);
+        for (std::int32_t i = 0; i < size(class_id); ++i) {
+            pair_distances_->find_nearest(members(class_id)[i], count, neighbours.data(), work_);
             for (const std::int32_t id : neighbours) holding.push_back(class_of(id));
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
         std::sort(holding.begin(), holding.end());
         order.clear();
         for (const std::int32_t other : holding) {
-            if (other == at) continue;
+            if (other == class_id) continue;
             if (order.empty() || order.back().second != other) order.emplace_back(0, other);
             --order.back().first;
         }
         std::sort(order.begin(), order.end());
         for (std::size_t i = 0; i < static_cast<std::size_t>(reach_); ++i) {
-            near_.push_back(i < order.size() ? order[i].second : at);
+            near_.push_back(i < order.size() ? order[i].second : class_id);
         }
-        done_ = 0.3 * at / classes();
+        done_ = 0.3 * class_id / classes();
     }
 }
 
@@ -89,44 +89,44 @@ Steps Pass::find_holding() {
 void Pass::add_centres() {
     const std::size_t p = static_cast<std::size_t>(table_.p);
     centres_.assign(static_cast<std::size_t>(classes()) * p, 0.0);
-    for (std::int32_t at = 0; at < classes(); ++at) {
-        double* centre = centres_.data() + static_cast<std::size_t>(at) * p;
-        const double share = 1.0 / size(at);
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            const double* row = table_.row(members(at)[i]);
+    for (std::int32_t class_id = 0; class_id < classes(); ++class_id) {
+        double* centre = centres_.data() + static_cast<std::size_t>(class_id) * p;
+        const double share = 1.0 / size(class_id);
+        for (std::int32_t i = 0; i < size(class_id); ++i) {
+            const double* row = table_.row(members(class_id)[i]);
             for (std::size_t j = 0; j < p; ++j) centre[j] += share * row[j];
         }
     }
 }
 
 // Whether its pool is unchanged since it was last searched.
-bool Pass::settled(std::int32_t at) {
-    std::int32_t last = changed(at);
-    for (std::int32_t i = 0; i < reach_; ++i) last = std::max(last, changed(near(at)[i]));
-    return last <= seen_[static_cast<std::size_t>(at)];
+bool Pass::settled(std::int32_t class_id) {
+    std::int32_t last = changed(class_id);
+    for (std::int32_t i = 0; i < reach_; ++i) last = std::max(last, changed(near(class_id)[i]));
+    return last <= seen_[static_cast<std::size_t>(class_id)];
 }
 
-void Pass::descend(std::int32_t at) {
-    chosen_.assign(1, at);
-    std::int32_t records = size(at);
+void Pass::descend(std::int32_t class_id) {
+    pool_classes_.assign(1, class_id);
+    std::int32_t records = size(class_id);
     for (std::int32_t i = 0; i < reach_; ++i) {
-        if (near(at)[i] == at) break;
-        records += size(near(at)[i]);
-        if (records > most_pooled()) break;
-        chosen_.push_back(near(at)[i]);
+        if (near(class_id)[i] == class_id) break;
+        records += size(near(class_id)[i]);
+        if (records > max_pooled_records()) break;
+        pool_classes_.push_back(near(class_id)[i]);
     }
     fill_pool();
     pool_.descend();
     ++pools_;
     std::int32_t x = 0;
-    for (std::size_t part = 0; part < chosen_.size(); ++part) {
-        for (const std::int32_t end = x + size(chosen_[part]); x < end; ++x) {
-            const std::int32_t now = pool_.part(x);
+    for (std::size_t part = 0; part < pool_classes_.size(); ++part) {
+        for (const std::int32_t end = x + size(pool_classes_[part]); x < end; ++x) {
+            const std::int32_t now = pool_.class_of(x);
             if (now == static_cast<std::int32_t>(part)) continue;
-            changed(chosen_[part]) = changed(chosen_[static_cast<std::size_t>(now)]) = pools_;
+            changed(pool_classes_[part]) = changed(pool_classes_[static_cast<std::size_t>(now)]) = pools_;
         }
     }
-    seen_[static_cast<std::size_t>(at)] = pools_;
+    seen_[static_cast<std::size_t>(class_id)] = pools_;
     write_back();
 }
 

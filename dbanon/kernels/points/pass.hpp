@@ -15,23 +15,23 @@ class Pass final : public ClassPools {
     // As of ClassPools. Without coordinates the classes nearest to one are those that hold most of
     // the records nearest to its own.
     Pass(const Table& table, std::int32_t k, const std::int32_t* labels,
-         std::unique_ptr<Apart> apart = nullptr)
-        : ClassPools(table, k, labels, std::move(apart)) {}
+         std::unique_ptr<PairDistances> pair_distances = nullptr)
+        : ClassPools(table, k, labels, std::move(pair_distances)) {}
 
    protected:
-    Steps run() override;
-    double fraction() const override { return done_; }
+    Coroutine run() override;
+    double fraction_done() const override { return done_; }
 
    private:
-    const std::int32_t* near(std::int32_t at) const {
-        return near_.data() + std::int64_t{at} * reach_;
+    const std::int32_t* near(std::int32_t class_id) const {
+        return near_.data() + std::int64_t{class_id} * reach_;
     }
-    std::int32_t& changed(std::int32_t at) { return changed_[static_cast<std::size_t>(at)]; }
+    std::int32_t& changed(std::int32_t class_id) { return changed_[static_cast<std::size_t>(class_id)]; }
     void add_centres();
-    Steps find_near();
-    Steps find_holding();
-    bool settled(std::int32_t at);
-    void descend(std::int32_t at);
+    Coroutine find_near();
+    Coroutine find_holding();
+    bool settled(std::int32_t class_id);
+    void descend(std::int32_t class_id);
 
     std::int32_t reach_ = 0;             // classes known near each class
     std::vector<double> centres_;        // [class][attribute], before the search

@@ -29,7 +29,7 @@ std::int32_t NearestPath::nearest_in(std::int32_t group, const double* from) con
     double least = kInf;
     std::int32_t nearest = -1;
     for (const std::int32_t id : members_[group]) {
-        if (assigned(id)) continue;
+        if (is_assigned(id)) continue;
         const double at = distance(from, table_.row(id), table_.p);
         if (nearest < 0 || at < least) least = at, nearest = id;
     }
@@ -44,7 +44,7 @@ void NearestPath::walk(std::int32_t group, std::int32_t from, std::int32_t& posi
     work_.left -= size * size;
 }
 
-Steps NearestPath::run() {
+Coroutine NearestPath::run() {
     mean_.begin_round(0, table_.n);
     while (!mean_.update(labels_, work_)) co_yield nullptr;
     std::int32_t id = 0;
@@ -87,7 +87,7 @@ Steps NearestPath::run() {
     }
 }
 
-Steps PathCut::run() {
+Coroutine PathCut::run() {
     const std::int32_t n = table_.n;
     const std::int32_t longest = static_cast<std::int32_t>(
         std::min<std::int64_t>(n, 2 * std::int64_t{k_} - 1));
@@ -116,7 +116,7 @@ Steps PathCut::run() {
         }
         done_ = end;
         work_.left -= std::int64_t{longest} * std::max(1, table_.p / 4);
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::vector<std::int32_t> ends;
     for (std::int32_t end = n; end > 0; end = start[end]) {

@@ -16,7 +16,7 @@ class NearestPath final : public Kernel {
     NearestPath(const Table& table, const std::int32_t* groups);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     std::int32_t nearest_in(std::int32_t group, const double* from) const;
@@ -37,8 +37,8 @@ class PathCut final : public Kernel {
         : Kernel(table, k), order_(order, order + table.n) {}
 
    protected:
-    Steps run() override;
-    double fraction() const override { return 0.9 * done_ / (table_.n + 1.0); }
+    Coroutine run() override;
+    double fraction_done() const override { return 0.9 * done_ / (table_.n + 1.0); }
 
    private:
     std::vector<std::int32_t> order_;

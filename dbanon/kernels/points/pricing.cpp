@@ -68,7 +68,7 @@ void Pricing::list_tolls(const Tolls& tolls) {
     }
 }
 
-Steps Pricing::run() {
+Coroutine Pricing::run() {
     if (tree_) {
         while (!tree_->build(work_)) co_yield nullptr;
         std::vector<std::int32_t> places(order_.size());
@@ -81,7 +81,7 @@ Steps Pricing::run() {
         look_from(position);
         assign(order_[position], 0);
         work_.left -= steps_ + listed_ * (1 + table_.p / 8);
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 

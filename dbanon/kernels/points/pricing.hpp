@@ -52,7 +52,7 @@ class Pricing final : public Kernel {
     const std::vector<std::int32_t>& classes() const { return classes_; }
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Option {

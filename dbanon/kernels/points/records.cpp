@@ -92,7 +92,7 @@ BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::
 
 bool BlockRecords::prepare(Work& work) {
     for (; filled_ < static_cast<std::int32_t>(count_.size()); ++filled_) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         double* block = points_.data() + std::int64_t{filled_} * block_ * table_.p;
         for (std::int32_t lane = 0; lane < block_; ++lane) {
             const std::int32_t slot = filled_ * block_ + lane;
@@ -152,7 +152,7 @@ std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
 bool BlockRecords::nearest(NearQuery& q, Work& work) {
     if (q.k == 0) return true;
     while (q.pending < blocks()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const std::int32_t from = q.pending;
         q.pending = piece(from, work);
         ops_.scan_near(view_, from, q.pending, q);
@@ -162,7 +162,7 @@ bool BlockRecords::nearest(NearQuery& q, Work& work) {
 
 bool BlockRecords::farthest(FarQuery& q, Work& work) {
     while (q.pending < blocks()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const std::int32_t from = q.pending;
         q.pending = piece(from, work);
         ops_.scan_far(view_, from, q.pending, q);
@@ -173,7 +173,7 @@ bool BlockRecords::farthest(FarQuery& q, Work& work) {
 bool BlockRecords::around(NearQuery& near, FarQuery& far, Work& work) {
     if (near.k == 0) return farthest(far, work);
     while (far.pending < blocks()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const std::int32_t from = far.pending;
         far.pending = piece(from, work);
         ops_.scan_both(view_, from, far.pending, near, far);

@@ -99,9 +99,9 @@ class BlockRecords final : public Records {
     const Ops& ops_;
     std::int32_t size_;
     std::int32_t filled_ = 0;
-    Pages<double> points_;
+    HugePageVector<double> points_;
     Coarse coarse_;
-    Pages<std::int16_t> steps_;
+    HugePageVector<std::int16_t> steps_;
     std::vector<std::uint8_t> beyond_;
     std::vector<std::int32_t> ids_, count_, position_;  // position_: record -> position in ids_
     BlocksView view_{};

@@ -128,7 +128,7 @@ struct FarRough : FarExact<P> {
 
 // For fewer attributes there are no integer steps (Coarse::pays), so no code.
 template <int P>
-constexpr bool kSteps = P == 0 || P >= kStepped;
+constexpr bool kSteps = P == 0 || P >= kMinCoarseAttributes;
 // For more attributes integer steps are disabled if values are extreme, so one version serves all.
 // Farthest searches check each clipped record in doubles, and have their own.
 template <int P>
@@ -153,7 +153,7 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
 template <int P>
 bool within(const TreeView& tree, Near& q, Work& work) {
     while (q.pending > 0 && q.count < q.k) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const Pending top = q.stack[--q.pending];
         work.left -= block_cost(tree.leaves.p);
         if (top.ref < 0) {
@@ -173,7 +173,7 @@ bool within(const TreeView& tree, Near& q, Work& work) {
         }
         Lanes sum[kFanParts];
         near_bounds<P>(tree, top.ref, q.point, sum);
-        double bound[kFan];
+        double bound[kFanOut];
         unsigned open = 0;
         for (int part = 0; part < kFanParts; ++part) {
             open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
@@ -247,7 +247,7 @@ void pairwise(const double* columns, int attributes, std::int32_t m, std::int32_
               double* out) {
     const int p = width<P>(attributes);
     for (std::int32_t x = 0; x < m; ++x) {
-        for (std::int32_t y = 0; y < stride; y += kFan) {
+        for (std::int32_t y = 0; y < stride; y += kFanOut) {
             Lanes sum[kFanParts];
             for (int part = 0; part < kFanParts; ++part) sum[part] = Lanes::all(0.0);
             for (int j = 0; j < p; ++j) {
@@ -287,10 +287,10 @@ std::int32_t add_and_least(double* row, const double* gap, const double* bar,
 #ifdef DBANON_WIDTHS
 constexpr int kWidths = DBANON_WIDTHS;
 #else
-constexpr int kWidths = kTemplated;
+constexpr int kWidths = kMaxTemplatedAttributes;
 #endif
 // Blocks of few attributes have another size than those of slot 0.
-static_assert(kWidths >= kStepped - 1);
+static_assert(kWidths >= kMinCoarseAttributes - 1);
 
 template <int P>
 constexpr Ops kOps = {nearest<P>,   within<P>,   farthest<P>,  child_bounds<P>, scan_near<P>,
@@ -306,6 +306,6 @@ const Ops* table(std::integer_sequence<int, P...>) {
 
 namespace dbanon {
 
-const Ops* DBANON_OPS() { return table(std::make_integer_sequence<int, kTemplated + 1>{}); }
+const Ops* DBANON_OPS() { return table(std::make_integer_sequence<int, kMaxTemplatedAttributes + 1>{}); }
 
 }  // namespace dbanon

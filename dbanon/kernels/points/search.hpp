@@ -20,15 +20,15 @@
 
 namespace dbanon {
 
-constexpr int kStepped = 6;  // number of attributes from which integer steps pay (coarse.hpp)
+constexpr int kMinCoarseAttributes = 6;  // number of attributes from which integer steps pay (coarse.hpp)
 constexpr int kBlock = 16;  // records in a block (a leaf of the tree) with integer steps
-constexpr int kFan = 8;     // children of an inner node
-constexpr int kLinks = 2 * kFan;
-constexpr int kWaiting = 16;  // leaves that may be queued in a walk (walk.hpp)
+constexpr int kFanOut = 8;     // children of an inner node
+constexpr int kLinksPerNode = 2 * kFanOut;
+constexpr int kQueueCapacity = 16;  // leaves that may be queued in a walk (walk.hpp)
 
 // The multiplier of the second bound above: of those tried from 1 to 3 it opened the fewest boxes,
 // two to four times fewer than 1, on normal and clustered data of 4 and 10 attributes.
-constexpr double kMultiplier = 1.6;
+constexpr double kReachMultiplier = 1.6;
 
 struct Found {
     double distance;  // squared
@@ -139,10 +139,10 @@ struct Ops {
                                   std::int32_t stride);
 };
 
-constexpr int kTemplated = 16;  // numbers of attributes with specialized code; slot 0 is generic
+constexpr int kMaxTemplatedAttributes = 16;  // numbers of attributes with specialized code; slot 0 is generic
 
 // With few attributes larger blocks are faster: scanning is cheap and there are fewer nodes.
-inline constexpr int block_size(int p) { return p > 0 && p < kStepped ? 2 * kBlock : kBlock; }
+inline constexpr int block_size(int p) { return p > 0 && p < kMinCoarseAttributes ? 2 * kBlock : kBlock; }
 
 // The cost of a block, in units of Work.
 inline constexpr std::int64_t block_cost(int p) { return block_size(p) * (p < 8 ? 1 : p / 8); }

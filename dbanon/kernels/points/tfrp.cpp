@@ -79,11 +79,11 @@ void Tfrp::renumber() {
     }
 }
 
-Steps Tfrp::run() {
+Coroutine Tfrp::run() {
     low_.assign(table_.row(0), table_.row(0) + table_.p);
     high_ = low_;
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         --work_.left;
         for (std::size_t j = 0; j < low_.size(); ++j) {
             low_[j] = std::min(low_[j], table_.row(id)[j]);
@@ -112,7 +112,7 @@ Steps Tfrp::run() {
     }
     std::vector<std::int32_t> leftover;
     for (std::int32_t id = 0; second_stage_ && records_->size() > 0 && id < table_.n; ++id) {
-        if (!assigned(id)) leftover.push_back(id);
+        if (!is_assigned(id)) leftover.push_back(id);
     }
     begin_settling();
     while (!settle(work_)) co_yield nullptr;
@@ -122,7 +122,7 @@ Steps Tfrp::run() {
     sums_.assign(members_.size(), low_.size());
     means_of_.assign(members_.size(), low_.size());
     for (std::int32_t i = 0; i < label; ++i) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         work_.left -= 2 * k_;
         add_sums(i);
     }
@@ -131,7 +131,7 @@ Steps Tfrp::run() {
     while (!centres_->prepare(work_)) co_yield nullptr;
     std::vector<Found> order;
     for (std::int32_t i = 0; i < label; ++i) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         work_.left -= 2 * k_;
         order.push_back({-within(i), i});
     }

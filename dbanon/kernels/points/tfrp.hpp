@@ -10,13 +10,13 @@ namespace dbanon {
 // alternately, with its nearest; the points are the corners of all minima and of all maxima. Second
 // stage: in descending order of their sum of squares, classes are dissolved if that lowers the
 // total: their members, in the order taken, join the class with the currently nearest mean.
-class Tfrp final : public TakingKernel {
+class Tfrp final : public SequentialKernel {
    public:
     Tfrp(const Table& table, std::int32_t k, bool second_stage, Search search)
-        : TakingKernel(table, k, search), second_stage_(second_stage) {}
+        : SequentialKernel(table, k, search), second_stage_(second_stage) {}
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Move {

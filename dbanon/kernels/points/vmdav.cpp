@@ -11,11 +11,11 @@ constexpr Found kNobody{std::numeric_limits<double>::infinity(), -1};
 
 }  // namespace
 
-Steps Vmdav::run() {
+Coroutine Vmdav::run() {
     const std::size_t p = table_.p;
     middle_.assign(p, 0.0);
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
         --work_.left;
         for (std::size_t j = 0; j < p; ++j) middle_[j] += table_.row(id)[j];
     }
@@ -40,7 +40,7 @@ Steps Vmdav::run() {
                records_->size() > 0) {
             Found inside = kNobody;
             for (Member& member : members_) {
-                if (member.next.id < 0 || assigned(member.next.id)) {
+                if (member.next.id < 0 || is_assigned(member.next.id)) {
                     near_.start(table_.row(member.id), 1);
                     records_->begin(near_);
                     while (!records_->nearest(near_, work_)) co_yield nullptr;

@@ -36,7 +36,7 @@ inline bool blank(const Near& q) { return q.count < q.k; }
 inline bool blank(const Far& q) { return q.best.id < 0; }
 
 inline Pending child_of(const TreeView& tree, std::int32_t node, int slot, const double* bound) {
-    return {bound[slot], tree.links[node * kLinks + slot], first_of(tree, node, slot)};
+    return {bound[slot], tree.links[node * kLinksPerNode + slot], first_of(tree, node, slot)};
 }
 
 // Prefetches the data of a child.
@@ -47,19 +47,19 @@ void fetch(const TreeView& tree, std::int32_t ref) {
     const char* from;
     int size;
     if constexpr (Rough) {
-        size = (p + 1) / 2 * (ref < 0 ? 2 * kBlock : 4 * kFan);
+        size = (p + 1) / 2 * (ref < 0 ? 2 * kBlock : 4 * kFanOut);
         const std::int16_t* steps = ref < 0 ? tree.leaves.coarse : tree.coarse;
         from = reinterpret_cast<const char*>(steps + at * size);
         size *= sizeof(std::int16_t);
     } else {
-        size = ref < 0 ? p * block_size(p) : (2 * p + 1) * kFan;
+        size = ref < 0 ? p * block_size(p) : (2 * p + 1) * kFanOut;
         const double* numbers = ref < 0 ? tree.leaves.points : tree.boxes;
         from = reinterpret_cast<const char*>(numbers + at * size);
         size *= sizeof(double);
     }
     const int lines = size / 64 < kFetched ? size / 64 : kFetched;
     for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
-    if (ref >= 0) __builtin_prefetch(tree.links + at * kLinks);
+    if (ref >= 0) __builtin_prefetch(tree.links + at * kLinksPerNode);
 }
 
 // Inserts a child into the stack from `base`, most promising on top.
@@ -85,15 +85,15 @@ class Waiting {
     }
     Pending take() {
         const Pending leaf = entry_[first_];
-        first_ = (first_ + 1) % kWaiting;
+        first_ = (first_ + 1) % kQueueCapacity;
         --count_;
         return leaf;
     }
 
    private:
-    Pending& at(unsigned i) { return entry_[(first_ + i) % kWaiting]; }
+    Pending& at(unsigned i) { return entry_[(first_ + i) % kQueueCapacity]; }
 
-    Pending entry_[kWaiting];
+    Pending entry_[kQueueCapacity];
     unsigned first_ = 0, count_ = 0;
 };
 
@@ -106,7 +106,7 @@ constexpr unsigned kLeft = Nearest ? (Rough ? 2 : 1) : (Rough ? 4 : 3);
 template <bool Nearest, class Look, class Query>
 bool walk(const TreeView& tree, Query& q, Work& work) {
     constexpr unsigned left = kLeft<Nearest, Look::kRough>;
-    static_assert(left + kFan <= kWaiting);
+    static_assert(left + kFanOut <= kQueueCapacity);
     const std::int64_t cost = block_cost(tree.leaves.p);
     Look look(tree, q);
     Waiting waiting;
@@ -117,7 +117,7 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
         look.leaf(~leaf.ref);
     };
     while (q.pending > 0 || waiting.count() > 0) {
-        if (work.spent()) {
+        if (work.is_spent()) {
             while (waiting.count() > 0) q.stack[q.pending++] = waiting.take();
             return false;
         }
@@ -133,7 +133,7 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
             continue;
         }
         work.left -= cost;
-        double bound[kFan];
+        double bound[kFanOut];
         const std::int32_t base = q.pending;
         const unsigned old = waiting.count();
         for (unsigned open = look.open(top.ref, bound); open != 0; open &= open - 1) {

@@ -253,7 +253,7 @@ Ward::Members Ward::members(const Cluster& cluster) const {
     return ids;
 }
 
-Steps Ward::run() {
+Coroutine Ward::run() {
     next_.resize(table_.n, -1);
     std::vector<Members> waiting(1);
     for (std::int32_t id = 0; id < table_.n; ++id) waiting[0].push_back(id);
@@ -267,7 +267,7 @@ Steps Ward::run() {
         }
         if (cut_equal(ids, groups)) {
             work_.left -= static_cast<std::int64_t>(ids.size());
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
             continue;
         }
         begin(std::move(ids));
@@ -296,7 +296,7 @@ Steps Ward::run() {
             } else {
                 chain_.push_back(clusters_[other].number);
             }
-            if (work_.spent()) co_yield nullptr;
+            if (work_.is_spent()) co_yield nullptr;
         }
         for (const Cluster& cluster : clusters_) waiting.push_back(members(cluster));
     }

@@ -13,7 +13,7 @@ class Ward final : public Kernel {
     Ward(const Table& table, std::int32_t k, Search search);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     using Members = std::vector<std::int32_t>;

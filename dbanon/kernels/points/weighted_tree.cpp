@@ -47,7 +47,7 @@ bool WeightedTree::build(Work& work) {
             open_.push_back(nodes_[at].inner + 1);
             open_.push_back(nodes_[at].inner);
         }
-        if (work.spent()) return open_.empty();
+        if (work.is_spent()) return open_.empty();
     }
     return true;
 }
