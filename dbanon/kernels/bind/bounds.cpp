@@ -106,7 +106,7 @@ class PricingRun : public RunWith<Pricing> {
           bars_(std::move(bars)),
           inner_(std::move(inner)) {}
 
-    auto least() { return copied(finished().least()); }
+    auto least() { return copied(finished().lower_bounds()); }
     auto classes() { return copied(finished().classes()); }
 
    private:

@@ -7,9 +7,9 @@ namespace {
 
 class LinkageRun : public RunWith<Linkage> {
    public:
-    LinkageRun(Points questions, Points points, Limits limits,
+    LinkageRun(Points queries, Points points, Limits limits,
                Weights weights, bool second, const std::string& search)
-        : RunWith(questions, make(questions, points, limits, weights, second, search)),
+        : RunWith(queries, make(queries, points, limits, weights, second, search)),
           points_(std::move(points)),
           limits_(std::move(limits)),
           weights_(std::move(weights)) {}
@@ -19,10 +19,10 @@ class LinkageRun : public RunWith<Linkage> {
     auto weights() { return copied(finished().weight()); }
 
    private:
-    static Linkage* make(const Points& questions, const Points& points,
+    static Linkage* make(const Points& queries, const Points& points,
                          const Limits& limits, const Weights& weights,
                          bool second, const std::string& search) {
-        const Table from = checked(questions, 1);
+        const Table from = checked(queries, 1);
         const Table to = checked(points, 1);
         if (from.p != to.p) throw nb::value_error("questions and points of the same attributes");
         return new Linkage(from, to, checked_limits(limits, from.n), checked_weights(weights, to.n),

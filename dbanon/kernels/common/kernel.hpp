@@ -85,7 +85,7 @@ class Kernel {
     }
     bool is_assigned(std::int32_t id) const { return labels_[id] >= 0; }
     // All remaining records form the last class.
-    void assign_rest(std::int32_t label) {
+    void assign_remaining(std::int32_t label) {
         for (std::int32_t id = 0; id < table_.n; ++id) {
             if (!is_assigned(id)) assign(id, label);
         }

@@ -57,7 +57,7 @@ Coroutine MixedDiameter::run() {
         if (work_.is_spent()) co_yield nullptr;
     }
     if (unassigned_.count() >= k_) {
-        assign_rest(label);
+        assign_remaining(label);
         co_return;
     }
     Coroutine last = settle(label);

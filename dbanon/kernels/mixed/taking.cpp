@@ -58,7 +58,7 @@ Coroutine MixedMdav::run() {
         move_centre();
         if (work_.is_spent()) co_yield nullptr;
     }
-    if (unassigned_.count() > 0) assign_rest(label);
+    if (unassigned_.count() > 0) assign_remaining(label);
 }
 
 Coroutine Taking::settle(std::int32_t classes) {

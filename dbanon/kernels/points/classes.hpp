@@ -59,7 +59,7 @@ class ClassMeans {
     Grid<double> values_;  // sums, then means, by class
     std::vector<std::int32_t> count_;
     std::size_t next_ = 0;
-    Found best_{-1.0, -1};
+    RecordDistance best_{-1.0, -1};
 };
 
 // A kernel that takes records one after the other and leaves fewer than k at the end.
@@ -76,25 +76,25 @@ class SequentialKernel : public Kernel {
     }
     void take(NearQuery& q, std::int32_t label) {
         q.sort();
-        for (std::int32_t i = 0; i < q.count; ++i) take(q.found[i].id, label);
+        for (std::int32_t i = 0; i < q.count; ++i) take(q.results[i].id, label);
     }
 
     // Leftover records join the class with the nearest mean, using the means before any of them
     // joined.
-    void begin_settling() {
+    void begin_leftovers() {
         means_.close();
         means_.start();
-        leftover_ = 0;
+        next_leftover_ = 0;
     }
-    bool settle(Work& work) {
-        for (; leftover_ < table_.n; ++leftover_) {
-            if (is_assigned(leftover_)) {
-                if (leftover_ % 1024 == 0) work.left -= 64;
+    bool assign_leftovers(Work& work) {
+        for (; next_leftover_ < table_.n; ++next_leftover_) {
+            if (is_assigned(next_leftover_)) {
+                if (next_leftover_ % 1024 == 0) work.left -= 64;
                 if (work.is_spent()) return false;
                 continue;
             }
-            if (!means_.nearest(table_.row(leftover_), work)) return false;
-            assign(leftover_, means_.label());
+            if (!means_.nearest(table_.row(next_leftover_), work)) return false;
+            assign(next_leftover_, means_.label());
             means_.start();
         }
         return true;
@@ -106,7 +106,7 @@ class SequentialKernel : public Kernel {
     FarQuery far_;
 
    private:
-    std::int32_t leftover_ = 0;
+    std::int32_t next_leftover_ = 0;
 };
 
 }  // namespace dbanon

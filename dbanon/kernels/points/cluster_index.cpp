@@ -17,7 +17,7 @@ std::vector<std::int32_t> ClusterIndex::start_young() {
     recent_.clear();
     for (Side* side : {&sides_[2], &sides_[3]}) {
         for (std::size_t at = 0; at < side->number.size(); ++at) {
-            if (side->tree->alive(static_cast<std::int32_t>(at))) numbers.push_back(side->number[at]);
+            if (side->tree->is_alive(static_cast<std::int32_t>(at))) numbers.push_back(side->number[at]);
         }
         *side = {};
     }

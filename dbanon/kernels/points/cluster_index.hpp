@@ -63,7 +63,7 @@ class ClusterIndex {
                 const bool all = near_.count < n_nearest;
                 const double reached = near_.limit;
                 for (std::int32_t i = 0; i < near_.count; ++i) {
-                    offer(side.number[near_.found[i].id]);
+                    offer(side.number[near_.results[i].id]);
                 }
                 if (all || factor * reached > least || reached == 0.0) break;
             }

@@ -36,7 +36,7 @@ Coroutine Dbscan::run() {
     const BlocksView& leaves = tree_.view().leaves;
     for (std::int32_t leaf = 0; rated_ < table_.n; ++leaf) {
         for (std::int32_t lane = 0; lane < leaves.count[leaf]; ++lane, ++rated_) {
-            const std::int32_t id = leaves.ids[std::int64_t{leaf} * block_size(leaves.p) + lane];
+            const std::int32_t id = leaves.ids[std::int64_t{leaf} * block_records(leaves.p) + lane];
             ask(id, k_);
             while (!tree_.within(near_, work_)) co_yield nullptr;
             core_[id] = near_.count == k_;
@@ -52,7 +52,7 @@ Coroutine Dbscan::run() {
             do {
                 ask(id, kTaken);
                 while (!tree_.within(near_, work_)) co_yield nullptr;
-                for (std::int32_t i = 0; i < near_.count; ++i) take(near_.found[i].id, label);
+                for (std::int32_t i = 0; i < near_.count; ++i) take(near_.results[i].id, label);
             } while (near_.count == kTaken);
         }
         ++label;

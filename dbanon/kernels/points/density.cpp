@@ -32,8 +32,8 @@ bool Density::same_row(std::int32_t a, std::int32_t b) const {
 // Whether the last query found different rows at distance 0: their squares underflow, and
 // candidates of equal rows may differ.
 bool Density::blurred(std::int32_t id) const {
-    for (std::int32_t i = 0; i < near_.count && near_.found[i].distance == 0.0; ++i) {
-        if (!same_row(near_.found[i].id, id)) return true;
+    for (std::int32_t i = 0; i < near_.count && near_.results[i].distance == 0.0; ++i) {
+        if (!same_row(near_.results[i].id, id)) return true;
     }
     return false;
 }
@@ -74,7 +74,7 @@ void Density::look_up(std::int32_t id) {
     near_.sort();
     std::int32_t& length = length_[id];
     length = near_.count;
-    for (std::int32_t i = 0; i < length; ++i) list(id)[i] = near_.found[i].id;
+    for (std::int32_t i = 0; i < length; ++i) list(id)[i] = near_.results[i].id;
 }
 
 // The first `known` neighbours were already in the candidate: removals keep their order.
@@ -181,8 +181,8 @@ Coroutine Density::run() {
             if (work_.is_spent()) co_yield nullptr;
         }
     }
-    begin_settling();
-    while (!settle(work_)) co_yield nullptr;
+    begin_leftovers();
+    while (!assign_leftovers(work_)) co_yield nullptr;
 }
 
 }  // namespace dbanon

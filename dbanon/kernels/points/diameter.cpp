@@ -75,10 +75,10 @@ Coroutine Diameter::run() {
         }
     }
     if (records_->size() >= k_) {
-        assign_rest(label);
+        assign_remaining(label);
     } else {
-        begin_settling();
-        while (!settle(work_)) co_yield nullptr;
+        begin_leftovers();
+        while (!assign_leftovers(work_)) co_yield nullptr;
     }
 }
 

@@ -37,8 +37,8 @@ Coroutine Linkage::run() {
 // Whether the search was sufficient for the answer.
 Linkage::Verdict Linkage::judge() {
     if (near_.count == 0) return Verdict::beyond_limit;
-    tie_ = near_.found[0].distance * kTie;
-    if (near_.count == points_.n || near_.found[near_.count - 1].distance > tie_) {
+    tie_ = near_.results[0].distance * kTie;
+    if (near_.count == points_.n || near_.results[near_.count - 1].distance > tie_) {
         return Verdict::all;
     }
     if (near_.count == near_.k) return Verdict::not_all;
@@ -48,15 +48,15 @@ Linkage::Verdict Linkage::judge() {
 
 void Linkage::answer(std::int32_t id) {
     const std::size_t at = id;
-    nearest_[at] = near_.found[0].distance;
+    nearest_[at] = near_.results[0].distance;
     std::int32_t ties = 0;
     std::int64_t weight = 0;
-    for (; ties < near_.count && near_.found[ties].distance <= tie_; ++ties) {
-        weight += weights_ ? weights_[near_.found[ties].id] : 1;
+    for (; ties < near_.count && near_.results[ties].distance <= tie_; ++ties) {
+        weight += weights_ ? weights_[near_.results[ties].id] : 1;
     }
     weight_[at] = weight;
-    if (second_) next_[at] = near_.found[ties < near_.count ? ties : 0].distance;
-    assign(id, near_.found[0].id);
+    if (second_) next_[at] = near_.results[ties < near_.count ? ties : 0].distance;
+    assign(id, near_.results[0].id);
 }
 
 }  // namespace dbanon

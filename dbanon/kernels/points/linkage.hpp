@@ -20,15 +20,15 @@ class Linkage final : public Kernel {
     // The arrays must outlive the kernel. `limits`: for each query a squared distance within which
     // its answer is expected, or null: a guess affects the time, never the result. `weights`: one
     // for each point, or null for ones. `second`: also find the smallest distance beyond the ties.
-    Linkage(const Table& questions, const Table& points, const double* limits,
+    Linkage(const Table& queries, const Table& points, const double* limits,
             const std::int64_t* weights, bool second, Search search)
-        : Kernel(questions, 1),
+        : Kernel(queries, 1),
           points_(points),
           limits_(limits),
           weights_(weights),
           second_(second),
-          records_(make_records(points, search, questions.n)),
-          nearest_(questions.n),
+          records_(make_records(points, search, queries.n)),
+          nearest_(queries.n),
           next_(second ? nearest_.size() : 0),
           weight_(nearest_.size()) {}
 

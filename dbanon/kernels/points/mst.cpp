@@ -31,7 +31,7 @@ Coroutine Mst::run() {
         near_.start(table_.row(grown_[from]), 1);
         records_->begin(near_);
         while (!records_->nearest(near_, work_)) co_yield nullptr;
-        heap_.push_back({near_.found[0].distance, near_.found[0].id, from});
+        heap_.push_back({near_.results[0].distance, near_.results[0].id, from});
         std::push_heap(heap_.begin(), heap_.end());
         work_.left -= 8;
         if (work_.is_spent()) co_yield nullptr;

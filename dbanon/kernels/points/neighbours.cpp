@@ -11,8 +11,8 @@ Coroutine Neighbours::run() {
         near_.sort();
         double sum = 0.0;
         for (std::int32_t i = 0; i < near_.count; ++i) {
-            sum += near_.found[i].distance;
-            if (keep_) ids_.row(id)[i] = near_.found[i].id;
+            sum += near_.results[i].distance;
+            if (keep_) ids_.row(id)[i] = near_.results[i].id;
         }
         sums_[id] = sum;
         assign(id, 0);

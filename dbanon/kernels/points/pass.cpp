@@ -53,7 +53,7 @@ Coroutine Pass::find_near() {
         records->begin(query_);
         while (!records->nearest(query_, work_)) co_yield nullptr;
         query_.sort();
-        for (std::int32_t i = 0; i < reach_; ++i) near_.push_back(query_.found[i].id);
+        for (std::int32_t i = 0; i < reach_; ++i) near_.push_back(query_.results[i].id);
         done_ = 0.3 * class_id / classes();
     }
 }

@@ -82,7 +82,7 @@ Coroutine NearestPath::run() {
         waiting->begin(near_);
         while (!waiting->nearest(near_, work_)) co_yield nullptr;
         const std::int32_t before = stop;
-        stop = near_.found[0].id;
+        stop = near_.results[0].id;
         if (grouped) id = nearest_in(stop, stops.row(before));
     }
 }

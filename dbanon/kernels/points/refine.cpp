@@ -45,7 +45,7 @@ Coroutine Refine::find_neighbours() {
             records_->begin(near_);
             while (!records_->nearest(near_, work_)) co_yield nullptr;
             near_.sort();
-            for (std::int32_t i = 0; i < n_neighbours_; ++i) neighbours(id)[i] = near_.found[i].id;
+            for (std::int32_t i = 0; i < n_neighbours_; ++i) neighbours(id)[i] = near_.results[i].id;
         }
         fraction_done_ = 0.1 * id / table_.n;
     }

@@ -258,7 +258,7 @@ void Pool::grow_class(std::int32_t class_index, std::int32_t seed) {
     for (std::int32_t count = 0; count < k_; ++count) {
         class_of_[static_cast<std::size_t>(next)] = class_index;
         penalty_[static_cast<std::size_t>(next)] = kInf;
-        next = ops_.add_and_least(row, distances(next), penalty_.data(), stride_);
+        next = ops_.add_and_find_least(row, distances(next), penalty_.data(), stride_);
         if (penalty_[static_cast<std::size_t>(next)] > 0.0 && count + 1 < k_) {
             // Distances overflowed: use the first free record.
             next = static_cast<std::int32_t>(std::find(penalty_.begin(), penalty_.end(), 0.0) - penalty_.begin());

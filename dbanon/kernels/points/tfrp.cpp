@@ -106,7 +106,7 @@ Coroutine Tfrp::run() {
         if (second_stage_) {
             members_.emplace_back(1, r);
             for (std::int32_t i = 0; i < near_.count; ++i) {
-                members_.back().push_back(near_.found[i].id);
+                members_.back().push_back(near_.results[i].id);
             }
         }
     }
@@ -114,8 +114,8 @@ Coroutine Tfrp::run() {
     for (std::int32_t id = 0; second_stage_ && records_->size() > 0 && id < table_.n; ++id) {
         if (!is_assigned(id)) leftover.push_back(id);
     }
-    begin_settling();
-    while (!settle(work_)) co_yield nullptr;
+    begin_leftovers();
+    while (!assign_leftovers(work_)) co_yield nullptr;
     if (!second_stage_ || label < 2) co_return;
 
     for (const std::int32_t id : leftover) add_leftover(id);
@@ -129,14 +129,14 @@ Coroutine Tfrp::run() {
     const Table table{means_of_.row(0), label, table_.p};
     centres_ = std::make_unique<BlockRecords>(table, ops_for(table_.p));
     while (!centres_->prepare(work_)) co_yield nullptr;
-    std::vector<Found> order;
+    std::vector<RecordDistance> order;
     for (std::int32_t i = 0; i < label; ++i) {
         if (work_.is_spent()) co_yield nullptr;
         work_.left -= 2 * k_;
         order.push_back({-within(i), i});
     }
-    std::sort(order.begin(), order.end(), nearer);
-    for (const Found& next : order) {
+    std::sort(order.begin(), order.end(), is_nearer);
+    for (const RecordDistance& next : order) {
         if (centres_->size() < 2) break;
         const double present = within(next.id);
         double cost = 0.0;
@@ -147,7 +147,7 @@ Coroutine Tfrp::run() {
             near_.start(table_.row(id), 1, next.id);
             centres_->begin(near_);
             while (!centres_->nearest(near_, work_)) co_yield nullptr;
-            cost += join(id, near_.found[0].id, near_.found[0].distance);
+            cost += join(id, near_.results[0].id, near_.results[0].distance);
             if (!(cost < present)) break;
         }
         if (cost < present) {

@@ -7,7 +7,7 @@ namespace dbanon {
 
 namespace {
 
-constexpr Found kNobody{std::numeric_limits<double>::infinity(), -1};
+constexpr RecordDistance kNobody{std::numeric_limits<double>::infinity(), -1};
 
 }  // namespace
 
@@ -34,31 +34,31 @@ Coroutine Vmdav::run() {
         take(r, label);
         take(near_, label);
         members_.assign(1, {r, kNobody});
-        for (std::int32_t i = 0; i < near_.count; ++i) members_.push_back({near_.found[i].id, kNobody});
+        for (std::int32_t i = 0; i < near_.count; ++i) members_.push_back({near_.results[i].id, kNobody});
 
         while (static_cast<std::int64_t>(members_.size()) < 2 * std::int64_t{k_} - 1 &&
                records_->size() > 0) {
-            Found inside = kNobody;
+            RecordDistance inside = kNobody;
             for (Member& member : members_) {
                 if (member.next.id < 0 || is_assigned(member.next.id)) {
                     near_.start(table_.row(member.id), 1);
                     records_->begin(near_);
                     while (!records_->nearest(near_, work_)) co_yield nullptr;
-                    member.next = near_.found[0];
+                    member.next = near_.results[0];
                 }
-                if (inside.id < 0 || nearer(member.next, inside)) inside = member.next;
+                if (inside.id < 0 || is_nearer(member.next, inside)) inside = member.next;
             }
             near_.start(table_.row(inside.id), 1, inside.id);
             records_->begin(near_);
             while (!records_->nearest(near_, work_)) co_yield nullptr;
-            const Found outside = near_.count > 0 ? near_.found[0] : kNobody;
+            const RecordDistance outside = near_.count > 0 ? near_.results[0] : kNobody;
             if (!(std::sqrt(inside.distance) < lambda_ * std::sqrt(outside.distance))) break;
             take(inside.id, label);
             members_.push_back({inside.id, outside});
         }
     }
-    begin_settling();
-    while (!settle(work_)) co_yield nullptr;
+    begin_leftovers();
+    while (!assign_leftovers(work_)) co_yield nullptr;
 }
 
 }  // namespace dbanon

@@ -20,7 +20,7 @@ class Vmdav final : public SequentialKernel {
    private:
     struct Member {
         std::int32_t id;
-        Found next;  // its nearest record outside the class
+        RecordDistance next;  // its nearest record outside the class
     };
     double lambda_;
     std::vector<double> middle_;

@@ -80,12 +80,12 @@ FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
 // Takes the record at `from` and its k - 1 nearest out of `ids` (by distance, then index).
 std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32_t>& ids,
                                       std::int32_t from, std::int32_t k) {
-    std::vector<Found> order;
+    std::vector<RecordDistance> order;
     for (const std::int32_t id : ids) {
         order.push_back({id == from ? -1.0 : distance(table.row(from), table.row(id), table.p), id});
     }
     const auto end = order.begin() + std::min<std::ptrdiff_t>(k, std::ssize(order));
-    std::partial_sort(order.begin(), end, order.end(), nearer);
+    std::partial_sort(order.begin(), end, order.end(), is_nearer);
     std::vector<std::int32_t> group;
     for (auto at = order.begin(); at != end; ++at) group.push_back(at->id);
     std::vector<std::int32_t> sorted = group;
