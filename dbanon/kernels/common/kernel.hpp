@@ -1,4 +1,4 @@
-// Shared by all kernels: work in slices, progress, labels.
+// Base of all kernels: they run in slices of work, report progress and produce labels.
 #pragma once
 
 #include <coroutine>
@@ -12,7 +12,7 @@
 
 namespace dbanon {
 
-// A method is a coroutine that yields whenever its slice is used up.
+// The coroutine of a method: it yields when its slice of work is spent.
 class Coroutine {
    public:
     struct promise_type {
@@ -36,7 +36,8 @@ class Coroutine {
     ~Coroutine() {
         if (handle_) handle_.destroy();
     }
-    bool started() const { return static_cast<bool>(handle_); }
+    bool is_started() const { return static_cast<bool>(handle_); }
+    // Runs the next slice; true if the method is finished.
     bool resume() {
         if (!handle_.done()) handle_.resume();
         if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
@@ -56,12 +57,13 @@ class Kernel {
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
 
-    // Thread-safe; concurrent calls are serialized.
+    // Runs one slice with this budget of work; true if the labels are complete. Thread-safe:
+    // concurrent calls are serialized.
     bool step(std::int64_t budget) {
         const std::lock_guard lock(mutex_);
-        if (!steps_.started()) steps_ = run();
+        if (!coroutine_.is_started()) coroutine_ = run();
         work_.left = budget;
-        done_ = steps_.resume();
+        done_ = coroutine_.resume();
         return done_;
     }
     double progress() {
@@ -76,7 +78,7 @@ class Kernel {
 
    protected:
     virtual Coroutine run() = 0;
-    // Below 1: the value of progress() before the end.
+    // The value of progress() before the end, below 1.
     virtual double fraction_done() const { return static_cast<double>(n_assigned_) / (table_.n + 1.0); }
 
     void assign(std::int32_t id, std::int32_t label) {
@@ -84,7 +86,7 @@ class Kernel {
         ++n_assigned_;
     }
     bool is_assigned(std::int32_t id) const { return labels_[id] >= 0; }
-    // All remaining records form the last class.
+    // Assigns all remaining records to one class.
     void assign_remaining(std::int32_t label) {
         for (std::int32_t id = 0; id < table_.n; ++id) {
             if (!is_assigned(id)) assign(id, label);
@@ -98,7 +100,7 @@ class Kernel {
 
    private:
     std::mutex mutex_;
-    Coroutine steps_;
+    Coroutine coroutine_;
     std::int32_t n_assigned_ = 0;
     bool done_ = false;
 };

@@ -7,9 +7,8 @@ namespace dbanon {
 
 // Random integers from a seed, the same on every platform (xorshift64*).
 //
-// Used by the kernels of hierarchies; those of points use Random (points/refine_pool.hpp). One
-// generator would suffice, but each determines the labels for a given seed, which must not change
-// between versions.
+// Used by the kernels of hierarchies, while those of points use Random (points/refine_pool.hpp):
+// labels for a given seed must not change between versions, so neither generator can be replaced.
 class XorshiftRandom {
    public:
     explicit XorshiftRandom(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du) {

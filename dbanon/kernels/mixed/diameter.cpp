@@ -25,9 +25,9 @@ Coroutine MixedDiameter::run() {
     }
     std::int32_t label = 0;
     while (unassigned_.count() >= 2 * std::int64_t{k_}) {
-        unassigned_.tidy(work_);
-        Entry best{-1, WideTree::kNone, -1, -1};
-        seen_.clear();
+        unassigned_.rebuild_if_sparse(work_);
+        Entry best{-1, WideTree::kNoRecord, -1, -1};
+        examined_.clear();
         while (!heap_.empty() && best < heap_.front()) {
             if (work_.is_spent()) co_yield nullptr;
             --work_.left;
@@ -35,7 +35,7 @@ Coroutine MixedDiameter::run() {
             std::pop_heap(heap_.begin(), heap_.end());
             heap_.pop_back();
             const std::int32_t record = unassigned_.record(top.tuple);
-            if (record == WideTree::kNone) continue;
+            if (record == WideTree::kNoRecord) continue;
             if (record != top.record) {
                 // A copy takes its place, after smaller records with the same distance.
                 top.record = record;
@@ -43,10 +43,10 @@ Coroutine MixedDiameter::run() {
                 continue;
             }
             if (is_assigned(top.partner)) look_for_partner(top);
-            seen_.push_back(top);
+            examined_.push_back(top);
             if (best < top) best = top;
         }
-        for (const Entry& entry : seen_) push(entry);
+        for (const Entry& entry : examined_) push(entry);
         take_class(best.tuple, label++);
         const std::int32_t partner = mixed_->tuple_of(best.partner);
         if (is_assigned(best.partner)) {
@@ -60,7 +60,7 @@ Coroutine MixedDiameter::run() {
         assign_remaining(label);
         co_return;
     }
-    Coroutine last = settle(label);
+    Coroutine last = update_constants(label);
     while (!last.resume()) co_yield nullptr;
 }
 

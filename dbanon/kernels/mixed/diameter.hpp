@@ -2,13 +2,13 @@
 // squared distances.
 #pragma once
 
-#include "mixed/taking.hpp"
+#include "mixed/mixed_sequential.hpp"
 
 namespace dbanon {
 
-class MixedDiameter final : public Taking {
+class MixedDiameter final : public MixedSequentialKernel {
    public:
-    using Taking::Taking;
+    using MixedSequentialKernel::MixedSequentialKernel;
 
    protected:
     Coroutine run() override;
@@ -26,7 +26,7 @@ class MixedDiameter final : public Taking {
     void look_for_partner(Entry& entry);
     void push(const Entry& entry);
 
-    std::vector<Entry> heap_, seen_;
+    std::vector<Entry> heap_, examined_;
 };
 
 }  // namespace dbanon

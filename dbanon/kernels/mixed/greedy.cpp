@@ -13,7 +13,7 @@ Coroutine Greedy::grow() {
     std::vector<Extent> classes;
     std::int32_t seed = 0;
     while (unassigned.count() >= k_) {
-        unassigned.tidy(work_);
+        unassigned.rebuild_if_sparse(work_);
         const auto label = static_cast<std::int32_t>(classes.size());
         Extent& extent = classes.emplace_back();
         measure.start(seed);

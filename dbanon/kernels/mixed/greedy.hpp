@@ -9,7 +9,7 @@ namespace dbanon {
 class Greedy : public Kernel {
    public:
     Greedy(Mixed mixed, std::int32_t k)
-        : Kernel({nullptr, mixed->records(), mixed->d()}, k), mixed_(std::move(mixed)) {}
+        : Kernel({nullptr, mixed->records(), mixed->n_attributes()}, k), mixed_(std::move(mixed)) {}
 
    protected:
     // Measure: the criterion for the next record. The next seed is farthest from the last seed, or

@@ -20,7 +20,7 @@ class Merging final : public Kernel {
 
    private:
     void split(std::vector<std::int32_t> records, std::int32_t& label);
-    int busiest(const std::vector<std::int32_t>& records) const;
+    int highest_entropy_attribute(const std::vector<std::int32_t>& records) const;
 
     const Mixed mixed_;
     XorshiftRandom random_;

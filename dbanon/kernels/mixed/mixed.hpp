@@ -26,12 +26,12 @@ class Tree {
 
     std::int32_t leaves() const { return static_cast<std::int32_t>(depth_.size()); }
     std::int32_t depth(Code leaf) const { return depth_[leaf]; }
-    bool even() const { return shallowest_ == deepest_; }
+    bool has_even_depth() const { return shallowest_ == deepest_; }
     std::int32_t shallowest() const { return shallowest_; }
     std::int32_t deepest() const { return deepest_; }
 
     // Depth of the lowest common ancestor of the leaves low to high.
-    std::int32_t common(Code low, Code high) const {
+    std::int32_t common_depth(Code low, Code high) const {
         if (table_.width()) {
             return table_.row(low)[high];
         }
@@ -64,17 +64,17 @@ class MixedTable {
     // is numeric. beside: (n, width) row by row, extra columns that distinguish records without a
     // cost.
     MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
-               std::vector<std::unique_ptr<Tree>> trees, const Code* beside = nullptr,
+               std::vector<std::unique_ptr<Tree>> trees, const Code* extra_columns = nullptr,
                std::size_t width = 0);
     MixedTable(const MixedTable&) = delete;
     MixedTable& operator=(const MixedTable&) = delete;
 
     std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
     std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
-    int d() const { return static_cast<int>(units_.size()); }
+    int n_attributes() const { return static_cast<int>(units_.size()); }
     std::size_t width() const { return rows_.width() - units_.size(); }  // of the extra columns
     const Code* row(std::int32_t tuple) const { return rows_.row(tuple); }
-    const Code* beside(std::int32_t tuple) const { return row(tuple) + units_.size(); }
+    const Code* extra_columns(std::int32_t tuple) const { return row(tuple) + units_.size(); }
     std::int32_t tuple_of(std::int32_t record) const {
         return tuple_of_[record];
     }

@@ -16,12 +16,12 @@ MixedDistances::MixedDistances(Mixed mixed, std::span<const Cost> each)
     : mixed_(std::move(mixed)),
       columns_(*mixed_),
       square_(*mixed_, each),
-      near_(*mixed_, columns_, CutBy::kGain, Outside::kSquare),
+      near_(*mixed_, columns_, SplitCriterion::kGain, NumberPenalty::kSquaredWidth),
       values_(columns_.count(), 0) {
     std::uint64_t largest = 0;
-    for (std::size_t a = 0; a < static_cast<std::size_t>(mixed_->d()); ++a) {
+    for (std::size_t a = 0; a < static_cast<std::size_t>(mixed_->n_attributes()); ++a) {
         const Cost unit = mixed_->unit(a);
-        largest += static_cast<std::uint64_t>(mixed_->tree(a) ? square_.parted(a, 0) : unit * unit);
+        largest += static_cast<std::uint64_t>(mixed_->tree(a) ? square_.cost_at_depth(a, 0) : unit * unit);
     }
     shift_ = std::max(static_cast<int>(std::bit_width(largest)) - kBits, 0);
     for (std::size_t c = columns_.numbers(); c < columns_.paths_end(); ++c) add_levels(c);
@@ -38,8 +38,8 @@ void MixedDistances::add_levels(std::size_t column) {
     const std::size_t a = columns_.attribute(column);
     const std::vector<Field>& fields = columns_.fields(column);
     for (std::size_t f = 0; f < fields.size(); ++f) {
-        const Cost below = f + 1 < fields.size() ? square_.parted(a, fields[f + 1].depth) : 0;
-        levels_.push_back({column, square_.parted(a, fields[f].depth) - below, fields[f].shift});
+        const Cost below = f + 1 < fields.size() ? square_.cost_at_depth(a, fields[f + 1].depth) : 0;
+        levels_.push_back({column, square_.cost_at_depth(a, fields[f].depth) - below, fields[f].shift});
     }
 }
 

@@ -1,12 +1,12 @@
-// The running centroid of the remaining records. The update rule is fixed, so that the reference in
-// tests/reference/methods.py gets the same bits.
+// The running centroid of the remaining records. The update rule is fixed, so that the reference
+// implementation in tests/reference/methods.py gets bit-identical results.
 //
 // - The sum of each attribute is stored, and divided by the number of records on demand.
 // - The sum starts at zero and adds the remaining records in index order ("refresh") at the start of
 //   round 0, of every round whose number is a power of two, and of every round in which at most 7/8
 //   of the records of the last refresh are left.
 // - In between, the members of a class are subtracted one by one in the order in which they were
-//   taken: the record the class was built around, then its neighbours by (distance, index).
+//   assigned: the record the class was built around, then its neighbours by (distance, index).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class RunningCentroid {
     explicit RunningCentroid(const Table& table)
         : table_(table), sum_(width()), mean_(width()) {}
 
-    // `labels` is negative for remaining records.
+    // Starts a round, numbered from 0, with this number of remaining records.
     void begin_round(std::int64_t round, std::int32_t remaining) {
         remaining_ = remaining;
         const bool is_power_of_two = (round & (round - 1)) == 0;
@@ -40,6 +40,8 @@ class RunningCentroid {
         sum_.assign(width(), 0.0);
     }
 
+    // Computes the mean, resumably: false if the slice is spent. `labels` is negative for remaining
+    // records.
     bool update(const std::vector<std::int32_t>& labels, Work& work) {
         if (next_candidate_ >= 0) {
             const std::int32_t size = static_cast<std::int32_t>(candidates_.size());
@@ -72,8 +74,8 @@ class RunningCentroid {
     const double* mean() const { return mean_.data(); }
 
    private:
-    // Add the stored records from this index on, for a few attributes, so that sums stay in
-    // registers.
+    // Adds the records candidates_[from..n_summed_) to the sums of `Width` attributes from j on; so
+    // few that their sums stay in registers.
     template <int Width>
     void add(std::size_t j, std::int32_t from) {
         double sum[Width];
@@ -90,7 +92,9 @@ class RunningCentroid {
     Table table_;
     std::vector<double> sum_, mean_;
     std::vector<std::int32_t> candidates_;  // the records at the last refresh, by index
-    std::int32_t remaining_ = 0, n_at_refresh_ = 0, next_candidate_ = -1, n_summed_ = 0;
+    std::int32_t remaining_ = 0, n_at_refresh_ = 0;
+    std::int32_t next_candidate_ = -1;  // of a refresh that is under way; otherwise -1
+    std::int32_t n_summed_ = 0;         // candidates that remain and are in the sum
 };
 
 }  // namespace dbanon

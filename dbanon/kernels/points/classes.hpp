@@ -1,4 +1,4 @@
-// Growing classes, for methods in which leftover records join the class with the nearest mean.
+// Class means, for methods that assign leftover records to the class with the nearest mean.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dbanon {
 
-// Sums add the members one by one in the order in which they are taken.
+// The means of classes. Members are added to the sums one by one, in the order of assignment.
 class ClassMeans {
    public:
     explicit ClassMeans(const Table& table) : table_(table), values_(table.p) {}
@@ -26,12 +26,13 @@ class ClassMeans {
         ++count_[label];
     }
 
-    // From sums to means; nothing may be added afterwards.
+    // Turns sums into means; nothing may be added afterwards.
     void close() {
         for (std::size_t c = 0; c < count_.size(); ++c) {
             for (int j = 0; j < table_.p; ++j) values_.row(c)[j] /= count_[c];
         }
     }
+    // Starts a search for the nearest mean: nearest() continues it, label() is its result.
     void start() {
         next_ = 0;
         best_ = {-1.0, -1};
@@ -62,7 +63,7 @@ class ClassMeans {
     RecordDistance best_{-1.0, -1};
 };
 
-// A kernel that takes records one after the other and leaves fewer than k at the end.
+// A kernel that assigns records one after the other and leaves fewer than k at the end.
 class SequentialKernel : public Kernel {
    public:
     SequentialKernel(const Table& table, std::int32_t k, Search search)
@@ -79,8 +80,8 @@ class SequentialKernel : public Kernel {
         for (std::int32_t i = 0; i < q.count; ++i) take(q.results[i].id, label);
     }
 
-    // Leftover records join the class with the nearest mean, using the means before any of them
-    // joined.
+    // Assigns leftover records to the class with the nearest mean; the means do not include any
+    // leftover record.
     void begin_leftovers() {
         means_.close();
         means_.start();

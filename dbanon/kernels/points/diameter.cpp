@@ -6,10 +6,10 @@
 namespace dbanon {
 
 // The distance from a central point, rounded up.
-double Diameter::reach(std::int32_t id) const {
+double Diameter::distance_to_middle(std::int32_t id) const {
     double squared = 0.0;
     for (int j = 0; j < table_.p; ++j) {
-        const double gap = table_.row(id)[j] - middle_[j];
+        const double gap = table_.row(id)[j] - centroid_[j];
         squared += gap * gap;
     }
     return std::sqrt(squared) * (1.0 + (table_.p + 8) * 2.3e-16) + 1e-150;
@@ -17,24 +17,24 @@ double Diameter::reach(std::int32_t id) const {
 
 Coroutine Diameter::run() {
     while (!records_->prepare(work_)) co_yield nullptr;
-    middle_.assign(table_.p, 0.0);
+    centroid_.assign(table_.p, 0.0);
     double widest = 0.0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (work_.is_spent()) co_yield nullptr;
         work_.left -= 2;
         for (int j = 0; j < table_.p; ++j) {
-            middle_[j] += table_.row(id)[j] / table_.n;
+            centroid_[j] += table_.row(id)[j] / table_.n;
         }
     }
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (work_.is_spent()) co_yield nullptr;
         work_.left -= 2;
-        widest = std::max(widest, reach(id));
+        widest = std::max(widest, distance_to_middle(id));
     }
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (work_.is_spent()) co_yield nullptr;
         work_.left -= 8;
-        const double length = reach(id) + widest;
+        const double length = distance_to_middle(id) + widest;
         heap_.push_back({length * length * (1.0 + (table_.p + 8) * 2.3e-16), id, -1});
         std::push_heap(heap_.begin(), heap_.end());
     }
@@ -43,7 +43,7 @@ Coroutine Diameter::run() {
     while (records_->size() >= 2 * std::int64_t{k_}) {
         while (!records_->prepare(work_)) co_yield nullptr;
         Entry best{-1.0, table_.n, -1};
-        seen_.clear();
+        examined_.clear();
         while (!heap_.empty() && best < heap_.front()) {
             if (work_.is_spent()) co_yield nullptr;
             work_.left -= 8;
@@ -58,10 +58,10 @@ Coroutine Diameter::run() {
                 top.bound = far_.best.distance;
                 top.partner = far_.best.id;
             }
-            seen_.push_back(top);
+            examined_.push_back(top);
             if (best < top) best = top;
         }
-        for (const Entry& entry : seen_) {
+        for (const Entry& entry : examined_) {
             heap_.push_back(entry);
             std::push_heap(heap_.begin(), heap_.end());
         }

@@ -28,10 +28,10 @@ class Diameter final : public SequentialKernel {
             return bound < other.bound || (bound == other.bound && id > other.id);
         }
     };
-    double reach(std::int32_t id) const;
+    double distance_to_middle(std::int32_t id) const;
 
-    std::vector<double> middle_;
-    std::vector<Entry> heap_, seen_;
+    std::vector<double> centroid_;
+    std::vector<Entry> heap_, examined_;
 };
 
 }  // namespace dbanon

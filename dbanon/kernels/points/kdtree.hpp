@@ -34,17 +34,17 @@ class KdTree {
     void begin(NearQuery& q) const;
     void begin(FarQuery& q) const;
     bool nearest(NearQuery& q, Work& work) const { return ops_.nearest(view_, q, work); }
-    // Any records within q.limit, in no order: see Ops.
+    // Any records within q.limit, in no particular order (see Ops).
     bool within(NearQuery& q, Work& work) const { return ops_.within(view_, q, work); }
     bool farthest(FarQuery& q, Work& work) const { return ops_.farthest(view_, q, work); }
 
-    // For other kinds of searches (see moving_farthest.hpp).
+    // For searches implemented elsewhere (moving_farthest.hpp).
     const TreeView& view() const { return view_; }
     const Ops& ops() const { return ops_; }
 
    private:
-    // Distributes the records order_[begin..end) to `slots` slots of a node, starting at `slot`;
-    // `part` records per slot, or equal parts if it is 0.
+    // Distributes the records order_[begin..end) to `n_slots` slots of a node, starting at
+    // `slot`: `slot_records` records each, or equal numbers if that is 0.
     struct BuildTask {
         std::int32_t begin, end, node, slot, n_slots, slot_records, depth;
     };
@@ -105,7 +105,7 @@ class KdTree {
     HugePageVector<double> boxes_;
     std::vector<double> middle_;
     HugePageVector<std::int32_t> links_;
-    std::vector<std::int32_t> parent_slots_;  // up_: node -> parent * kFan + slot
+    std::vector<std::int32_t> parent_slots_;  // node -> parent * kFanOut + slot
     std::vector<std::uint8_t> live_children_;
 
     std::int64_t leaf_capacity_ = 0;

@@ -1,4 +1,4 @@
-// Construction of the tree; kdtree.cpp has the rest.
+// Construction of the tree; queries and deletion are in kdtree.cpp.
 #include "points/kdtree.hpp"
 
 #include <algorithm>
@@ -138,7 +138,7 @@ void KdTree::push_halves(const BuildTask& task, std::int32_t middle) {
     tasks_.push_back({task.begin, middle, task.node, task.slot, half, task.slot_records, task.depth});
 }
 
-// A node for a whole range. Short ranges are packed: all leaves full but the last, all nodes above
+// Adds a node for a range. Short ranges are packed: all leaves full but the last, all nodes above
 // full but the last.
 void KdTree::add_node(const BuildTask& task) {
     const std::int32_t node = static_cast<std::int32_t>(live_children_.size());

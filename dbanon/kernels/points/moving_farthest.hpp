@@ -2,9 +2,9 @@
 // remaining records. All border leaves nearly tie around it, so independent searches visit
 // thousands of leaves.
 //
-// A lazy heap instead: with L(t) the length of the point's path up to question t, a leaf is kept under
-// key = (its farthest distance when last looked at) - L(then). By the triangle inequality
-// key + L(now) bounds its distance now, and most keys are never looked at again. Square roots and
+// Instead, a lazy heap is used. With L(t) the length of the point's path up to query t, the key of a
+// leaf is its farthest distance at the time t of its last visit, minus L(t). By the triangle inequality
+// key + L(now) bounds its distance now, and most leaves are never visited again. Square roots and
 // sums on this path are rounded up, so a bound is never too small and the answer is exact.
 #pragma once
 

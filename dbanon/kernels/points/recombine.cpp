@@ -11,10 +11,10 @@ namespace {
 
 // Limit of stored class members: absolute, and as a multiple of the records.
 constexpr std::size_t kMaxStoredIds = 1 << 22, kStoredIdsPerRecord = 16;
-constexpr int kPriceSteps = 400;        // of the prices
+constexpr int kPriceSteps = 400;        // of price computation
 constexpr int kPatience = 20;      // steps without improvement before they are shortened
 constexpr double kDirectionMemory = 0.6;      // weight of the previous direction
-constexpr double kMinStepScale = 1e-3;  // the pace at which the search ends
+constexpr double kMinStepScale = 1e-3;  // price computation ends below this scale
 constexpr double kMinRelativeStep = 1e-2;  // the shortest step of a price, relative to the mean
 
 std::uint64_t hash_of(const std::int32_t* ids, std::int32_t count) {
@@ -41,8 +41,8 @@ void Recombine::PriceAscent::start(std::vector<double> from) {
     stalled = 0;
 }
 
-// Moves prices towards uncovered records. `value` is that of the relaxation at the current prices,
-// `most` an upper bound of it. False at the optimum.
+// Moves prices towards uncovered records. `value` is the value of the relaxation at the current
+// prices, `most` an upper bound of it; `shortfall` is 1 minus the number of classes that cover a record. False at the optimum.
 bool Recombine::PriceAscent::step(double value, double most, const std::vector<std::int32_t>& shortfall) {
     if (value > bound) {
         bound = value;

@@ -21,7 +21,7 @@
 
 namespace dbanon {
 
-// A set of the records of a region.
+// A set of records of a region, by their positions in the region.
 class RecordSet {
    public:
     static constexpr std::int32_t kCapacity = 256;
@@ -29,7 +29,7 @@ class RecordSet {
     bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
     bool is_subset_of(const RecordSet& other) const;
     void remove(const RecordSet& other);
-    std::int32_t pop_first();  // removes and returns the first
+    std::int32_t pop_first();  // removes and returns the smallest position
 
    private:
     std::array<std::uint64_t, kCapacity / 64> words_{};
@@ -37,25 +37,25 @@ class RecordSet {
 
 class Recombine {
    public:
-    // With larger k a region would have too few classes.
+    // With a larger k, a region would have too few classes.
     static constexpr std::int32_t kMaxK = RecordSet::kCapacity / 8;
 
-    // apart: distances of records without coordinates; else null.
+    // pair_distances: null for records with coordinates.
     Recombine(const Table& table, std::int32_t k, PairDistances* pair_distances = nullptr);
 
     // Adds a class, ids in any order.
     void add(const std::int32_t* ids, std::int32_t size) {
         if (size_.size() < max_classes_) find_or_add(ids, size);
     }
-    // Starts from the class of each record; prices are then computed in steps.
+    // Starts from the partition with these labels; step_prices() then computes prices.
     void start_from(const std::vector<std::int32_t>& labels);
-    // One step of the prices; true if there are more.
+    // One step of computing prices; true if another one is needed.
     bool step_prices();
     // Improves one region; true if its loss decreased.
     bool improve(Random& random);
     // Classes by record, numbered from 0.
     std::vector<std::int32_t> labels() const;
-    // The steps since the last call, each about a nanosecond.
+    // The work done since the last call, in steps, each about a nanosecond.
     std::int64_t take_work();
 
    private:
@@ -103,7 +103,7 @@ class Recombine {
     PairDistances* const pair_distances_;
     const std::int32_t k_, max_class_size_;
     std::size_t max_classes_;                  // classes kept
-    Grid<std::int32_t> members_;  // [class][room], rising
+    Grid<std::int32_t> members_;  // [class][max_class_size], ascending
     std::vector<std::int32_t> size_;
     std::vector<double> loss_, reduced_costs_;
     std::vector<std::int32_t> slots_;   // by hash: a class, or -1
@@ -117,7 +117,7 @@ class Recombine {
     std::vector<std::int32_t> records_, position_;
     double region_loss_ = 0.0, region_reduced_ = 0.0;
     std::vector<RegionClass> region_classes_;
-    Grid<std::uint8_t> region_positions_;  // [local][room]: places
+    Grid<std::uint8_t> region_positions_;  // [region class][max_class_size]: positions in the region
     std::vector<std::vector<std::int32_t>> classes_of_position_;
     PriceAscent region_ascent_;
     std::vector<std::int32_t> shortfall_, chosen_, best_;

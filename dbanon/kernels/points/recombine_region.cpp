@@ -9,7 +9,7 @@ namespace dbanon {
 
 namespace {
 
-constexpr int kRegionPriceSteps = 100;  // of the prices
+constexpr int kRegionPriceSteps = 100;  // of price computation
 // A region grows by one of this many best classes of a record, at random.
 constexpr std::int32_t kBestClasses = 8;
 constexpr std::size_t kMaxRegionClasses = 6000;     // limit of classes in a region
@@ -49,7 +49,8 @@ void Recombine::add_to_region(std::int32_t class_id) {
     }
 }
 
-// A class that costs more than its prices, and classes that share records with the best of others.
+// Chooses a region: a class that costs more than its prices, then repeatedly the classes that share
+// records with a class of low reduced cost.
 void Recombine::choose_region(Random& random) {
     records_.clear();
     region_loss_ = region_reduced_ = 0.0;

@@ -11,7 +11,7 @@ namespace {
 
 // Below this number of records scanning beats the tree.
 constexpr std::int32_t kMinTreeRecords = 512;
-// Per attribute (``spread_over``); for fewer queries scanning takes less time than building and
+// Per attribute (effective_attributes); for fewer queries scanning takes less time than building and
 // querying the tree (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to
 // 100). The second applies with integer steps, which make scanning faster than walking.
 constexpr double kTreeQueriesPerAttribute = 250.0;
@@ -51,11 +51,11 @@ double effective_attributes(const Table& table) {
 
 }  // namespace
 
-std::unique_ptr<Records> make_records(const Table& table, Search search, std::int64_t queries) {
+std::unique_ptr<Records> make_records(const Table& table, Search search, std::int64_t n_queries) {
     const Ops& ops = ops_for(table.p);
     if (search == Search::index) return std::make_unique<TreeRecords>(table, ops);
     if (search == Search::brute || table.n < kMinTreeRecords ||
-        static_cast<double>(queries) <
+        static_cast<double>(n_queries) <
             (Coarse::is_worthwhile(table.p) ? kTreeQueriesPerCoarseAttribute : kTreeQueriesPerAttribute) * effective_attributes(table)) {
         return std::make_unique<BlockRecords>(table, ops);
     }

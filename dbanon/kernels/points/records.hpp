@@ -14,7 +14,7 @@ namespace dbanon {
 
 enum class Search { automatic, index, brute };
 
-// A query is begun after start() and then continued until the answer is complete.
+// To run a query, call its start(), then begin(), then the search until it returns true.
 class Records {
    public:
     virtual ~Records() = default;
@@ -31,14 +31,15 @@ class Records {
     virtual bool farthest(FarQuery& q, Work& work) = 0;
     // Both queries about the same point; started by begin(near) and begin(far).
     virtual bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) = 0;
-    // The farthest record from one of two points that move little between queries.
+    // The record farthest from a point that moves little between queries; there may be two such
+    // points, and `path` (0 or 1) says which.
     virtual void begin_moving(FarQuery& q, int path) = 0;
     virtual bool farthest_moving(FarQuery& q, int path, Work& work) = 0;
 };
 
-// `questions`: the number of queries, if known. For few, building a tree does not pay.
+// `n_queries`: the number of queries, if known. For few, building a tree does not pay.
 std::unique_ptr<Records> make_records(const Table& table, Search search,
-                                      std::int64_t queries = INT64_MAX);
+                                      std::int64_t n_queries = INT64_MAX);
 
 class TreeRecords final : public Records {
    public:
@@ -107,7 +108,7 @@ class BlockRecords final : public Records {
     BlocksView view_{};
 };
 
-// Uses the tree while it pays: scanning is faster for many attributes without structure, or for few
+// Uses the tree while it is faster: scanning is faster for many attributes without structure, or for few
 // remaining records.
 class AdaptiveRecords final : public Records {
    public:
@@ -132,7 +133,7 @@ class AdaptiveRecords final : public Records {
     std::unique_ptr<TreeRecords> tree_;
     std::unique_ptr<BlockRecords> blocks_;
     Records* active_;
-    double tree_cost_ = 0.0, scan_cost_ = 0.0;  // blocks visited, and the cost of scanning instead
+    double tree_cost_ = 0.0, scan_cost_ = 0.0;  // cost of the queries, and of scanning instead, in blocks
     std::int32_t n_queries_ = 0;
 };
 

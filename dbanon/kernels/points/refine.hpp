@@ -12,9 +12,9 @@
 namespace dbanon {
 
 struct RefineSettings {
-    std::int64_t max_iterations;  // maximum of destroy and repair, after the sweeps
-    std::int64_t max_work;        // their budget, in units of Pool::spent()
-    double max_seconds;           // ends the iterations earlier; 0 for no limit
+    std::int64_t max_iterations;  // of destroy and repair, after the sweeps
+    std::int64_t max_work;        // for these iterations, in units of Pool::take_work()
+    double max_seconds;           // for these iterations; 0 for no limit
     double initial_heat;              // acceptable initial increase as a share of a pool's loss; decreases to 0
     std::int32_t max_pool_classes;     // maximum in a pool
     std::uint64_t seed;
@@ -22,7 +22,7 @@ struct RefineSettings {
 
 class Refine final : public ClassPools {
    public:
-    // As for ClassPools.
+    // labels, pair_distances: as for ClassPools.
     Refine(const Table& table, std::int32_t k, const std::int32_t* labels, const RefineSettings& settings,
            std::unique_ptr<PairDistances> pair_distances = nullptr);
 
@@ -51,7 +51,7 @@ class Refine final : public ClassPools {
     Random random_;
     std::unique_ptr<Records> records_;
     NearQuery near_;
-    std::vector<std::int32_t> neighbours_;  // [record][reach]
+    std::vector<std::int32_t> neighbours_;  // [record][n_neighbours]
     std::vector<std::int32_t> best_;        // [record], as class_of_
     std::vector<Members> pool_members_;            // of a pool, by part
     double loss_change_ = 0.0, best_loss_change_ = 0.0;     // change of the loss since the sweeps; least so far

@@ -13,9 +13,9 @@ namespace {
 constexpr double kSwapGain = 1e-11;
 // Random candidates for a swap, of which the nearest to the partner is chosen.
 constexpr int kSwapDraws = 6;
-// Limit of changes per record in a descent.
+// The maximum number of changes per record in a descent.
 constexpr std::int32_t kChangesPerRecord = 16;
-// Limit of its work: about 50 ms. Only classes of several hundred records need more.
+// The maximum work of a descent: about 50 ms. Only classes of several hundred records need more.
 constexpr std::int64_t kDescentWork = 1 << 26;
 
 }  // namespace

@@ -19,9 +19,9 @@ class Random {
    public:
     explicit Random(std::uint64_t seed);
     std::uint64_t next();
-    // 0 to n - 1.
+    // An integer from 0 to n - 1.
     std::int32_t below(std::int32_t n);
-    // 0 to just below 1.
+    // A number from 0 to just below 1.
     double uniform();
 
    private:
@@ -33,14 +33,14 @@ class Pool {
     // Classes hold k to 2k - 1 records: more can always be split without loss.
     Pool(int p, std::int32_t k, const Ops& ops) : p_(p), k_(k), max_class_size_(2 * k - 1), ops_(ops) {}
 
-    // Empties the pool for `records` records.
+    // Empties the pool and reserves room for this number of records.
     void start(std::int32_t records);
-    // Adds a record to class `part`; classes are numbered in the order they are added.
+    // Adds a record to a class; classes are numbered in the order they are added.
     void add(const double* row, std::int32_t class_index);
-    // Distances and sums, once all records are in.
+    // Computes distances and sums, once all records are added.
     void finish();
-    // Records without coordinates: the caller writes distances, in rows of stride(), whose sums are
-    // exact; then the sums are set, and the cost of a distance.
+    // The same for records without coordinates: after adding them, the caller writes their pairwise
+    // distances (integers, so that sums are exact) to distance_rows(), in rows of stride() values.
     void add(std::int32_t class_index);
     double* distance_rows() { return distances_.data(); }
     std::int32_t stride() const { return stride_; }
@@ -63,7 +63,7 @@ class Pool {
     // Applies a few random swaps of near records.
     void swap_random(Random& random, std::int32_t swaps);
 
-    // Work done since the last call, in elementary steps: about a nanosecond each if vectors have 8
+    // The work done since the last call, in elementary steps: about a nanosecond each if vectors have 8
     // lanes, computed from sizes only, so that it is the same everywhere.
     std::int64_t take_work();
 
@@ -92,20 +92,20 @@ class Pool {
     const std::int32_t k_, max_class_size_;
     const Ops& ops_;
     std::int32_t n_records_ = 0, n_classes_ = 0, added_ = 0;
-    std::int32_t stride_ = 0;  // of rows of records: m rounded up to whole vectors
+    std::int32_t stride_ = 0;  // n_records_ rounded up to whole vectors
     std::int64_t work_done_ = 0;
-    bool has_distance_sums_ = false;           // to_ is up to date
-    double min_gain_ = 0.0;             // the least that counts as an improvement
-    std::vector<double> columns_;   // attribute by attribute
-    std::vector<double> distances_;  // m x m
-    std::vector<double> distance_sums_;        // [part][record]: sum of distances to the part's members
-    std::vector<double> pair_sums_;       // [part]: sum of distances over the pairs of its members
+    bool has_distance_sums_ = false;           // distance_sums_ is up to date
+    double min_gain_ = 0.0;             // smaller gains do not count as improvements
+    std::vector<double> columns_;   // [attribute][record]
+    std::vector<double> distances_;  // [record][record]
+    std::vector<double> distance_sums_;        // [class][record]: sum of the distances to the members of the class
+    std::vector<double> pair_sums_;       // [class]: sum of the distances of pairs of members
     std::vector<std::int32_t> class_of_, saved_class_of_;
     std::int32_t saved_n_classes_ = 0;
     std::vector<std::vector<std::int32_t>> members_;
     std::vector<double> penalty_;            // [record]: 0 where free, infinite where in a new class
     std::vector<double> swap_gains_;          // scratch of improve()
-    std::vector<std::uint8_t> is_settled_;  // [part][part]: no improvement between the two
+    std::vector<std::uint8_t> is_settled_;  // [class][class]: no improvement between the two
 };
 
 }  // namespace dbanon

@@ -23,18 +23,18 @@ class Tfrp final : public SequentialKernel {
         std::int32_t id, to;
     };
     void add_leftover(std::int32_t id);
-    void add_sums(std::int32_t label);
-    double within(std::int32_t label) const;
+    void sum_members(std::int32_t label);
+    double sum_of_squares(std::int32_t label) const;
     void set_mean(std::int32_t label);
-    double join(std::int32_t id, std::int32_t label, double squared);
-    void undo();
+    double join_class(std::int32_t id, std::int32_t label, double squared);
+    void undo_moves();
     void renumber();
 
     bool second_stage_;
     std::vector<double> low_, high_;
     std::vector<std::vector<std::int32_t>> members_;
     Grid<double> sums_, means_of_;  // by class
-    std::vector<double> saved_;
+    std::vector<double> saved_sums_;
     std::vector<Move> moves_;
     std::unique_ptr<BlockRecords> centres_;
 };

@@ -20,10 +20,10 @@ class Vmdav final : public SequentialKernel {
    private:
     struct Member {
         std::int32_t id;
-        RecordDistance next;  // its nearest record outside the class
+        RecordDistance nearest_outside;  // its nearest record outside the class
     };
     double lambda_;
-    std::vector<double> middle_;
+    std::vector<double> centroid_;
     std::vector<Member> members_;
 };
 

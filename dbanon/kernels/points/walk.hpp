@@ -16,14 +16,14 @@ using namespace dbanon;
 // Number of cache lines to prefetch.
 constexpr int kPrefetchedLines = 8;
 
-// Among equal bounds the one with the smallest record: after it, ties end the search.
+// Among equal bounds the one with the smallest record comes first: after it, ties end the search.
 template <bool Nearest>
 bool is_more_promising(const PendingNode& a, const PendingNode& b) {
     if (a.bound != b.bound) return Nearest ? a.bound < b.bound : a.bound > b.bound;
     return a.first_id < b.first_id;
 }
 
-// Whether nothing below can be in the result.
+// Whether no record below can be in the result.
 inline bool cannot_improve(const Near& q, const PendingNode& at) {
     return at.bound > q.limit || (at.bound == q.limit && at.first_id > q.limit_id);
 }
@@ -77,7 +77,7 @@ class LeafQueue {
    public:
     unsigned count() const { return count_; }
     void add(const PendingNode& leaf) { at(count_++) = leaf; }
-    // Insert before less promising ones, after the first `old`.
+    // Inserts a leaf before less promising ones, but after the first `old` ones.
     void add_nearest(const PendingNode& leaf, unsigned old) {
         unsigned to = count_++;
         for (; to > old && is_more_promising<true>(leaf, at(to - 1)); --to) at(to) = at(to - 1);
@@ -102,7 +102,7 @@ class LeafQueue {
 template <bool Nearest, bool UseCoarse>
 constexpr unsigned kQueuedLeaves = Nearest ? (UseCoarse ? 2 : 1) : (UseCoarse ? 4 : 3);
 
-// `Look` defines how to visit leaves and open nodes. Returns false when the slice is spent.
+// `Visitor` defines how to visit leaves and open nodes. Returns false when the slice is spent.
 template <bool Nearest, class Visitor, class Query>
 bool walk(const TreeView& tree, Query& q, Work& work) {
     constexpr unsigned left = kQueuedLeaves<Nearest, Visitor::kUseCoarse>;

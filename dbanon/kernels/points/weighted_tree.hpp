@@ -25,17 +25,17 @@ class WeightedTree {
     explicit WeightedTree(const Table& table);
 
     bool build(Work& work);
-    // Sets weights, and ranks in an order of which a search may skip the first.
+    // Sets weights and ranks; a search may be restricted to records after a certain rank.
     void set_weights(const std::vector<double>& weights, const std::vector<std::int32_t>& ranks);
 
-    // The `count` least values of records ranked after `place` and below `limit`, ascending;
+    // The `count` least values of records ranked after `after_rank` and below `limit`, ascending;
     // possibly fewer. Returns the steps taken.
     std::int64_t find_least(const double* point, double scale, std::int32_t after_rank, double limit,
                        std::int32_t count, std::vector<Entry>& results) const;
     double value(const double* point, double scale, std::int32_t id) const {
         return distance(point, table_.row(id), table_.p) * scale + weights_[id];
     }
-    // All below `limit`, in no order.
+    // All records below `limit`, in no particular order.
     std::int64_t find_below(const double* point, double scale, std::int32_t after_rank, double limit,
                        std::vector<Entry>& results) const;
 

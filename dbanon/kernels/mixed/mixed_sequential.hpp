@@ -11,27 +11,27 @@ namespace dbanon {
 // A record's squared distance from the mean of m others is
 //   sum over them d^2 / m - sum over each two of them d^2 / m^2,
 // stored as an integer and a fraction, since a common denominator would overflow.
-struct Away {
-    using Sum = Centre::Sum;
+struct DistanceFromMean {
+    using Sum = MixedCentroid::Sum;
     Sum whole, part, over;
 
-    static Away of(Sum to_all, Sum of_pairs, std::size_t count) {
+    static DistanceFromMean of(Sum to_all, Sum of_pairs, std::size_t count) {
         const auto m = static_cast<Sum>(count);
         const Sum sum = to_all * m - of_pairs;
         return {sum / (m * m), sum % (m * m), m * m};
     }
-    bool operator<(const Away& other) const {
+    bool operator<(const DistanceFromMean& other) const {
         return whole != other.whole ? whole < other.whole : part * other.over < other.part * over;
     }
 };
 
 // each: for a tree, the squared distance of leaves that meet at height 1.
-class Taking : public Kernel {
+class MixedSequentialKernel : public Kernel {
    public:
-    Taking(Mixed mixed, std::span<const Cost> each, std::int32_t k);
+    MixedSequentialKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k);
 
    protected:
-    using Sum = Centre::Sum;
+    using Sum = MixedCentroid::Sum;
 
     std::int32_t take(std::int32_t tuple, std::int32_t label) {
         const std::int32_t record = unassigned_.take(tuple);
@@ -45,57 +45,57 @@ class Taking : public Kernel {
     void take_around(std::int32_t tuple, std::int32_t count, std::int32_t label);
     // Fewer than k records remain: each joins the class with the nearest mean, without updating
     // means.
-    Coroutine settle(std::int32_t classes);
+    Coroutine update_constants(std::int32_t classes);
 
     const Mixed mixed_;
     Unassigned unassigned_;
     Square square_;
-    Centre centre_;
+    MixedCentroid centroid_;
     std::vector<std::int32_t> taken_tuples_;  // tuples
     std::vector<std::int32_t> neighbours_;  // records
 };
 
 // Methods that search for the record farthest from the centroid of remaining records.
-class Central : public Taking {
+class CentroidKernel : public MixedSequentialKernel {
    public:
-    Central(Mixed mixed, std::span<const Cost> each, std::int32_t k);
+    CentroidKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k);
 
    protected:
     // Rebuilds trees if necessary, which invalidates hints and bounds.
-    void tidy() {
-        if (unassigned_.tidy(work_)) far_.restart();
+    void rebuild_if_sparse() {
+        if (unassigned_.rebuild_if_sparse(work_)) far_.reset();
     }
-    void move_centre() {
-        far_.moved(centre_.leave(taken_tuples_));
+    void move_centroid() {
+        far_.add_movement(centroid_.remove_records(taken_tuples_));
         taken_tuples_.clear();
     }
 
-    FarFromCentre far_;
+    FarthestFromCentroid far_;
 };
 
 // MDAV (Domingo-Ferrer & Torra 2005).
-class MixedMdav final : public Central {
+class MixedMdav final : public CentroidKernel {
    public:
-    using Central::Central;
+    using CentroidKernel::CentroidKernel;
 
    protected:
     Coroutine run() override;
 };
 
 // Centroid-based fixed size (Laszlo & Mukherjee 2005).
-class MixedCbfs final : public Central {
+class MixedCbfs final : public CentroidKernel {
    public:
-    using Central::Central;
+    using CentroidKernel::CentroidKernel;
 
    protected:
     Coroutine run() override;
 };
 
 // V-MDAV (Solanas & Martinez-Balleste 2006).
-class MixedVmdav final : public Central {
+class MixedVmdav final : public CentroidKernel {
    public:
     MixedVmdav(Mixed mixed, std::span<const Cost> each, std::int32_t k, double lambda)
-        : Central(std::move(mixed), each, k), lambda_(lambda) {}
+        : CentroidKernel(std::move(mixed), each, k), lambda_(lambda) {}
 
    protected:
     Coroutine run() override;

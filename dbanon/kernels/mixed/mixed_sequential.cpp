@@ -1,4 +1,4 @@
-#include "mixed/taking.hpp"
+#include "mixed/mixed_sequential.hpp"
 
 #include <cmath>
 #include <limits>
@@ -12,35 +12,35 @@ constexpr int kCountedBits = 22;
 
 }  // namespace
 
-Taking::Taking(Mixed mixed, std::span<const Cost> each, std::int32_t k)
-    : Kernel({nullptr, mixed->records(), mixed->d()}, k),
+MixedSequentialKernel::MixedSequentialKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k)
+    : Kernel({nullptr, mixed->records(), mixed->n_attributes()}, k),
       mixed_(std::move(mixed)),
-      unassigned_(*mixed_, Outside::kSquare, kCountedBits),
+      unassigned_(*mixed_, NumberPenalty::kSquaredWidth, kCountedBits),
       square_(*mixed_, each),
-      centre_(*mixed_, unassigned_.columns(), square_) {}
+      centroid_(*mixed_, unassigned_.columns(), square_) {}
 
-void Taking::take_class(std::int32_t tuple, std::int32_t label) {
+void MixedSequentialKernel::take_class(std::int32_t tuple, std::int32_t label) {
     take(tuple, label);
     take_around(tuple, k_ - 1, label);
 }
 
-void Taking::take_around(std::int32_t tuple, std::int32_t count, std::int32_t label) {
+void MixedSequentialKernel::take_around(std::int32_t tuple, std::int32_t count, std::int32_t label) {
     square_.start(tuple);
     unassigned_.around(square_, tuple, count, neighbours_, work_);
     for (const std::int32_t record : neighbours_) take(mixed_->tuple_of(record), label);
 }
 
-Central::Central(Mixed mixed, std::span<const Cost> each, std::int32_t k)
-    : Taking(std::move(mixed), each, k), far_(unassigned_.apart(), centre_) {
-    far_.restart();
+CentroidKernel::CentroidKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k)
+    : MixedSequentialKernel(std::move(mixed), each, k), far_(unassigned_.farthest_tree(), centroid_) {
+    far_.reset();
 }
 
 Coroutine MixedMdav::run() {
     std::int32_t label = 0;
     while (unassigned_.count() >= 2 * std::int64_t{k_}) {
-        tidy();
+        rebuild_if_sparse();
         const bool last = unassigned_.count() < 3 * std::int64_t{k_};
-        const std::int32_t r = far_.find(work_);
+        const std::int32_t r = far_.find_farthest(work_);
         if (last) {
             take_class(r, label++);
             break;
@@ -55,20 +55,20 @@ Coroutine MixedMdav::run() {
             // The record is in the first class, so the second class consists of others.
             take_around(s, k_, label++);
         }
-        move_centre();
+        move_centroid();
         if (work_.is_spent()) co_yield nullptr;
     }
     if (unassigned_.count() > 0) assign_remaining(label);
 }
 
-Coroutine Taking::settle(std::int32_t classes) {
+Coroutine MixedSequentialKernel::update_constants(std::int32_t classes) {
     std::vector<std::vector<std::int32_t>> members(classes);
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (is_assigned(id)) members[labels_[id]].push_back(mixed_->tuple_of(id));
     }
-    std::vector<Sum> within(unassigned_.count() > 0 ? classes : 0, 0);
-    for (std::size_t c = 0; c < within.size(); ++c) {
-        within[c] = centre_.within(members[c]);
+    std::vector<Sum> sum_of_pair_distances(unassigned_.count() > 0 ? classes : 0, 0);
+    for (std::size_t c = 0; c < sum_of_pair_distances.size(); ++c) {
+        sum_of_pair_distances[c] = centroid_.sum_of_pair_distances(members[c]);
         work_.left -= static_cast<std::int64_t>(members[c].size());
         if (work_.is_spent()) co_yield nullptr;
     }
@@ -77,12 +77,12 @@ Coroutine Taking::settle(std::int32_t classes) {
         const std::int32_t tuple = mixed_->tuple_of(id);
         square_.start(tuple);
         std::int32_t best = 0;
-        Away least{};
+        DistanceFromMean least{};
         for (std::int32_t c = 0; c < classes; ++c) {
             Sum sum = 0;
             for (const std::int32_t t : members[c]) sum += square_.distance(t);
-            const Away away = Away::of(sum, within[c], members[c].size());
-            if (c == 0 || away < least) best = c, least = away;
+            const DistanceFromMean distance = DistanceFromMean::of(sum, sum_of_pair_distances[c], members[c].size());
+            if (c == 0 || distance < least) best = c, least = distance;
             work_.left -= static_cast<std::int64_t>(members[c].size());
             if (work_.is_spent()) co_yield nullptr;
         }
@@ -93,12 +93,12 @@ Coroutine Taking::settle(std::int32_t classes) {
 Coroutine MixedCbfs::run() {
     std::int32_t label = 0;
     for (; unassigned_.count() >= k_; ++label) {
-        tidy();
-        take_class(far_.find(work_), label);
-        move_centre();
+        rebuild_if_sparse();
+        take_class(far_.find_farthest(work_), label);
+        move_centroid();
         if (work_.is_spent()) co_yield nullptr;
     }
-    Coroutine last = settle(label);
+    Coroutine last = update_constants(label);
     while (!last.resume()) co_yield nullptr;
 }
 
@@ -132,8 +132,8 @@ Coroutine MixedVmdav::run() {
     constexpr double none = std::numeric_limits<double>::infinity();
     std::int32_t label = 0;
     for (; unassigned_.count() >= k_; ++label) {
-        tidy();
-        take_class(far_.find(work_), label);
+        rebuild_if_sparse();
+        take_class(far_.find_farthest(work_), label);
         members_.clear();
         for (const std::int32_t t : taken_tuples_) members_.push_back({t, {}});
         while (static_cast<std::int64_t>(members_.size()) < 2 * std::int64_t{k_} - 1 &&
@@ -150,7 +150,7 @@ Coroutine MixedVmdav::run() {
         taken_tuples_.clear();
         if (work_.is_spent()) co_yield nullptr;
     }
-    Coroutine last = settle(label);
+    Coroutine last = update_constants(label);
     while (!last.resume()) co_yield nullptr;
 }
 
