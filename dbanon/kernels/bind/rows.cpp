@@ -83,7 +83,7 @@ class RowJoin {
     NumpyArray<std::uint8_t> join(InputArray<std::int64_t> head_of, std::optional<InputArray<std::int64_t>> tail_of,
                             std::size_t start, std::size_t stop) const {
         if (start > stop || stop > head_of.shape(0) ||
-            (tail_of && tail_of->layout(0) != head_of.shape(0))) {
+            (tail_of && tail_of->shape(0) != head_of.shape(0))) {
             throw nb::value_error("a head for each row, and a tail for each or for none");
         }
         check_indices(head_of, start, stop, head_ends_.shape(0));
