@@ -1,4 +1,4 @@
-// Arrays as functions accept them and return them to Python.
+// Types of the arrays that functions accept from Python and return to it.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -17,7 +17,7 @@ using InputMatrix = nb::ndarray<const Value, nb::ndim<2>, nb::c_contig, nb::devi
 template <class Value>
 using NumpyArray = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
 
-// Records are counted in 32 bits.
+// Record indices have 32 bits.
 constexpr std::size_t kMaxRecords = std::size_t{1} << 31;
 
 // A buffer that Python takes ownership of once it is filled.

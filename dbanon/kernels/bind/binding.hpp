@@ -43,7 +43,7 @@ inline Search parse_search(const std::string& name) {
     throw nb::value_error("search must be 'auto', 'index' or 'brute'");
 }
 
-// As a new array.
+// Copies a vector to a new array.
 template <class Value>
 inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> to_numpy(const std::vector<Value>& values) {
     auto copy = std::make_unique<std::vector<Value>>(values);

@@ -26,7 +26,7 @@ using Integers = InputArray<std::int32_t>;
 // Costs and their sums over all records stay within 64 bits.
 constexpr Cost kMaxUnit = Cost{1} << 30;
 
-// A MixedTable in Python: everything that kernels require of records is checked here, once.
+// Makes a MixedTable, and checks once everything that kernels require of records.
 std::unique_ptr<MixedTable> make_table(const Codes& codes, const InputArray<std::int64_t>& units,
                                      const Integers& leaves, const Integers& depths,
                                      const Integers& gaps, const std::optional<Codes>& extra_columns) {
@@ -196,12 +196,12 @@ class MergingRun : public KernelRun {
 
 class RefineLossRun : public KernelRun {
    public:
-    // By the class's own range.
+    // Loss by the ranges of classes.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, std::int64_t min_saving_divisor, bool swaps)
         : RefineLossRun(table, labels, k, rounds, seed, models, min_saving_divisor, swaps,
                         std::vector<LabelCosts>()) {}
-    // By the loss of labels.
+    // Loss by labels.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, const Integers& pieces,
                   const Integers& firsts, const Integers& costs, std::int64_t min_saving_divisor, bool swaps)

@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr std::size_t kMaxFields = 1664;  // of a query of PostgreSQL
+constexpr std::size_t kMaxFields = 1664;  // PostgreSQL's limit for a query
 constexpr std::int32_t kMaxFieldBytes = 1 << 16;
 
 std::tuple<NumpyArray<std::uint8_t>, NumpyArray<std::uint8_t>, NumpyArray<std::int64_t>> split(
@@ -65,7 +65,7 @@ void check_indices(const InputArray<std::int64_t>& indices, std::size_t start, s
     if (!is_valid) throw nb::value_error("a row has a head or a tail that is none");
 }
 
-// The parts from which rows are joined, checked once.
+// Joins rows from heads and tails, which are checked once.
 class RowJoin {
    public:
     RowJoin(std::size_t fields, Bytes heads, InputArray<std::int64_t> head_ends, Bytes tails,

@@ -16,8 +16,8 @@ namespace nb = nanobind;
 using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
-// A kernel and the array that it reads, which must live as long; a kernel that copies its input
-// holds none.
+// A kernel and the array that it reads, which must live as long. The array is empty if the kernel
+// copies its input.
 class KernelRun {
    public:
     KernelRun(Points points, std::unique_ptr<Kernel> kernel)
@@ -54,7 +54,7 @@ class KernelRun {
     std::unique_ptr<Kernel> kernel_;
 };
 
-// Returns the result of a finished kernel.
+// Base of runs that give access to further results of a finished kernel.
 template <class KernelType>
 class ResultRun : public KernelRun {
    protected:
@@ -72,7 +72,7 @@ class ResultRun : public KernelRun {
     }
 
    private:
-    KernelType* kernel_;  // Run's
+    KernelType* kernel_;  // owned by KernelRun
 };
 
 }  // namespace dbanon

@@ -60,7 +60,7 @@ class RefineRun : public KernelRun {
               make_refine(points, k, labels, {iterations, work, seconds, heat, classes, seed})) {}
 };
 
-// For tests; refinement calls it itself.
+// For tests; a refinement recombines by itself.
 Labels recombine_labels(const Points& points, std::int64_t k, const InputLabels& labels,
                   const std::vector<InputLabels>& others, std::int32_t regions, std::uint64_t seed) {
     const Table table = checked_table(points, k);

@@ -30,7 +30,7 @@ class BoxTree {
 
     // Sets the query box.
     void set_query(const double* ends, const std::int32_t* nodes);
-    // Calls found(distance, weight) for each box that may be within `limit`; it returns the new
+    // Calls visit(distance, weight) for each box that may be within `limit`; it returns the new
     // limit, which never grows.
     template <class Visitor>
     void visit_within(double limit, const Visitor& visit, Work& work);

@@ -14,7 +14,7 @@ namespace dbanon {
 // A column: a tree of nodes numbered depth first, or numbers if `parents` is empty.
 class BoxColumn {
    public:
-    // parents: of each node, -1 of the root, which is the first.
+    // parents: the parent of each node; -1 for the root, which is node 0. Empty for numbers.
     explicit BoxColumn(std::vector<std::int32_t> parents);
 
     bool is_number() const { return parents_.empty(); }
@@ -24,7 +24,8 @@ class BoxColumn {
     std::int32_t height(std::int32_t node) const { return heights_[node]; }
     std::int32_t depth(std::int32_t node) const { return depths_[node]; }
     std::int32_t parent(std::int32_t node) const { return parents_[node]; }
-    // The ancestor of a node at each depth from 1; the node itself below its depth; `stride` apart.
+    // Writes the ancestor of a node at each depth from 1 to levels() to ancestors[0], [stride], …; below
+    // its own depth the node itself.
     void path_to(std::int32_t node, std::int32_t* ancestors, std::size_t stride) const;
     // The depth of the lowest common ancestor of two nodes.
     std::int32_t common_depth(std::int32_t a, std::int32_t b) const;
@@ -34,7 +35,7 @@ class BoxColumn {
     std::int32_t levels_ = 0;
 };
 
-// Boxes of the caller, row by row.
+// Boxes in arrays of the caller, row by row.
 struct Boxes {
     const double* bounds;         // (n, numbers, 2)
     const std::int32_t* nodes;  // (n, trees)

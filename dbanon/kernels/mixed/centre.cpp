@@ -109,7 +109,7 @@ void MixedCentroid::update_constants() {
     constant_ = 0;
     for (Level& level : levels_) {
         const auto step = static_cast<double>(level.step);
-        level.each = step / n;
+        level.loss_per_removal = step / n;
         constant_ += step / 2 * (1 + static_cast<double>(level.squares) / n / n);
     }
 }
@@ -128,9 +128,9 @@ void MixedCentroid::distances(const Code* values, double* distances_out) const {
         const Code* x = values + level.column * kLanes;
         const std::int32_t* count = level.count.data();
         if (level.nodes.empty()) {
-            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.each * count[x[i] >> level.shift];
+            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.loss_per_removal * count[x[i] >> level.shift];
         } else {
-            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.each * count[level.nodes[x[i]]];
+            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.loss_per_removal * count[level.nodes[x[i]]];
         }
     }
 }

@@ -42,7 +42,7 @@ class MixedCentroid {
         std::vector<std::int32_t> count;  // number of records by node
         std::vector<std::int32_t> left;   // number of a joint query's records by node; otherwise 0
         std::int64_t squares;             // sum of all counts
-        double each = 0;                  // decrease per removed record below a record's node
+        double loss_per_removal = 0;                  // decrease per removed record below a record's node
 
         std::int32_t node(Code value) const { return nodes.empty() ? value >> shift : nodes[value]; }
     };
@@ -68,14 +68,14 @@ class MixedCentroid {
 // time. Adding the current movement gives a valid bound by the triangle inequality.
 class FarthestFromCentroid {
    public:
-    FarthestFromCentroid(const WideTree& tree, const MixedCentroid& centre) : tree_(tree), centroid_(centre) {}
+    FarthestFromCentroid(const WideTree& tree, const MixedCentroid& centroid) : tree_(tree), centroid_(centroid) {}
 
     // Initializes from a new tree.
     void reset();
     // The tuple of the farthest record, ties to the smallest; at least one must remain.
     std::int32_t find_farthest(Work& work);
     // Adds a movement of the centroid.
-    void add_movement(double by) { movement_ += by; }
+    void add_movement(double distance) { movement_ += distance; }
 
    private:
     struct Bound {

@@ -112,7 +112,7 @@ void ClassTree::build_singletons() {
 
 // Split the largest part repeatedly until there are enough parts.
 std::int32_t ClassTree::make(std::span<std::int32_t> tuples, std::int32_t slot) {
-    if (tuples.size() <= kLeaf) {
+    if (tuples.size() <= kLeafClasses) {
         const auto leaf = static_cast<std::int32_t>(leaves_.size());
         std::vector<std::int32_t>& members = leaves_.emplace_back();
         for (const std::int32_t t : tuples) {
@@ -127,7 +127,7 @@ std::int32_t ClassTree::make(std::span<std::int32_t> tuples, std::int32_t slot) 
     while (count < kBranches) {
         auto* const largest = std::max_element(
             parts, parts + count, [](const auto& a, const auto& b) { return a.size() < b.size(); });
-        if (largest->size() <= kLeaf) break;
+        if (largest->size() <= kLeafClasses) break;
         const std::size_t first = splitter_.split(*largest);
         // Tuples may differ only in their extra columns.
         const std::size_t cut = first ? first : largest->size() / 2;
@@ -158,7 +158,7 @@ std::int32_t ClassTree::make_node(std::span<const std::span<std::int32_t>> parts
 bool ClassTree::refresh(std::int32_t slot) {
     constexpr Cost kMost = std::numeric_limits<Cost>::max();
     Minima least{kMost, kMost, kNoRecord};
-    std::array<const Range*, kLeaf> below;
+    std::array<const Range*, kLeafClasses> below;
     std::size_t count = 0;
     const auto see = [&](const Minima& child, const Range* ends) {
         least = {std::min(least.size, child.size), std::min(least.each, child.each),

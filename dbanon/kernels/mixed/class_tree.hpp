@@ -27,13 +27,13 @@ class ClassTree {
 
     // The class whose loss increases least by merging this one, which must follow; -1 for none.
     std::int32_t cheapest(std::int32_t query, Work& work);
-    // Records that `from`, the query, has joined `into`.
+    // Records that `from`, the last query, was merged into `into`.
     void record_merge(std::int32_t into, std::int32_t from);
     // Rebuilds trees with few remaining classes.
     void rebuild_if_sparse(Work& work);
 
    private:
-    static constexpr std::int32_t kBranches = 8, kLeaf = 16, kNoRecord = INT32_MAX;
+    static constexpr std::int32_t kBranches = 8, kLeafClasses = 16, kNoRecord = INT32_MAX;
 
     // For a column of a class: the smallest and largest value, and the depth of its node or single
     // leaf. For the classes below a child: the minimum, the maximum, and the least depth.
@@ -77,9 +77,9 @@ class ClassTree {
     std::vector<CostByBit> costs_by_bit_;  // of path columns
 
     std::vector<std::int32_t> first_tuple_;   // by class: one of its tuples
-    std::vector<std::int32_t> class_of_tuple_;   // by tuple that is such a class
+    std::vector<std::int32_t> class_of_tuple_;   // by tuple: its class, if that has no other tuple
     std::vector<char> is_alive_, is_single_tuple_;  // by class
-    // Classes of one of the trees, and their number when it was built.
+    // For both trees: the number of classes now, and when the tree was built.
     std::int32_t n_classes_, n_built_ = 0, n_singles_ = 0, n_built_singles_ = 0;
     Grid<Range> ranges_;            // (classes, columns)
     Grid<Code> low_, high_;      // (classes, attributes)

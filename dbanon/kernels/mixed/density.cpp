@@ -4,8 +4,8 @@
 
 namespace dbanon {
 
-MixedDensity::MixedDensity(Mixed mixed, std::span<const Cost> each, std::int32_t k, bool lowest_first)
-    : MixedSequentialKernel(std::move(mixed), each, k),
+MixedDensity::MixedDensity(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k, bool lowest_first)
+    : MixedSequentialKernel(std::move(mixed), squared_step_costs, k),
       lowest_first_(lowest_first),
       max_neighbours_(k - 1 + std::clamp(k - 1, 4, 16)),
       neighbour_lists_(mixed_->tuples(), max_neighbours_),
@@ -108,7 +108,7 @@ Coroutine MixedDensity::run() {
             if (work_.is_spent()) co_yield nullptr;
         }
     }
-    Coroutine last = update_constants(label);
+    Coroutine last = assign_leftovers(label);
     while (!last.resume()) co_yield nullptr;
 }
 

@@ -11,7 +11,7 @@ namespace dbanon {
 
 class MixedDensity final : public MixedSequentialKernel {
    public:
-    MixedDensity(Mixed mixed, std::span<const Cost> each, std::int32_t k, bool lowest_first);
+    MixedDensity(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k, bool lowest_first);
 
    protected:
     Coroutine run() override;

@@ -60,7 +60,7 @@ Coroutine MixedDiameter::run() {
         assign_remaining(label);
         co_return;
     }
-    Coroutine last = update_constants(label);
+    Coroutine last = assign_leftovers(label);
     while (!last.resume()) co_yield nullptr;
 }
 

@@ -12,7 +12,7 @@ namespace dbanon {
 // First strategy: the largest failing class merges with the class that increases the loss least
 // among those with which it satisfies the models, or with any class if there is none. Second
 // strategy: the smallest failing class merges with the class that increases the loss least relative
-// to the reduction of what both lack, or with any class if none helps. The merged class gets the
+// to the reduction of what both lack of satisfying the models, or with any class if none helps. The merged class gets the
 // other one's number, and ties go to the smaller number. A class is withheld if merging loses more
 // than the information in its records, as long as the budget of records lasts.
 class Enforce final : public Kernel {
@@ -40,7 +40,7 @@ class Enforce final : public Kernel {
 
     const Mixed mixed_;
     Models models_;
-    std::vector<std::int32_t> initial_labels_;   // by record, the initial labels
+    std::vector<std::int32_t> initial_labels_;  // by record
     std::vector<std::int32_t> values_;  // (n, attributes of the models)
     Shapes shapes_;
     Grid<Count> counts_;
@@ -50,10 +50,10 @@ class Enforce final : public Kernel {
     std::vector<std::size_t> alive_, merged_into_;
     std::size_t n_failing_ = 0, n_left_ = 0;
     const std::int64_t budget_;
-    std::int64_t remaining_budget_ = 0;  // remaining budget
+    std::int64_t remaining_budget_ = 0;  // of records that may still be withheld
     Cost withheld_loss_ = 0;            // loss of a withheld record
     bool is_second_strategy_ = false;
-    // What the selected class may merge with, among those examined so far.
+    // The best classes to merge the selected class with, among those examined so far.
     std::size_t next_partner_ = 0, cheapest_partner_ = 0, cheapest_satisfying_ = 0;
     Cost least_increase_ = 0, least_satisfying_increase_ = 0;
     double best_help_ = 0;

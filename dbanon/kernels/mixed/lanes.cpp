@@ -19,8 +19,8 @@ void start(Cost base, Cost* __restrict costs_out) {
 // The cost of a number at this distance outside: an unsigned product of 32 bits each, which every
 // instruction set has.
 template <NumberPenalty by>
-Cost number(Code outside, std::uint32_t weight) {
-    const auto far = static_cast<std::uint32_t>(outside);
+Cost number(Code number_penalty, std::uint32_t weight) {
+    const auto far = static_cast<std::uint32_t>(number_penalty);
     return static_cast<Cost>(std::uint64_t{far} * (by == NumberPenalty::kSquaredWidth ? far : weight));
 }
 

@@ -5,7 +5,7 @@
 // Numbers are compared as they are. A tree with all leaves at one depth is compared by paths: a bit
 // field for the child taken at each depth, the root's topmost. Two paths part above every field
 // that lies below their highest different bit, hence
-//   depth of the lowest common ancestor < depth of a field  <=>  (one ^ other) >> shift != 0
+//   depth of the lowest common ancestor < depth of a field  <=>  (path ^ other_path) >> shift != 0
 // and the cost of parting is the sum of the steps of all fields for which this holds. Other trees
 // are left to the caller.
 #pragma once
@@ -31,7 +31,7 @@ struct QueryPath {
     std::int32_t column, path, first, last;
 };
 
-// A class in the form needed for costs.
+// A class, in the form that the computation of costs needs.
 struct ClassQuery {
     std::int64_t base;     // cost of a tuple within the class
     std::uint32_t weight;  // cost per unit that a number is outside, by kWidth
@@ -50,12 +50,13 @@ enum class NumberPenalty { kWidth, kSquaredWidth };
 struct LaneOps {
     void (*costs)(const ClassQuery&, const std::int32_t* columns, std::int64_t* costs_out);
     void (*lower_bounds)(const ClassQuery&, const std::int32_t* boxes, const std::uint64_t* masks,
-                     std::int64_t* found);
-    void (*upper_bounds)(const ClassQuery&, const std::int32_t* boxes, std::int64_t* found);
+                     std::int64_t* bounds_out);
+    void (*upper_bounds)(const ClassQuery&, const std::int32_t* boxes, std::int64_t* bounds_out);
 };
 
-// By name, as in points/dispatch.hpp; trees keep it for their lifetime.
+// Selects the instruction set by name, as in points/dispatch.hpp. Trees keep the operations that were
+// selected when they were constructed.
 bool set_lanes(const char* name);
-const LaneOps& lane_ops(NumberPenalty by);
+const LaneOps& lane_ops(NumberPenalty penalty);
 
 }  // namespace dbanon

@@ -12,10 +12,10 @@ constexpr int kBits = 40;
 
 }  // namespace
 
-MixedDistances::MixedDistances(Mixed mixed, std::span<const Cost> each)
+MixedDistances::MixedDistances(Mixed mixed, std::span<const Cost> squared_step_costs)
     : mixed_(std::move(mixed)),
       columns_(*mixed_),
-      square_(*mixed_, each),
+      square_(*mixed_, squared_step_costs),
       near_(*mixed_, columns_, SplitCriterion::kGain, NumberPenalty::kSquaredWidth),
       values_(columns_.count(), 0) {
     std::uint64_t largest = 0;

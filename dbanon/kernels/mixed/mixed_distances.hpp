@@ -11,7 +11,7 @@ namespace dbanon {
 class MixedDistances final : public PairDistances {
    public:
     // each: of a tree, the squared distance of leaves that meet one step up.
-    MixedDistances(Mixed mixed, std::span<const Cost> each);
+    MixedDistances(Mixed mixed, std::span<const Cost> squared_step_costs);
 
 void fill_pairwise(const std::int32_t* ids, std::int32_t count, std::int32_t stride,
                double* out) override;

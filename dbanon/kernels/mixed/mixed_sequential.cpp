@@ -12,11 +12,11 @@ constexpr int kCountedBits = 22;
 
 }  // namespace
 
-MixedSequentialKernel::MixedSequentialKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k)
+MixedSequentialKernel::MixedSequentialKernel(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k)
     : Kernel({nullptr, mixed->records(), mixed->n_attributes()}, k),
       mixed_(std::move(mixed)),
       unassigned_(*mixed_, NumberPenalty::kSquaredWidth, kCountedBits),
-      square_(*mixed_, each),
+      square_(*mixed_, squared_step_costs),
       centroid_(*mixed_, unassigned_.columns(), square_) {}
 
 void MixedSequentialKernel::take_class(std::int32_t tuple, std::int32_t label) {
@@ -30,8 +30,8 @@ void MixedSequentialKernel::take_around(std::int32_t tuple, std::int32_t count, 
     for (const std::int32_t record : neighbours_) take(mixed_->tuple_of(record), label);
 }
 
-CentroidKernel::CentroidKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k)
-    : MixedSequentialKernel(std::move(mixed), each, k), far_(unassigned_.farthest_tree(), centroid_) {
+CentroidKernel::CentroidKernel(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k)
+    : MixedSequentialKernel(std::move(mixed), squared_step_costs, k), far_(unassigned_.farthest_tree(), centroid_) {
     far_.reset();
 }
 
@@ -61,7 +61,7 @@ Coroutine MixedMdav::run() {
     if (unassigned_.count() > 0) assign_remaining(label);
 }
 
-Coroutine MixedSequentialKernel::update_constants(std::int32_t classes) {
+Coroutine MixedSequentialKernel::assign_leftovers(std::int32_t classes) {
     std::vector<std::vector<std::int32_t>> members(classes);
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (is_assigned(id)) members[labels_[id]].push_back(mixed_->tuple_of(id));
@@ -98,19 +98,19 @@ Coroutine MixedCbfs::run() {
         move_centroid();
         if (work_.is_spent()) co_yield nullptr;
     }
-    Coroutine last = update_constants(label);
+    Coroutine last = assign_leftovers(label);
     while (!last.resume()) co_yield nullptr;
 }
 
-MixedVmdav::Next MixedVmdav::nearest() {
-    Next best;
+MixedVmdav::OutsideRecord MixedVmdav::nearest_outside() {
+    OutsideRecord best;
     for (Member& member : members_) {
-        if (member.next.record < 0 || is_assigned(member.next.record)) {
+        if (member.outside.record < 0 || is_assigned(member.outside.record)) {
             square_.start(member.tuple);
             unassigned_.around(square_, member.tuple, 1, neighbours_, work_);
-            member.next = next(mixed_->tuple_of(neighbours_[0]));
+            member.outside = outside_record(mixed_->tuple_of(neighbours_[0]));
         }
-        const Next& candidate = member.next;
+        const OutsideRecord& candidate = member.outside;
         if (best.record < 0 || candidate.distance < best.distance ||
             (candidate.distance == best.distance && candidate.record < best.record)) {
             best = candidate;
@@ -138,19 +138,19 @@ Coroutine MixedVmdav::run() {
         for (const std::int32_t t : taken_tuples_) members_.push_back({t, {}});
         while (static_cast<std::int64_t>(members_.size()) < 2 * std::int64_t{k_} - 1 &&
                unassigned_.count() > 0) {
-            const Next inside = nearest();
-            const std::int32_t other = nearest_remaining(inside.tuple);
-            const double outside =
+            const OutsideRecord candidate = nearest_outside();
+            const std::int32_t other = nearest_remaining(candidate.tuple);
+            const double next_squared =
                 other < 0 ? none : static_cast<double>(square_.distance(other));
-            if (!(std::sqrt(static_cast<double>(inside.distance)) < lambda_ * std::sqrt(outside))) break;
-            take(inside.tuple, label);
-            members_.push_back({inside.tuple, other < 0 ? Next{} : next(other)});
+            if (!(std::sqrt(static_cast<double>(candidate.distance)) < lambda_ * std::sqrt(next_squared))) break;
+            take(candidate.tuple, label);
+            members_.push_back({candidate.tuple, other < 0 ? OutsideRecord{} : outside_record(other)});
             if (work_.is_spent()) co_yield nullptr;
         }
         taken_tuples_.clear();
         if (work_.is_spent()) co_yield nullptr;
     }
-    Coroutine last = update_constants(label);
+    Coroutine last = assign_leftovers(label);
     while (!last.resume()) co_yield nullptr;
 }
 

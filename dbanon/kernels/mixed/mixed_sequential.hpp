@@ -1,5 +1,5 @@
-// Methods that form classes around far records, for records without coordinates: those of points/,
-// with integer squared distances (square.hpp).
+// Methods that form one class after the other around far records, for records without coordinates:
+// as in points/, but with integer squared distances (square.hpp).
 #pragma once
 
 #include "common/kernel.hpp"
@@ -9,11 +9,11 @@
 namespace dbanon {
 
 // A record's squared distance from the mean of m others is
-//   sum over them d^2 / m - sum over each two of them d^2 / m^2,
-// stored as an integer and a fraction, since a common denominator would overflow.
+//   (sum of d^2 to the m records) / m - (sum of d^2 of their pairs) / m^2.
+// It is stored as an integer and a fraction, since a common denominator would overflow.
 struct DistanceFromMean {
     using Sum = MixedCentroid::Sum;
-    Sum whole, part, over;
+    Sum integer_part, remainder, denominator;
 
     static DistanceFromMean of(Sum to_all, Sum of_pairs, std::size_t count) {
         const auto m = static_cast<Sum>(count);
@@ -21,44 +21,45 @@ struct DistanceFromMean {
         return {sum / (m * m), sum % (m * m), m * m};
     }
     bool operator<(const DistanceFromMean& other) const {
-        return whole != other.whole ? whole < other.whole : part * other.over < other.part * over;
+        return integer_part != other.integer_part ? integer_part < other.integer_part : remainder * other.denominator < other.remainder * denominator;
     }
 };
 
-// each: for a tree, the squared distance of leaves that meet at height 1.
+// squared_step_costs: by attribute; for a tree, the squared distance of leaves that meet at height 1.
 class MixedSequentialKernel : public Kernel {
    public:
-    MixedSequentialKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k);
+    MixedSequentialKernel(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k);
 
    protected:
     using Sum = MixedCentroid::Sum;
 
+    // Assigns the smallest remaining record of a tuple to a class, and returns it.
     std::int32_t take(std::int32_t tuple, std::int32_t label) {
         const std::int32_t record = unassigned_.take(tuple);
         assign(record, label);
         taken_tuples_.push_back(tuple);
         return record;
     }
-    // The smallest record of a tuple, and the k - 1 nearest to it.
+    // Assigns the smallest record of a tuple and the k - 1 records nearest to it.
     void take_class(std::int32_t tuple, std::int32_t label);
-    // The k nearest records to one that may be assigned already.
+    // Assigns the `count` records nearest to a record, which may be assigned already.
     void take_around(std::int32_t tuple, std::int32_t count, std::int32_t label);
-    // Fewer than k records remain: each joins the class with the nearest mean, without updating
-    // means.
-    Coroutine update_constants(std::int32_t classes);
+    // Assigns fewer than k remaining records to the class with the nearest mean each; means are not
+    // updated.
+    Coroutine assign_leftovers(std::int32_t classes);
 
     const Mixed mixed_;
     Unassigned unassigned_;
     Square square_;
     MixedCentroid centroid_;
-    std::vector<std::int32_t> taken_tuples_;  // tuples
+    std::vector<std::int32_t> taken_tuples_;  // of the records assigned since the last move_centroid()
     std::vector<std::int32_t> neighbours_;  // records
 };
 
 // Methods that search for the record farthest from the centroid of remaining records.
 class CentroidKernel : public MixedSequentialKernel {
    public:
-    CentroidKernel(Mixed mixed, std::span<const Cost> each, std::int32_t k);
+    CentroidKernel(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k);
 
    protected:
     // Rebuilds trees if necessary, which invalidates hints and bounds.
@@ -94,24 +95,24 @@ class MixedCbfs final : public CentroidKernel {
 // V-MDAV (Solanas & Martinez-Balleste 2006).
 class MixedVmdav final : public CentroidKernel {
    public:
-    MixedVmdav(Mixed mixed, std::span<const Cost> each, std::int32_t k, double lambda)
-        : CentroidKernel(std::move(mixed), each, k), lambda_(lambda) {}
+    MixedVmdav(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k, double lambda)
+        : CentroidKernel(std::move(mixed), squared_step_costs, k), lambda_(lambda) {}
 
    protected:
     Coroutine run() override;
 
    private:
-    struct Next {
+    struct OutsideRecord {
         Cost distance = 0;
         std::int32_t record = -1, tuple = -1;
     };
     struct Member {
         std::int32_t tuple;
-        Next next;  // the nearest record outside the class
+        OutsideRecord outside;  // the nearest record outside the class
     };
-    Next next(std::int32_t tuple) { return {square_.distance(tuple), unassigned_.record(tuple), tuple}; }
-    // Of all members the nearest record outside.
-    Next nearest();
+    OutsideRecord outside_record(std::int32_t tuple) { return {square_.distance(tuple), unassigned_.record(tuple), tuple}; }
+    // The record outside the class that is nearest to any member.
+    OutsideRecord nearest_outside();
     // The nearest remaining record; -1 if none remains.
     std::int32_t nearest_remaining(std::int32_t tuple);
 

@@ -30,7 +30,7 @@ struct Model {
 // other value is the number of persons who have it: a person may have several.
 class Models {
    public:
-    // widths: values of each attribute. persons: the last one counts them.
+    // widths: the number of values of each attribute. persons: the last attribute counts persons.
     explicit Models(const std::vector<std::int32_t>& widths, bool persons = false);
     Models() = default;
 
@@ -40,7 +40,7 @@ class Models {
     std::size_t attributes() const { return n_values_.size(); }
     std::size_t width(std::size_t attribute) const { return n_values_[attribute]; }
     std::size_t n_counts() const { return n_counts_; }
-    // The cost of keeps() and of adding counts, in elementary steps.
+    // The cost of satisfies() and of adding counts, in elementary steps.
     std::int64_t work_per_check() const { return static_cast<std::int64_t>(n_counts_ / 8); }
 
     bool persons() const { return persons_; }
@@ -52,7 +52,7 @@ class Models {
         }
     }
     // Roughly the number of records that would have to change for a class with these counts to
-    // satisfy all models; 0 if it does. An empty class lacks something.
+    // satisfy all models; 0 if it does. An empty class never satisfies them.
     double lack(const Count* counts) const;
     bool satisfies(const Count* counts) const { return lack(counts) == 0; }
 

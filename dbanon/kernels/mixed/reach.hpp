@@ -1,7 +1,7 @@
 // The cost of a tuple relative to a class: def. 5 of GAA-CP, and the loss of k-member.
 //
-// Box trees compute both attribute by attribute. `parted`: of a tree with all leaves at one depth,
-// the cost if tuple and class have their lowest common ancestor at a depth.
+// Box trees compute both attribute by attribute. `cost_at_depth`, for a tree with all leaves at
+// one depth: the cost if tuple and class have their lowest common ancestor at a depth.
 #pragma once
 
 #include "mixed/mixed.hpp"

@@ -19,12 +19,12 @@ constexpr std::size_t kGuided = 256;     // values whose counts are added for ea
 
 RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
                        std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models,
-                       const std::vector<LabelCosts>& label_costs, std::int64_t worth,
+                       const std::vector<LabelCosts>& label_costs, std::int64_t min_saving_divisor,
                        bool swapping)
     : Kernel({nullptr, mixed->records(), mixed->n_attributes()}, k),
       mixed_(std::move(mixed)),
       rounds_(rounds),
-      min_saving_divisor_(worth),
+      min_saving_divisor_(min_saving_divisor),
       swapping_(swapping),
       random_(seed),
       withheld_(mixed_->records(), false),

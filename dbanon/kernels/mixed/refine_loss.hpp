@@ -15,11 +15,12 @@ namespace dbanon {
 // improvements cheaply.
 class RefineLoss final : public Kernel {
    public:
-    // worth: rounds end once n / k of them save less than 1/worth of the loss; 0 for no such limit.
-    // swapping: run swaps before the rounds.
+    // min_saving_divisor: rounds end once n / k of them save less than 1/min_saving_divisor of the loss;
+    // 0 for no such limit.
+    // swapping: whether to run swaps before the rounds.
     RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
-               const std::vector<LabelCosts>& label_costs, std::int64_t worth, bool swapping);
+               const std::vector<LabelCosts>& label_costs, std::int64_t min_saving_divisor, bool swapping);
 
    protected:
     Coroutine run() override;
@@ -39,7 +40,7 @@ class RefineLoss final : public Kernel {
     };
     struct Cluster {
         Cost loss;
-        double lack;           // missing records or values to be a class
+        double lack;           // records or values that are missing for a valid class
         double price;          // of merging it with the partner
         std::int32_t partner;  // the cheapest partner; -1 for none
     };
@@ -104,7 +105,7 @@ class RefineLoss final : public Kernel {
     std::vector<bool> withheld_;                      // records suppressed from the start
     std::vector<std::int32_t> entry_of_tuple_;  // by tuple: its entry while gathering
     Models models_;
-    bool prices_consider_lack_;                     // whether prices consider what clusters lack
+    bool prices_consider_lack_;                     // whether merging prices consider lack
     Pool pool_;
     std::vector<Count> merged_counts_;     // of two clusters
 };

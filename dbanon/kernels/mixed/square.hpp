@@ -17,8 +17,8 @@ namespace dbanon {
 class Square {
    public:
     // each: of a tree, the squared distance of leaves that meet one step up.
-    Square(const MixedTable& table, std::span<const Cost> each)
-        : table_(table), squared_step_costs_(each.begin(), each.end()) {}
+    Square(const MixedTable& table, std::span<const Cost> squared_step_costs)
+        : table_(table), squared_step_costs_(squared_step_costs.begin(), squared_step_costs.end()) {}
 
     void start(std::int32_t tuple) { row_ = table_.row(tuple); }
 

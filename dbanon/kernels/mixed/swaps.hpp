@@ -16,8 +16,8 @@ namespace dbanon {
 
 class Swaps {
    public:
-    // shapes: scratch space for room(most) shapes. most: the largest number of tuples; larger
-    // classes are skipped.
+    // shapes: scratch space for n_shapes(most) shapes. most: the maximum number of tuples; classes
+    // with more are skipped.
     Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std::size_t most,
           ClassTuples& class_tuples, std::int32_t k);
     static std::size_t n_shapes(std::size_t most) { return 4 * most + 2; }

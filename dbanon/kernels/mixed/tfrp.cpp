@@ -56,7 +56,7 @@ Coroutine MixedTfrp::run() {
     for (std::int32_t id = 0; second_stage_ && unassigned_.count() > 0 && id < table_.n; ++id) {
         if (!is_assigned(id)) leftover.push_back(id);
     }
-    Coroutine last = update_constants(label);
+    Coroutine last = assign_leftovers(label);
     while (!last.resume()) co_yield nullptr;
     if (!second_stage_ || label < 2) co_return;
     for (const std::int32_t id : leftover) classes_[labels_[id]].records.push_back(id);

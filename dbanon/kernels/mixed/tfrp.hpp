@@ -12,8 +12,8 @@ namespace dbanon {
 
 class MixedTfrp final : public MixedSequentialKernel {
    public:
-    MixedTfrp(Mixed mixed, std::span<const Cost> each, std::int32_t k, bool second_stage)
-        : MixedSequentialKernel(std::move(mixed), each, k), second_stage_(second_stage) {}
+    MixedTfrp(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k, bool second_stage)
+        : MixedSequentialKernel(std::move(mixed), squared_step_costs, k), second_stage_(second_stage) {}
 
    protected:
     Coroutine run() override;

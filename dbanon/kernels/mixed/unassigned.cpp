@@ -9,15 +9,15 @@ constexpr std::int32_t kSmall = 1000;
 
 }  // namespace
 
-Unassigned::Unassigned(const MixedTable& table, NumberPenalty outside, int bits)
+Unassigned::Unassigned(const MixedTable& table, NumberPenalty number_penalty, int bits)
     : table_(table),
       columns_(table, bits),
       count_(table.records()),
       tuples_(table.tuples()),
       next_(tuples_),
       record_(tuples_),
-      near_(table, columns_, SplitCriterion::kGain, outside),
-      far_(table, columns_, SplitCriterion::kRange, outside) {
+      near_(table, columns_, SplitCriterion::kGain, number_penalty),
+      far_(table, columns_, SplitCriterion::kRange, number_penalty) {
     for (std::int32_t t = 0; t < tuples_; ++t) {
         next_[t] = table.begin(t);
         record_[t] = table.copy(next_[t]);

@@ -9,7 +9,7 @@ class Unassigned {
    public:
     // outside: how the measures treat numbers outside a class. bits: limit of path lengths, as in
     // Columns.
-    explicit Unassigned(const MixedTable& table, NumberPenalty outside = NumberPenalty::kWidth,
+    explicit Unassigned(const MixedTable& table, NumberPenalty number_penalty = NumberPenalty::kWidth,
                         int bits = kPathBits);
 
     std::int32_t count() const { return count_; }

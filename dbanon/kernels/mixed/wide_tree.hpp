@@ -23,7 +23,7 @@ class WideTree {
    public:
     // The tree is empty at first. Only a tree cut by kGain has masks, which make nearest searches
     // fast. outside: how its measures treat numbers outside a class.
-    WideTree(const MixedTable& table, const Columns& columns, SplitCriterion by, NumberPenalty outside);
+    WideTree(const MixedTable& table, const Columns& columns, SplitCriterion by, NumberPenalty number_penalty);
 
     // Builds a tree of these tuples, which are reordered. record: by tuple, its smallest remaining
     // record.

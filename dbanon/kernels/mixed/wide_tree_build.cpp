@@ -5,10 +5,10 @@
 
 namespace dbanon {
 
-WideTree::WideTree(const MixedTable& table, const Columns& columns, SplitCriterion by, NumberPenalty outside)
+WideTree::WideTree(const MixedTable& table, const Columns& columns, SplitCriterion by, NumberPenalty number_penalty)
     : table_(table),
       columns_(columns),
-      ops_(lane_ops(outside)),
+      ops_(lane_ops(number_penalty)),
       has_masks_(by == SplitCriterion::kGain),
       splitter_(table, by),
       leaves_((columns.count() + 2) * kLanes),
