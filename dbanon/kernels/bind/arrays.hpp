@@ -1,4 +1,4 @@
-// Arrays as functions accept them and return them to Python.
+// Types of the arrays that functions accept from Python and return to it.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -11,14 +11,14 @@ namespace dbanon {
 namespace nb = nanobind;
 
 template <class Value>
-using Read = nb::ndarray<const Value, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using InputArray = nb::ndarray<const Value, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class Value>
-using Rows = nb::ndarray<const Value, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using InputMatrix = nb::ndarray<const Value, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class Value>
-using Made = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
+using NumpyArray = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
 
-// Records are counted in 32 bits.
-constexpr std::size_t kMostRecords = std::size_t{1} << 31;
+// Record indices have 32 bits.
+constexpr std::size_t kMaxRecords = std::size_t{1} << 31;
 
 // A buffer that Python takes ownership of once it is filled.
 template <class Value>
@@ -26,12 +26,12 @@ class Buffer {
    public:
     explicit Buffer(std::size_t n) : data_(new Value[n ? n : 1]), n_(n) {}
     Value* data() { return data_.get(); }
-    Made<Value> to_python(std::size_t n) {
+    NumpyArray<Value> to_python(std::size_t n) {
         Value* data = data_.release();
-        const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<Value*>(at); });
+        const nb::capsule owner(data, [](void* pointer) noexcept { delete[] static_cast<Value*>(pointer); });
         return {data, {n}, owner};
     }
-    Made<Value> to_python() { return to_python(n_); }
+    NumpyArray<Value> to_python() { return to_python(n_); }
 
    private:
     std::unique_ptr<Value[]> data_;

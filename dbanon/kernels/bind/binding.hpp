@@ -17,7 +17,7 @@ namespace dbanon {
 
 constexpr std::int64_t kDefaultBudget = 1 << 19;
 
-inline Table checked(const Points& points, std::int64_t k) {
+inline Table checked_table(const Points& points, std::int64_t k) {
     const std::size_t n = points.shape(0);
     const std::size_t p = points.shape(1);
     if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
@@ -36,21 +36,21 @@ inline Table checked(const Points& points, std::int64_t k) {
     return {values, static_cast<std::int32_t>(n), static_cast<int>(p)};
 }
 
-inline Search search_named(const std::string& name) {
+inline Search parse_search(const std::string& name) {
     if (name == "auto") return Search::automatic;
     if (name == "index") return Search::index;
     if (name == "brute") return Search::brute;
     throw nb::value_error("search must be 'auto', 'index' or 'brute'");
 }
 
-// As a new array.
+// Copies a vector to a new array.
 template <class Value>
-inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value>& values) {
+inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> to_numpy(const std::vector<Value>& values) {
     auto copy = std::make_unique<std::vector<Value>>(values);
     Value* data = copy->data();
     const std::size_t size = copy->size();
     const nb::capsule owner(copy.get(),
-                            [](void* at) noexcept { delete static_cast<std::vector<Value>*>(at); });
+                            [](void* pointer) noexcept { delete static_cast<std::vector<Value>*>(pointer); });
     copy.release();
     return {data, {size}, owner};
 }

@@ -13,7 +13,7 @@ using Sides = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::dev
 using Blocks = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
 
 // Sums attribute by attribute, so that the assignment does not depend on the rest of the batch.
-Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions,
+Blocks assign_blocks(const Matrix& points, const Keys& keys, const Matrix& directions,
                 const Values& borders, const Keys& cut_keys, const Sides& sides) {
     const std::size_t n = points.shape(0);
     const std::size_t p = points.shape(1);
@@ -24,9 +24,9 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
         throw nb::value_error("a direction over all attributes, a key and two sides for each cut");
     }
     for (std::size_t i = 0; i < 2 * cuts; ++i) {
-        const std::int64_t to = sides.data()[i];
+        const std::int64_t next = sides.data()[i];
         // So that every descent ends.
-        if (to >= 0 && (to <= static_cast<std::int64_t>(i / 2) || to >= static_cast<std::int64_t>(cuts))) {
+        if (next >= 0 && (next <= static_cast<std::int64_t>(i / 2) || next >= static_cast<std::int64_t>(cuts))) {
             throw nb::value_error("a cut must lead to later cuts");
         }
     }
@@ -35,23 +35,23 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
         const nb::gil_scoped_release release;
         for (std::size_t i = 0; i < n; ++i) {
             const double* row = points.data() + i * p;
-            std::int64_t at = cuts > 0 ? 0 : -1;
-            while (at >= 0) {
-                const std::size_t cut = at;
+            std::int64_t position = cuts > 0 ? 0 : -1;
+            while (position >= 0) {
+                const std::size_t cut = position;
                 const double* direction = directions.data() + cut * p;
-                double along = 0.0;
-                for (std::size_t j = 0; j < p; ++j) along += row[j] * direction[j];
+                double projection = 0.0;
+                for (std::size_t j = 0; j < p; ++j) projection += row[j] * direction[j];
                 const double border = borders.data()[cut];
                 const bool below =
-                    along < border || (along == border && keys.data()[i] < cut_keys.data()[cut]);
-                at = sides.data()[2 * cut + (below ? 0 : 1)];
+                    projection < border || (projection == border && keys.data()[i] < cut_keys.data()[cut]);
+                position = sides.data()[2 * cut + (below ? 0 : 1)];
             }
-            (*blocks)[i] = -1 - at;
+            (*blocks)[i] = -1 - position;
         }
     }
     std::int64_t* data = blocks->data();
-    const nb::capsule owner(blocks.get(), [](void* at) noexcept {
-        delete static_cast<std::vector<std::int64_t>*>(at);
+    const nb::capsule owner(blocks.get(), [](void* pointer) noexcept {
+        delete static_cast<std::vector<std::int64_t>*>(pointer);
     });
     blocks.release();
     return Blocks(data, {n}, owner);
@@ -60,7 +60,7 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
 using Coordinates = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 
 // The same operations in the same order as numpy, for bit-identical results.
-Coordinates standardized(const Matrix& numbers, const Keys& records, const Keys& exponents,
+Coordinates standardize_rows(const Matrix& numbers, const Keys& records, const Keys& exponents,
                   const Values& shifts, const Values& scales, const Values& factors) {
     const std::size_t n = numbers.shape(0), p = numbers.shape(1), m = records.shape(0);
     if (exponents.shape(0) != p || shifts.shape(0) != p || scales.shape(0) != p ||
@@ -68,41 +68,41 @@ Coordinates standardized(const Matrix& numbers, const Keys& records, const Keys&
         throw nb::value_error("an exponent, a shift, a scale and a factor for each column");
     }
     std::unique_ptr<double[]> scaled(new double[m * p + 1]);
-    bool fit = true;
+    bool is_valid = true;
     {
         const nb::gil_scoped_release release;
-        std::vector<Affine> maps;
+        std::vector<Affine> standardizers;
         for (std::size_t j = 0; j < p; ++j) {
             // Beyond this all doubles become 0 or infinite; within it an exponent fits into an int.
             const std::int64_t exponent =
                 std::min<std::int64_t>(std::max<std::int64_t>(exponents.data()[j], -5000), 5000);
-            maps.emplace_back(static_cast<int>(exponent), shifts.data()[j], scales.data()[j]);
+            standardizers.emplace_back(static_cast<int>(exponent), shifts.data()[j], scales.data()[j]);
         }
         for (std::size_t i = 0; i < m; ++i) {
             const std::int64_t record = records.data()[i];
             if (record < 0 || record >= static_cast<std::int64_t>(n)) {
-                fit = false;
+                is_valid = false;
                 break;
             }
             const double* row = numbers.data() + static_cast<std::size_t>(record) * p;
-            double* to = scaled.get() + i * p;
-            for (std::size_t j = 0; j < p; ++j) to[j] = maps[j](row[j]) * factors.data()[j];
+            double* next = scaled.get() + i * p;
+            for (std::size_t j = 0; j < p; ++j) next[j] = standardizers[j](row[j]) * factors.data()[j];
         }
     }
-    if (!fit) throw nb::value_error("records must be positions of rows");
+    if (!is_valid) throw nb::value_error("records must be positions of rows");
     double* data = scaled.release();
-    const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<double*>(at); });
+    const nb::capsule owner(data, [](void* pointer) noexcept { delete[] static_cast<double*>(pointer); });
     return Coordinates(data, {m, p}, owner);
 }
 
 }  // namespace
 
 void bind_cutting(nb::module_& m) {
-    m.def("standardized", &standardized, nb::arg("numbers").noconvert(),
+    m.def("standardized", &standardize_rows, nb::arg("numbers").noconvert(),
           nb::arg("records").noconvert(), nb::arg("exponents").noconvert(),
           nb::arg("shifts").noconvert(), nb::arg("scales").noconvert(),
           nb::arg("factors").noconvert());
-    m.def("block_of", &block_of, nb::arg("points").noconvert(), nb::arg("keys").noconvert(),
+    m.def("block_of", &assign_blocks, nb::arg("points").noconvert(), nb::arg("keys").noconvert(),
           nb::arg("directions").noconvert(), nb::arg("borders").noconvert(),
           nb::arg("cut_keys").noconvert(), nb::arg("sides").noconvert());
 }

@@ -5,28 +5,28 @@
 namespace dbanon {
 namespace {
 
-class LinkageRun : public RunWith<Linkage> {
+class LinkageRun : public ResultRun<Linkage> {
    public:
-    LinkageRun(Points questions, Points points, Limits limits,
+    LinkageRun(Points queries, Points points, Limits limits,
                Weights weights, bool second, const std::string& search)
-        : RunWith(questions, make(questions, points, limits, weights, second, search)),
+        : ResultRun(queries, make(queries, points, limits, weights, second, search)),
           points_(std::move(points)),
           limits_(std::move(limits)),
           weights_(std::move(weights)) {}
 
-    auto distances() { return copied(finished().nearest()); }
-    auto seconds() { return copied(finished().next()); }
-    auto weights() { return copied(finished().weight()); }
+    auto distances() { return to_numpy(finished_kernel().nearest()); }
+    auto seconds() { return to_numpy(finished_kernel().second_nearest()); }
+    auto weights() { return to_numpy(finished_kernel().tied_weight()); }
 
    private:
-    static Linkage* make(const Points& questions, const Points& points,
+    static Linkage* make(const Points& queries, const Points& points,
                          const Limits& limits, const Weights& weights,
                          bool second, const std::string& search) {
-        const Table from = checked(questions, 1);
-        const Table to = checked(points, 1);
-        if (from.p != to.p) throw nb::value_error("questions and points of the same attributes");
-        return new Linkage(from, to, checked_limits(limits, from.n), checked_weights(weights, to.n),
-                           second, search_named(search));
+        const Table query_table = checked_table(queries, 1);
+        const Table point_table = checked_table(points, 1);
+        if (query_table.p != point_table.p) throw nb::value_error("questions and points of the same attributes");
+        return new Linkage(query_table, point_table, checked_limits(limits, query_table.n), checked_weights(weights, point_table.n),
+                           second, parse_search(search));
     }
 
     Points points_;
@@ -37,7 +37,7 @@ class LinkageRun : public RunWith<Linkage> {
 }  // namespace
 
 void bind_linkage(nb::module_& m) {
-    nb::class_<LinkageRun, Run>(m, "Linkage")
+    nb::class_<LinkageRun, KernelRun>(m, "Linkage")
         .def(nb::init<Points, Points, Limits, Weights, bool,
                       const std::string&>(),
              nb::arg("questions").noconvert(), nb::arg("points").noconvert(),

@@ -14,7 +14,7 @@ using Weights =
     std::optional<nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
 
 // Sums over all points stay within 64 bits.
-constexpr std::int64_t kLargestWeight = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxWeight = std::int64_t{1} << 32;
 
 inline const double* checked_limits(const Limits& limits, std::int64_t questions) {
     if (!limits) return nullptr;
@@ -33,7 +33,7 @@ inline const std::int64_t* checked_weights(const Weights& weights, std::int64_t 
         throw nb::value_error("one weight for each point");
     }
     for (std::int64_t i = 0; i < points; ++i) {
-        if (weights->data()[i] < 0 || weights->data()[i] > kLargestWeight) {
+        if (weights->data()[i] < 0 || weights->data()[i] > kMaxWeight) {
             throw nb::value_error("weights must be from 0 to 2**32");
         }
     }

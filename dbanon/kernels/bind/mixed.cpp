@@ -14,49 +14,49 @@
 #include "mixed/merging.hpp"
 #include "mixed/refine_loss.hpp"
 #include "mixed/split.hpp"
-#include "mixed/taking.hpp"
+#include "mixed/mixed_sequential.hpp"
 #include "mixed/tfrp.hpp"
 
 namespace dbanon {
 namespace {
 
-using Codes = Rows<std::int32_t>;
-using Integers = Read<std::int32_t>;
+using Codes = InputMatrix<std::int32_t>;
+using Integers = InputArray<std::int32_t>;
 
 // Costs and their sums over all records stay within 64 bits.
-constexpr Cost kLargestUnit = Cost{1} << 30;
+constexpr Cost kMaxUnit = Cost{1} << 30;
 
-// A MixedTable in Python: everything that kernels require of records is checked here, once.
-std::unique_ptr<MixedTable> table_of(const Codes& codes, const Read<std::int64_t>& units,
+// Makes a MixedTable, and checks once everything that kernels require of records.
+std::unique_ptr<MixedTable> make_table(const Codes& codes, const InputArray<std::int64_t>& units,
                                      const Integers& leaves, const Integers& depths,
-                                     const Integers& gaps, const std::optional<Codes>& beside) {
-    const std::size_t n = codes.shape(0), d = codes.shape(1);
+                                     const Integers& gaps, const std::optional<Codes>& extra_columns) {
+    const std::size_t n = codes.shape(0), n_attributes = codes.shape(1);
     if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
         throw nb::value_error("more than 2**30 records");
     }
-    if (d < 1 || n * d > (std::size_t{1} << 32)) {
+    if (n_attributes < 1 || n * n_attributes > (std::size_t{1} << 32)) {
         throw nb::value_error("codes must have at least one attribute and at most 2**32 values");
     }
-    if (units.shape(0) != d || leaves.shape(0) != d || depths.shape(0) != gaps.shape(0)) {
+    if (units.shape(0) != n_attributes || leaves.shape(0) != n_attributes || depths.shape(0) != gaps.shape(0)) {
         throw nb::value_error("one unit and one number of leaves for each attribute");
     }
-    if (beside && beside->shape(0) != n) throw nb::value_error("one row beside each record");
-    std::vector<Cost> unit(units.data(), units.data() + d);
-    std::vector<Code> largest(d);
-    std::vector<std::unique_ptr<Tree>> trees(d);
-    std::size_t at = 0;
-    for (std::size_t a = 0; a < d; ++a) {
-        if (unit[a] < 0 || unit[a] > kLargestUnit) {
+    if (extra_columns && extra_columns->shape(0) != n) throw nb::value_error("one row beside each record");
+    std::vector<Cost> unit(units.data(), units.data() + n_attributes);
+    std::vector<Code> largest(n_attributes);
+    std::vector<std::unique_ptr<Tree>> trees(n_attributes);
+    std::size_t first_leaf = 0;
+    for (std::size_t a = 0; a < n_attributes; ++a) {
+        if (unit[a] < 0 || unit[a] > kMaxUnit) {
             throw nb::value_error("units must be from 0 to 2**30");
         }
         const std::int32_t count = leaves.data()[a];
         largest[a] = count ? count - 1 : static_cast<Code>(unit[a]);
         if (!count) continue;
-        if (count < 0 || at + static_cast<std::size_t>(count) > depths.shape(0)) {
+        if (count < 0 || first_leaf + static_cast<std::size_t>(count) > depths.shape(0)) {
             throw nb::value_error("the trees must list depth and gap of each leaf");
         }
-        const std::int32_t* depth = depths.data() + at;
-        const std::int32_t* gap = gaps.data() + at;
+        const std::int32_t* depth = depths.data() + first_leaf;
+        const std::int32_t* gap = gaps.data() + first_leaf;
         for (std::int32_t i = 0; i < count; ++i) {
             const std::int32_t below = i + 1 < count ? std::min(depth[i], depth[i + 1]) : depth[i];
             if (depth[i] < 0 || gap[i] < 0 || gap[i] > below) {
@@ -65,18 +65,18 @@ std::unique_ptr<MixedTable> table_of(const Codes& codes, const Read<std::int64_t
         }
         trees[a] = std::make_unique<Tree>(std::vector<std::int32_t>(depth, depth + count),
                                           std::vector<std::int32_t>(gap, gap + count - 1), unit[a]);
-        at += static_cast<std::size_t>(count);
+        first_leaf += static_cast<std::size_t>(count);
     }
     const nb::gil_scoped_release release;
-    for (std::size_t i = 0; i < n * d; ++i) {
+    for (std::size_t i = 0; i < n * n_attributes; ++i) {
         const Code code = codes.data()[i];
-        if (code < 0 || code > largest[i % d]) {
+        if (code < 0 || code > largest[i % n_attributes]) {
             throw nb::value_error("codes must be leaves, or numbers from 0 to the unit");
         }
     }
     return std::make_unique<MixedTable>(codes.data(), static_cast<std::int32_t>(n), std::move(unit),
-                                        std::move(trees), beside ? beside->data() : nullptr,
-                                        beside ? beside->shape(1) : 0);
+                                        std::move(trees), extra_columns ? extra_columns->data() : nullptr,
+                                        extra_columns ? extra_columns->shape(1) : 0);
 }
 
 const std::int32_t* checked_labels(const MixedTable& table, const Integers& labels) {
@@ -111,11 +111,11 @@ const std::int32_t* checked_values(const MixedTable& table, const Codes& values,
 }
 
 // The values are extra columns in addition to the codes.
-const Models& checked_beside(const MixedTable& table, const Models& models) {
+const Models& checked_extra_columns(const MixedTable& table, const Models& models) {
     if (table.width() != models.attributes()) {
         throw nb::value_error("beside each record, a value of each attribute of the models");
     }
-    for (std::int32_t t = 0; t < table.tuples(); ++t) check_row(table.beside(t), models);
+    for (std::int32_t t = 0; t < table.tuples(); ++t) check_row(table.extra_columns(t), models);
     return models;
 }
 
@@ -123,7 +123,7 @@ const Models& checked_beside(const MixedTable& table, const Models& models) {
 // costs.
 std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pieces,
                                     const Integers& firsts, const Integers& costs) {
-    if (pieces.shape(0) != static_cast<std::size_t>(table.d())) throw nb::value_error("pieces of each attribute");
+    if (pieces.shape(0) != static_cast<std::size_t>(table.n_attributes())) throw nb::value_error("pieces of each attribute");
     std::vector<LabelCosts> label_costs(pieces.shape(0));
     std::size_t first = 0, cost = 0;
     for (std::size_t a = 0; a < label_costs.size(); ++a) {
@@ -142,7 +142,7 @@ std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pie
             throw nb::value_error("first codes must ascend");
         }
         for (const std::int32_t cost : label_costs[a].costs) {
-            if (cost < 0 || cost > kLargestUnit) {
+            if (cost < 0 || cost > kMaxUnit) {
                 throw nb::value_error("costs must be from 0 to 2**30");
             }
         }
@@ -152,77 +152,77 @@ std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pie
     return label_costs;
 }
 
-std::int64_t at_least_0(std::int64_t count, const char* name) {
+std::int64_t require_nonnegative(std::int64_t count, const char* name) {
     if (count < 0) throw nb::value_error((std::string(name) + " must be at least 0").c_str());
     return count;
 }
 
 template <class Method>
-class GreedyRun : public Run {
+class GreedyRun : public KernelRun {
    public:
     GreedyRun(const Mixed& table, std::int64_t k)
-        : Run({}, std::make_unique<Method>(table, checked_k(*table, k))) {}
+        : KernelRun({}, std::make_unique<Method>(table, checked_k(*table, k))) {}
 };
 
 template <class Method>
 void bind_greedy(nb::module_& m, const char* name) {
-    nb::class_<GreedyRun<Method>, Run>(m, name)
+    nb::class_<GreedyRun<Method>, KernelRun>(m, name)
         .def(nb::init<const Mixed&, std::int64_t>(), nb::arg("table"), nb::arg("k"));
 }
 
 template <class Method>
-class TakingRun : public Run {
+class SequentialRun : public KernelRun {
    public:
     template <class... Settings>
-    TakingRun(const Mixed& table, const Read<std::int64_t>& squares, std::int64_t k,
+    SequentialRun(const Mixed& table, const InputArray<std::int64_t>& squares, std::int64_t k,
               Settings... settings)
-        : Run({}, std::make_unique<Method>(table, checked_squares(*table, squares),
+        : KernelRun({}, std::make_unique<Method>(table, checked_squares(*table, squares),
                                            checked_k(*table, k), settings...)) {}
 };
 
 // settings: further arguments of the method, and their Python names.
 template <class Method, class... Settings, class... Named>
-void bind_taking(nb::module_& m, const char* name, Named... settings) {
-    nb::class_<TakingRun<Method>, Run>(m, name)
-        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t, Settings...>(),
+void bind_sequential(nb::module_& m, const char* name, Named... settings) {
+    nb::class_<SequentialRun<Method>, KernelRun>(m, name)
+        .def(nb::init<const Mixed&, const InputArray<std::int64_t>&, std::int64_t, Settings...>(),
              nb::arg("table"), nb::arg("squares").noconvert(), nb::arg("k"), settings...);
 }
 
-class MergingRun : public Run {
+class MergingRun : public KernelRun {
    public:
     MergingRun(const Mixed& table, std::int64_t k, std::uint64_t seed, double threshold)
-        : Run({}, std::make_unique<Merging>(table, checked_k(*table, k), seed, threshold)) {}
+        : KernelRun({}, std::make_unique<Merging>(table, checked_k(*table, k), seed, threshold)) {}
 };
 
-class RefineLossRun : public Run {
+class RefineLossRun : public KernelRun {
    public:
-    // By the class's own range.
+    // Loss by the ranges of classes.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models, std::int64_t worth, bool swaps)
-        : RefineLossRun(table, labels, k, rounds, seed, models, worth, swaps,
+                  std::uint64_t seed, const Models& models, std::int64_t min_saving_divisor, bool swaps)
+        : RefineLossRun(table, labels, k, rounds, seed, models, min_saving_divisor, swaps,
                         std::vector<LabelCosts>()) {}
-    // By the loss of labels.
+    // Loss by labels.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, const Integers& pieces,
-                  const Integers& firsts, const Integers& costs, std::int64_t worth, bool swaps)
-        : RefineLossRun(table, labels, k, rounds, seed, models, worth, swaps,
+                  const Integers& firsts, const Integers& costs, std::int64_t min_saving_divisor, bool swaps)
+        : RefineLossRun(table, labels, k, rounds, seed, models, min_saving_divisor, swaps,
                         label_costs(*table, pieces, firsts, costs)) {}
 
    private:
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models, std::int64_t worth, bool swaps,
+                  std::uint64_t seed, const Models& models, std::int64_t min_saving_divisor, bool swaps,
                   const std::vector<LabelCosts>& costs)
-        : Run({}, std::make_unique<RefineLoss>(table, checked_labels(*table, labels), checked_k(*table, k),
-                                               at_least_0(rounds, "rounds"), seed,
-                                               checked_beside(*table, models), costs,
-                                               at_least_0(worth, "worth"), swaps)) {}
+        : KernelRun({}, std::make_unique<RefineLoss>(table, checked_labels(*table, labels), checked_k(*table, k),
+                                               require_nonnegative(rounds, "rounds"), seed,
+                                               checked_extra_columns(*table, models), costs,
+                                               require_nonnegative(min_saving_divisor, "worth"), swaps)) {}
 };
 
-class EnforceRun : public Run {
+class EnforceRun : public KernelRun {
    public:
     EnforceRun(const Mixed& table, const Integers& labels, const Codes& values,
                const Models& models, std::int64_t budget)
-        : Run({}, make(table, labels, values, models, budget)) {}
+        : KernelRun({}, make(table, labels, values, models, budget)) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Mixed& table, const Integers& labels,
@@ -235,11 +235,11 @@ class EnforceRun : public Run {
     }
 };
 
-class SplitRun : public Run {
+class SplitRun : public KernelRun {
    public:
     SplitRun(const Mixed& table, const Integers& labels, std::int64_t k, const Codes& values,
              const Models& models)
-        : Run({}, std::make_unique<Split>(table, checked_labels(*table, labels), checked_k(*table, k),
+        : KernelRun({}, std::make_unique<Split>(table, checked_labels(*table, labels), checked_k(*table, k),
                                           checked_values(*table, values, models), models)) {}
 };
 
@@ -252,41 +252,41 @@ std::int32_t checked_k(const MixedTable& table, std::int64_t k) {
 }
 
 // Sums of squares of distances stay within 64 bits.
-constexpr double kLargestSquare = 0x1p62;
+constexpr double kMaxSquareSum = 0x1p62;
 
-std::span<const Cost> checked_squares(const MixedTable& table, const Read<std::int64_t>& each) {
-    if (each.shape(0) != static_cast<std::size_t>(table.d())) {
+std::span<const Cost> checked_squares(const MixedTable& table, const InputArray<std::int64_t>& squares) {
+    if (squares.shape(0) != static_cast<std::size_t>(table.n_attributes())) {
         throw nb::value_error("one square for each attribute");
     }
     double largest = 0;
-    for (std::size_t a = 0; a < each.shape(0); ++a) {
+    for (std::size_t a = 0; a < squares.shape(0); ++a) {
         const Tree* tree = table.tree(a);
-        if (each.data()[a] < 0) throw nb::value_error("squares must be at least 0");
-        if (tree && !tree->even()) throw nb::value_error("leaves must be at one depth");
+        if (squares.data()[a] < 0) throw nb::value_error("squares must be at least 0");
+        if (tree && !tree->has_even_depth()) throw nb::value_error("leaves must be at one depth");
         const double width = static_cast<double>(tree ? tree->deepest() : table.unit(a));
-        largest += (tree ? static_cast<double>(each.data()[a]) : 1.0) * width * width;
+        largest += (tree ? static_cast<double>(squares.data()[a]) : 1.0) * width * width;
     }
-    if (largest > kLargestSquare) throw nb::value_error("squares must add up to at most 2**62");
-    return {each.data(), each.shape(0)};
+    if (largest > kMaxSquareSum) throw nb::value_error("squares must add up to at most 2**62");
+    return {squares.data(), squares.shape(0)};
 }
 
 void bind_mixed(nb::module_& m) {
     nb::class_<MixedTable>(m, "MixedTable")
-        .def(nb::new_(&table_of), nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
+        .def(nb::new_(&make_table), nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
              nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
              nb::arg("gaps").noconvert(), nb::arg("beside").noconvert().none() = nb::none());
     bind_greedy<GaaCp>(m, "GaaCp");
     bind_greedy<KMember>(m, "KMember");
-    bind_taking<MixedCbfs>(m, "MixedCbfs");
-    bind_taking<MixedDensity, bool>(m, "MixedDensityFirst", nb::arg("lowest"));
-    bind_taking<MixedDiameter>(m, "MixedMd");
-    bind_taking<MixedMdav>(m, "MixedMdav");
-    bind_taking<MixedTfrp, bool>(m, "MixedTfrp", nb::arg("second_stage"));
-    bind_taking<MixedVmdav, double>(m, "MixedVmdav", nb::arg("lambda_"));
-    nb::class_<MergingRun, Run>(m, "Merging")
+    bind_sequential<MixedCbfs>(m, "MixedCbfs");
+    bind_sequential<MixedDensity, bool>(m, "MixedDensityFirst", nb::arg("lowest"));
+    bind_sequential<MixedDiameter>(m, "MixedMd");
+    bind_sequential<MixedMdav>(m, "MixedMdav");
+    bind_sequential<MixedTfrp, bool>(m, "MixedTfrp", nb::arg("second_stage"));
+    bind_sequential<MixedVmdav, double>(m, "MixedVmdav", nb::arg("lambda_"));
+    nb::class_<MergingRun, KernelRun>(m, "Merging")
         .def(nb::init<const Mixed&, std::int64_t, std::uint64_t, double>(), nb::arg("table"),
              nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));
-    nb::class_<RefineLossRun, Run>(m, "RefineLoss")
+    nb::class_<RefineLossRun, KernelRun>(m, "RefineLoss")
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
                       const Models&, std::int64_t, bool>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
@@ -299,11 +299,11 @@ void bind_mixed(nb::module_& m) {
              nb::arg("seed"), nb::arg("models"), nb::arg("pieces").noconvert(),
              nb::arg("firsts").noconvert(), nb::arg("costs").noconvert(), nb::kw_only(),
              nb::arg("worth") = 0, nb::arg("swaps") = true);
-    nb::class_<EnforceRun, Run>(m, "Enforce")
+    nb::class_<EnforceRun, KernelRun>(m, "Enforce")
         .def(nb::init<const Mixed&, const Integers&, const Codes&, const Models&, std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("values").noconvert(),
              nb::arg("models"), nb::arg("budget"));
-    nb::class_<SplitRun, Run>(m, "Split")
+    nb::class_<SplitRun, KernelRun>(m, "Split")
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, const Codes&, const Models&>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"),
              nb::arg("values").noconvert(), nb::arg("models"));

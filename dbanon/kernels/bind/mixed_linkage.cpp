@@ -8,29 +8,29 @@ namespace dbanon {
 namespace {
 
 using Ends = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
-using Nodes = Rows<std::int32_t>;
-using Parents = std::vector<std::optional<Read<std::int32_t>>>;
+using Nodes = InputMatrix<std::int32_t>;
+using Parents = std::vector<std::optional<InputArray<std::int32_t>>>;
 
-std::vector<BoxColumn> columns_of(const Parents& parents) {
+std::vector<BoxColumn> make_columns(const Parents& parents) {
     std::vector<BoxColumn> columns;
-    for (const std::optional<Read<std::int32_t>>& tree : parents) {
+    for (const std::optional<InputArray<std::int32_t>>& tree : parents) {
         if (!tree) {
             columns.emplace_back(std::vector<std::int32_t>{});
             continue;
         }
         const std::int32_t* parent = tree->data();
         const std::size_t nodes = tree->shape(0);
-        bool sound = nodes > 0 && parent[0] == -1;
+        bool is_valid_tree = nodes > 0 && parent[0] == -1;
         for (std::size_t node = 1; node < nodes; ++node) {
-            sound &= parent[node] >= 0 && static_cast<std::size_t>(parent[node]) < node;
+            is_valid_tree &= parent[node] >= 0 && static_cast<std::size_t>(parent[node]) < node;
         }
-        if (!sound) throw nb::value_error("parents must come before their children");
+        if (!is_valid_tree) throw nb::value_error("parents must come before their children");
         columns.emplace_back(std::vector<std::int32_t>(parent, parent + nodes));
     }
     return columns;
 }
 
-Boxes boxes_of(const std::vector<BoxColumn>& columns, const Ends& ends, const Nodes& nodes) {
+Boxes make_boxes(const std::vector<BoxColumn>& columns, const Ends& ends, const Nodes& nodes) {
     const std::size_t n = ends.shape(0);
     if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
         throw nb::value_error("more than 2**30 boxes");
@@ -44,7 +44,7 @@ Boxes boxes_of(const std::vector<BoxColumn>& columns, const Ends& ends, const No
                       static_cast<std::int32_t>(nodes.shape(1))};
     std::size_t tree = 0;
     for (const BoxColumn& column : columns) {
-        if (column.number()) continue;
+        if (column.is_number()) continue;
         if (tree == nodes.shape(1)) throw nb::value_error("one column of nodes for each hierarchy");
         for (std::int32_t box = 0; box < boxes.n; ++box) {
             const std::int32_t node = boxes.nodes_of(box)[tree];
@@ -64,7 +64,7 @@ Boxes boxes_of(const std::vector<BoxColumn>& columns, const Ends& ends, const No
 void require_leaves(const std::vector<BoxColumn>& columns, const Boxes& a, const Boxes& b) {
     std::size_t tree = 0;
     for (const BoxColumn& column : columns) {
-        if (column.number()) continue;
+        if (column.is_number()) continue;
         const auto inner = [&](const Boxes& boxes) {
             for (std::int32_t box = 0; box < boxes.n; ++box) {
                 if (column.height(boxes.nodes_of(box)[tree]) > 0) return true;
@@ -76,38 +76,38 @@ void require_leaves(const std::vector<BoxColumn>& columns, const Boxes& a, const
     }
 }
 
-class MixedLinkageRun : public RunWith<MixedLinkage> {
+class MixedLinkageRun : public ResultRun<MixedLinkage> {
    public:
     MixedLinkageRun(const Parents& parents, Ends question_ends, Nodes question_nodes, Ends ends,
                     Nodes nodes, Limits limits, Weights weights,
-                    bool second)
-        : RunWith(Points(), make(parents, question_ends, question_nodes, ends, nodes, limits,
-                                 weights, second)),
-          kept_ends_{std::move(question_ends), std::move(ends)},
-          kept_nodes_{std::move(question_nodes), std::move(nodes)},
+                    bool find_second)
+        : ResultRun(Points(), make(parents, question_ends, question_nodes, ends, nodes, limits,
+                                 weights, find_second)),
+          ends_{std::move(question_ends), std::move(ends)},
+          nodes_{std::move(question_nodes), std::move(nodes)},
           limits_(std::move(limits)),
           weights_(std::move(weights)) {}
 
-    auto distances() { return copied(finished().nearest()); }
-    auto seconds() { return copied(finished().next()); }
-    auto weights() { return copied(finished().weight()); }
+    auto distances() { return to_numpy(finished_kernel().nearest()); }
+    auto seconds() { return to_numpy(finished_kernel().second_nearest()); }
+    auto weights() { return to_numpy(finished_kernel().tied_weight()); }
 
    private:
     static MixedLinkage* make(const Parents& parents, const Ends& question_ends,
                               const Nodes& question_nodes, const Ends& ends, const Nodes& nodes,
                               const Limits& limits,
-                              const Weights& weights, bool second) {
-        std::vector<BoxColumn> columns = columns_of(parents);
-        const Boxes questions = boxes_of(columns, question_ends, question_nodes);
-        const Boxes boxes = boxes_of(columns, ends, nodes);
-        require_leaves(columns, questions, boxes);
-        return new MixedLinkage(std::move(columns), questions, boxes,
-                                checked_limits(limits, questions.n),
-                                checked_weights(weights, boxes.n), second);
+                              const Weights& weights, bool find_second) {
+        std::vector<BoxColumn> columns = make_columns(parents);
+        const Boxes queries = make_boxes(columns, question_ends, question_nodes);
+        const Boxes boxes = make_boxes(columns, ends, nodes);
+        require_leaves(columns, queries, boxes);
+        return new MixedLinkage(std::move(columns), queries, boxes,
+                                checked_limits(limits, queries.n),
+                                checked_weights(weights, boxes.n), find_second);
     }
 
-    Ends kept_ends_[2];
-    Nodes kept_nodes_[2];
+    Ends ends_[2];
+    Nodes nodes_[2];
     Limits limits_;
     Weights weights_;
 };
@@ -115,7 +115,7 @@ class MixedLinkageRun : public RunWith<MixedLinkage> {
 }  // namespace
 
 void bind_mixed_linkage(nb::module_& m) {
-    nb::class_<MixedLinkageRun, Run>(m, "MixedLinkage")
+    nb::class_<MixedLinkageRun, KernelRun>(m, "MixedLinkage")
         .def(nb::init<const Parents&, Ends, Nodes, Ends, Nodes, Limits,
                       Weights, bool>(),
              nb::arg("parents"), nb::arg("question_ends").noconvert(),

@@ -16,16 +16,16 @@ namespace {
 
 // Defines a Python class for each kernel; `options` are the arguments between k and search.
 template <class Method, class... Options>
-class RunOf : public Run {
+class MethodRun : public KernelRun {
    public:
-    RunOf(Points points, std::int64_t k, Options... options, const std::string& search)
-        : Run(points, std::make_unique<Method>(checked(points, k), static_cast<std::int32_t>(k),
-                                               options..., search_named(search))) {}
+    MethodRun(Points points, std::int64_t k, Options... options, const std::string& search)
+        : KernelRun(points, std::make_unique<Method>(checked_table(points, k), static_cast<std::int32_t>(k),
+                                               options..., parse_search(search))) {}
 };
 
 template <class Method, class... Options, class... Args>
 void add(nb::module_& m, const char* name, const Args&... args) {
-    nb::class_<RunOf<Method, Options...>, Run>(m, name)
+    nb::class_<MethodRun<Method, Options...>, KernelRun>(m, name)
         .def(nb::init<Points, std::int64_t, Options..., const std::string&>(),
              nb::arg("points").noconvert(), nb::arg("k"), args..., nb::arg("search") = "auto");
 }
@@ -48,11 +48,11 @@ NB_MODULE(_kernels, m) {
             return simd_levels();
         },
         nb::arg("name"));
-    m.def("allow_whole_steps", &allow_whole_steps, nb::arg("value"));
-    nb::class_<Run>(m, "Kernel")
-        .def("step", &Run::step, nb::arg("budget") = kDefaultBudget)
-        .def_prop_ro("progress", &Run::progress)
-        .def("labels", &Run::labels);
+    m.def("allow_whole_steps", &allow_integer_steps, nb::arg("value"));
+    nb::class_<KernelRun>(m, "Kernel")
+        .def("step", &KernelRun::step, nb::arg("budget") = kDefaultBudget)
+        .def_prop_ro("progress", &KernelRun::progress)
+        .def("labels", &KernelRun::labels);
     add<Mdav>(m, "Mdav");
     add<Cbfs>(m, "Cbfs");
     add<Diameter>(m, "Md");

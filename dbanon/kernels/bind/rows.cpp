@@ -18,84 +18,84 @@ namespace {
 
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr std::size_t kMostFields = 1664;  // of a query of PostgreSQL
-constexpr std::int32_t kWidest = 1 << 16;
+constexpr std::size_t kMaxFields = 1664;  // PostgreSQL's limit for a query
+constexpr std::int32_t kMaxFieldBytes = 1 << 16;
 
-std::tuple<Made<std::uint8_t>, Made<std::uint8_t>, Made<std::int64_t>> split(
-    Bytes bytes, const std::vector<std::int32_t>& widths, std::size_t others) {
-    bool fit = widths.size() + others <= kMostFields;
-    for (const std::int32_t width : widths) fit &= width >= 0 && width <= kWidest;
-    if (!fit) throw nb::value_error("0 to 1664 fields, the first of 0 to 65536 bytes each");
-    const RowShape shape{widths.data(), widths.size(), others};
-    RowCount found{};
+std::tuple<NumpyArray<std::uint8_t>, NumpyArray<std::uint8_t>, NumpyArray<std::int64_t>> split(
+    Bytes bytes, const std::vector<std::int32_t>& widths, std::size_t n_other_fields) {
+    bool is_valid = widths.size() + n_other_fields <= kMaxFields;
+    for (const std::int32_t width : widths) is_valid &= width >= 0 && width <= kMaxFieldBytes;
+    if (!is_valid) throw nb::value_error("0 to 1664 fields, the first of 0 to 65536 bytes each");
+    const RowLayout layout{widths.data(), widths.size(), n_other_fields};
+    RowCount row_count{};
     {
         const nb::gil_scoped_release release;
-        found = count_rows(bytes.data(), bytes.shape(0), shape);
+        row_count = count_rows(bytes.data(), bytes.shape(0), layout);
     }
-    if (found.rows < 0) throw nb::value_error("the bytes are no rows of such fields");
-    const std::size_t count = static_cast<std::size_t>(found.rows);
-    Buffer<std::uint8_t> heads(count * shape.head()), tails(found.others);
+    if (row_count.rows < 0) throw nb::value_error("the bytes are no rows of such fields");
+    const std::size_t count = static_cast<std::size_t>(row_count.rows);
+    Buffer<std::uint8_t> heads(count * layout.head_size()), tails(row_count.other_bytes);
     Buffer<std::int64_t> ends(count);
     {
         const nb::gil_scoped_release release;
-        split_rows(bytes.data(), count, shape, heads.data(), tails.data(), ends.data());
+        split_rows(bytes.data(), count, layout, heads.data(), tails.data(), ends.data());
     }
     return {heads.to_python(), tails.to_python(), ends.to_python()};
 }
 
 // Ends must ascend and be within the bytes.
-Pieces checked_pieces(const Bytes& bytes, const Read<std::int64_t>& ends) {
+ByteStrings checked_strings(const Bytes& bytes, const InputArray<std::int64_t>& ends) {
     std::int64_t last = 0;
-    bool fit = true;
+    bool is_valid = true;
     for (std::size_t i = 0; i < ends.shape(0); ++i) {
-        fit &= ends.data()[i] >= last;
+        is_valid &= ends.data()[i] >= last;
         last = ends.data()[i];
     }
-    if (!fit || last > static_cast<std::int64_t>(bytes.shape(0))) {
+    if (!is_valid || last > static_cast<std::int64_t>(bytes.shape(0))) {
         throw nb::value_error("ends must rise, up to the number of bytes");
     }
     return {bytes.data(), ends.data()};
 }
 
-void check_within(const Read<std::int64_t>& of, std::size_t from, std::size_t to, std::size_t n) {
-    bool fit = true;
-    for (std::size_t i = from; i < to; ++i) {
-        fit &= of.data()[i] >= 0 && of.data()[i] < static_cast<std::int64_t>(n);
+void check_indices(const InputArray<std::int64_t>& indices, std::size_t start, std::size_t stop, std::size_t n) {
+    bool is_valid = true;
+    for (std::size_t i = start; i < stop; ++i) {
+        is_valid &= indices.data()[i] >= 0 && indices.data()[i] < static_cast<std::int64_t>(n);
     }
-    if (!fit) throw nb::value_error("a row has a head or a tail that is none");
+    if (!is_valid) throw nb::value_error("a row has a head or a tail that is none");
 }
 
-// The parts from which rows are joined, checked once.
+// Joins rows from heads and tails, which are checked once.
 class RowJoin {
    public:
-    RowJoin(std::size_t fields, Bytes heads, Read<std::int64_t> head_ends, Bytes tails,
-            Read<std::int64_t> tail_ends)
+    RowJoin(std::size_t fields, Bytes heads, InputArray<std::int64_t> head_ends, Bytes tails,
+            InputArray<std::int64_t> tail_ends)
         : fields_(fields),
           heads_(heads),
           head_ends_(head_ends),
           tails_(tails),
           tail_ends_(tail_ends),
-          head_pieces_(checked_pieces(heads_, head_ends_)),
-          tail_pieces_(checked_pieces(tails_, tail_ends_)) {
-        if (fields < 1 || fields > kMostFields) throw nb::value_error("from 1 to 1664 fields");
+          head_strings_(checked_strings(heads_, head_ends_)),
+          tail_strings_(checked_strings(tails_, tail_ends_)) {
+        if (fields < 1 || fields > kMaxFields) throw nb::value_error("from 1 to 1664 fields");
     }
 
-    Made<std::uint8_t> join(Read<std::int64_t> head_of, std::optional<Read<std::int64_t>> tail_of,
-                            std::size_t from, std::size_t to) const {
-        if (from > to || to > head_of.shape(0) ||
+    NumpyArray<std::uint8_t> join(InputArray<std::int64_t> head_of, std::optional<InputArray<std::int64_t>> tail_of,
+                            std::size_t start, std::size_t stop) const {
+        if (start > stop || stop > head_of.shape(0) ||
             (tail_of && tail_of->shape(0) != head_of.shape(0))) {
             throw nb::value_error("a head for each row, and a tail for each or for none");
         }
-        check_within(head_of, from, to, head_ends_.shape(0));
-        if (tail_of) check_within(*tail_of, from, to, tail_ends_.shape(0));
-        const std::int64_t* heads = head_of.data() + from;
-        const std::int64_t* tails = tail_of ? tail_of->data() + from : nullptr;
+        check_indices(head_of, start, stop, head_ends_.shape(0));
+        if (tail_of) check_indices(*tail_of, start, stop, tail_ends_.shape(0));
+        const std::int64_t* heads = head_of.data() + start;
+        const std::int64_t* tails = tail_of ? tail_of->data() + start : nullptr;
         Buffer<std::uint8_t> rows(
-            joined_size(head_pieces_, heads, tail_pieces_, tails, to - from));
+            joined_size(head_strings_, heads, tail_strings_, tails, stop - start));
         {
             const nb::gil_scoped_release release;
-            join_rows(static_cast<std::int16_t>(fields_), head_pieces_, heads, tail_pieces_, tails,
-                      to - from, rows.data());
+            join_rows(static_cast<std::int16_t>(fields_), head_strings_, heads, tail_strings_, tails,
+                      stop - start, rows.data());
         }
         return rows.to_python();
     }
@@ -103,43 +103,43 @@ class RowJoin {
    private:
     std::size_t fields_;
     Bytes heads_;
-    Read<std::int64_t> head_ends_;
+    InputArray<std::int64_t> head_ends_;
     Bytes tails_;
-    Read<std::int64_t> tail_ends_;
-    Pieces head_pieces_, tail_pieces_;
+    InputArray<std::int64_t> tail_ends_;
+    ByteStrings head_strings_, tail_strings_;
 };
 
-std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
-    Read<std::int64_t> members, Read<std::int64_t> starts, Read<std::int64_t> classes,
-    Read<std::uint64_t> words, std::int64_t first) {
+std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>> shuffled_classes(
+    InputArray<std::int64_t> members, InputArray<std::int64_t> starts, InputArray<std::int64_t> classes,
+    InputArray<std::uint64_t> words, std::int64_t first) {
     const ClassMembers all{members.data(), members.shape(0), starts.data(), starts.shape(0)};
     const std::int64_t most = static_cast<std::int64_t>(all.n);
-    bool fit = all.n < kMostRecords;
-    std::int64_t begins = 0;
+    bool is_valid = all.n < kMaxRecords;
+    std::int64_t previous_start = 0;
     for (std::size_t c = 0; c < all.n_classes; ++c) {
-        fit &= all.starts[c] >= begins && all.starts[c] <= most;
-        begins = all.starts[c];
+        is_valid &= all.starts[c] >= previous_start && all.starts[c] <= most;
+        previous_start = all.starts[c];
     }
     const std::size_t count = classes.shape(0);
     std::size_t n = 0;
-    for (std::size_t i = 0; fit && i < count; ++i) {
+    for (std::size_t i = 0; is_valid && i < count; ++i) {
         const std::size_t c = static_cast<std::size_t>(classes.data()[i]);
-        fit = c < all.n_classes;
-        if (fit) n += all.size(c);
+        is_valid = c < all.n_classes;
+        if (is_valid) n += all.size(c);
     }
-    if (!fit || words.shape(0) != n) {
+    if (!is_valid || words.shape(0) != n) {
         throw nb::value_error("starts that rise, classes that are there, a word for each record");
     }
-    Buffer<std::int64_t> places(n), records(n);
+    Buffer<std::int64_t> class_positions(n), records(n);
     {
         const nb::gil_scoped_release release;
-        shuffle_classes(all, classes.data(), count, words.data(), first, places.data(),
+        shuffle_classes(all, classes.data(), count, words.data(), first, class_positions.data(),
                         records.data());
     }
-    return {places.to_python(), records.to_python()};
+    return {class_positions.to_python(), records.to_python()};
 }
 
-nb::bytes integers(Read<std::int64_t> values) {
+nb::bytes integers(InputArray<std::int64_t> values) {
     std::string text;
     {
         const nb::gil_scoped_release release;
@@ -148,14 +148,14 @@ nb::bytes integers(Read<std::int64_t> values) {
     return nb::bytes(text.data(), text.size());
 }
 
-std::optional<nb::bytes> floats(Read<double> values) {
+std::optional<nb::bytes> floats(InputArray<double> values) {
     std::string text;
-    bool fit = false;
+    bool is_valid = false;
     {
         const nb::gil_scoped_release release;
-        fit = floats_text(values.data(), values.shape(0), text);
+        is_valid = floats_text(values.data(), values.shape(0), text);
     }
-    if (!fit) return std::nullopt;
+    if (!is_valid) return std::nullopt;
     return nb::bytes(text.data(), text.size());
 }
 
@@ -166,9 +166,9 @@ Function at_address(std::uintptr_t address) {
 }
 
 // Reads rows from libpq through the addresses of its functions.
-class PyCopyDrain {
+class CopyDrainBinding {
    public:
-    PyCopyDrain(std::uintptr_t connection, std::uintptr_t get_copy_data,
+    CopyDrainBinding(std::uintptr_t connection, std::uintptr_t get_copy_data,
                 std::uintptr_t consume_input, std::uintptr_t free, std::size_t head)
         : drain_({at_address<int (*)(void*, char**, int)>(get_copy_data),
                   at_address<int (*)(void*)>(consume_input), at_address<void (*)(void*)>(free)},
@@ -181,12 +181,12 @@ class PyCopyDrain {
 
     std::size_t rows() const { return drain_.rows(); }
 
-    Made<std::uint8_t> take() {
+    NumpyArray<std::uint8_t> take() {
         auto bytes = std::make_unique<std::vector<std::uint8_t>>(drain_.take());
         std::uint8_t* data = bytes->data();
         const std::size_t n = bytes->size();
-        const nb::capsule owner(bytes.release(), [](void* at) noexcept {
-            delete static_cast<std::vector<std::uint8_t>*>(at);
+        const nb::capsule owner(bytes.release(), [](void* pointer) noexcept {
+            delete static_cast<std::vector<std::uint8_t>*>(pointer);
         });
         return {data, {n}, owner};
     }
@@ -204,16 +204,16 @@ void bind_rows(nb::module_& m) {
           nb::arg("words").noconvert(), nb::arg("first"));
     m.def("integers_text", &integers, nb::arg("values").noconvert());
     m.def("floats_text", &floats, nb::arg("values").noconvert());
-    nb::class_<PyCopyDrain>(m, "CopyDrain")
+    nb::class_<CopyDrainBinding>(m, "CopyDrain")
         .def(nb::init<std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
                       std::size_t>(),
              nb::arg("connection"), nb::arg("get_copy_data"), nb::arg("consume_input"),
              nb::arg("free"), nb::arg("head"))
-        .def("drain", &PyCopyDrain::drain, nb::arg("rows"))
-        .def_prop_ro("rows", &PyCopyDrain::rows)
-        .def("take", &PyCopyDrain::take);
+        .def("drain", &CopyDrainBinding::drain, nb::arg("rows"))
+        .def_prop_ro("rows", &CopyDrainBinding::rows)
+        .def("take", &CopyDrainBinding::take);
     nb::class_<RowJoin>(m, "RowJoin")
-        .def(nb::init<std::size_t, Bytes, Read<std::int64_t>, Bytes, Read<std::int64_t>>(),
+        .def(nb::init<std::size_t, Bytes, InputArray<std::int64_t>, Bytes, InputArray<std::int64_t>>(),
              nb::arg("fields"), nb::arg("heads").noconvert(), nb::arg("head_ends").noconvert(),
              nb::arg("tails").noconvert(), nb::arg("tail_ends").noconvert())
         .def("join", &RowJoin::join, nb::arg("head_of").noconvert(),

@@ -16,11 +16,11 @@ namespace nb = nanobind;
 using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
-// A kernel and the array that it reads, which must live as long; a kernel that copies its input
-// holds none.
-class Run {
+// A kernel and the array that it reads, which must live as long. The array is empty if the kernel
+// copies its input.
+class KernelRun {
    public:
-    Run(Points points, std::unique_ptr<Kernel> kernel)
+    KernelRun(Points points, std::unique_ptr<Kernel> kernel)
         : points_(std::move(points)), kernel_(std::move(kernel)) {}
 
     bool step(std::int64_t budget) {
@@ -42,8 +42,8 @@ class Run {
         auto copy = std::make_unique<std::vector<std::int32_t>>(kernel_->labels());
         std::int32_t* data = copy->data();
         const std::size_t size = copy->size();
-        const nb::capsule owner(copy.get(), [](void* at) noexcept {
-            delete static_cast<std::vector<std::int32_t>*>(at);
+        const nb::capsule owner(copy.get(), [](void* pointer) noexcept {
+            delete static_cast<std::vector<std::int32_t>*>(pointer);
         });
         copy.release();
         return Labels(data, {size}, owner);
@@ -54,14 +54,14 @@ class Run {
     std::unique_ptr<Kernel> kernel_;
 };
 
-// Returns the result of a finished kernel.
-template <class Of>
-class RunWith : public Run {
+// Base of runs that give access to further results of a finished kernel.
+template <class KernelType>
+class ResultRun : public KernelRun {
    protected:
-    RunWith(const Points& points, Of* kernel)
-        : Run(points, std::unique_ptr<Kernel>(kernel)), kernel_(kernel) {}
+    ResultRun(const Points& points, KernelType* kernel)
+        : KernelRun(points, std::unique_ptr<Kernel>(kernel)), kernel_(kernel) {}
 
-    Of& finished() {
+    KernelType& finished_kernel() {
         bool done = false;
         {
             const nb::gil_scoped_release release;
@@ -72,7 +72,7 @@ class RunWith : public Run {
     }
 
    private:
-    Of* kernel_;  // Run's
+    KernelType* kernel_;  // owned by KernelRun
 };
 
 }  // namespace dbanon

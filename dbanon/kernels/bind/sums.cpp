@@ -13,10 +13,10 @@ namespace {
 
 using StridedValues = nb::ndarray<const double, nb::ndim<1>, nb::device::cpu>;
 // An exponent, and the words of both sums.
-using OfExponent = std::tuple<std::int64_t, std::int64_t, std::uint64_t, std::uint64_t,
+using ExponentSums = std::tuple<std::int64_t, std::int64_t, std::uint64_t, std::uint64_t,
                               std::uint64_t, std::uint64_t>;
 
-std::tuple<double, double, bool, std::vector<OfExponent>> exact_sums(StridedValues values) {
+std::tuple<double, double, bool, std::vector<ExponentSums>> exact_sums(StridedValues values) {
     const auto sums = std::make_unique<ExactSums>();
     bool finite = false;
     {
@@ -25,7 +25,7 @@ std::tuple<double, double, bool, std::vector<OfExponent>> exact_sums(StridedValu
                             values.shape(0)});
     }
     if (!finite) throw nb::value_error("values must be finite");
-    std::vector<OfExponent> exponent_sums;
+    std::vector<ExponentSums> exponent_sums;
     for (std::size_t e = 0; e < ExactSums::kExponents; ++e) {
         if (sums->empty(e)) continue;
         const auto total = sums->total(e);
@@ -34,7 +34,7 @@ std::tuple<double, double, bool, std::vector<OfExponent>> exact_sums(StridedValu
         exponent_sums.emplace_back(static_cast<std::int64_t>(e ? e - 1 : 0), total[0], word(total[1]),
                            word(squares[0]), word(squares[1]), word(squares[2]));
     }
-    return {sums->least(), sums->most(), sums->whole(), std::move(exponent_sums)};
+    return {sums->min(), sums->max(), sums->all_integers(), std::move(exponent_sums)};
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace dbanon {
 
-const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table, std::int64_t k) {
+const std::int32_t* checked_labels(const InputLabels& labels, const Table& table, std::int64_t k) {
     if (labels.shape(0) != static_cast<std::size_t>(table.n)) {
         throw nb::value_error("one label for each record");
     }
@@ -33,9 +33,9 @@ const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table
     return data;
 }
 
-const Effort& checked_effort(const Effort& effort) {
-    if (effort.iterations < 0 || effort.work < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
-        !(effort.seconds >= 0.0)) {
+const RefineSettings& checked_refine_settings(const RefineSettings& effort) {
+    if (effort.max_iterations < 0 || effort.max_work < 0 || effort.max_pool_classes < 2 || !(effort.initial_heat >= 0.0) ||
+        !(effort.max_seconds >= 0.0)) {
         throw nb::value_error("iterations, work, seconds and heat from 0, classes from 2");
     }
     return effort;
@@ -44,29 +44,29 @@ const Effort& checked_effort(const Effort& effort) {
 namespace {
 
 std::unique_ptr<Kernel> make_refine(const Points& points, std::int64_t k,
-                                    const GivenLabels& labels, const Effort& effort) {
-    const Table table = checked(points, k);
-    k = least_size(table, k);
+                                    const InputLabels& labels, const RefineSettings& effort) {
+    const Table table = checked_table(points, k);
+    k = limit_k(table, k);
     return std::make_unique<Refine>(table, static_cast<std::int32_t>(k),
-                                    checked_labels(labels, table, k), checked_effort(effort));
+                                    checked_labels(labels, table, k), checked_refine_settings(effort));
 }
 
-class RefineRun : public Run {
+class RefineRun : public KernelRun {
    public:
-    RefineRun(Points points, std::int64_t k, const GivenLabels& labels, std::int64_t iterations,
+    RefineRun(Points points, std::int64_t k, const InputLabels& labels, std::int64_t iterations,
               std::int64_t work, double seconds, double heat, std::int32_t classes,
               std::uint64_t seed)
-        : Run(points,
+        : KernelRun(points,
               make_refine(points, k, labels, {iterations, work, seconds, heat, classes, seed})) {}
 };
 
-// For tests; refinement calls it itself.
-Labels recombined(const Points& points, std::int64_t k, const GivenLabels& labels,
-                  const std::vector<GivenLabels>& others, std::int32_t regions, std::uint64_t seed) {
-    const Table table = checked(points, k);
-    if (k > Recombine::kLargest) throw nb::value_error("k is too large");
+// For tests; a refinement recombines by itself.
+Labels recombine_labels(const Points& points, std::int64_t k, const InputLabels& labels,
+                  const std::vector<InputLabels>& others, std::int32_t regions, std::uint64_t seed) {
+    const Table table = checked_table(points, k);
+    if (k > Recombine::kMaxK) throw nb::value_error("k is too large");
     Recombine recombine(table, static_cast<std::int32_t>(k));
-    const auto listed = [&](const GivenLabels& other_labels) {
+    const auto to_vector = [&](const InputLabels& other_labels) {
         const std::int32_t* data = checked_labels(other_labels, table, k);
         std::vector<std::int64_t> size(table.n / k, 0);
         for (std::int32_t id = 0; id < table.n; ++id) {
@@ -76,64 +76,64 @@ Labels recombined(const Points& points, std::int64_t k, const GivenLabels& label
         }
         return std::vector<std::int32_t>(data, data + table.n);
     };
-    for (const GivenLabels& other : others) recombine.begin(listed(other));
-    recombine.begin(listed(labels));
-    while (recombine.price()) {
+    for (const InputLabels& other : others) recombine.start_from(to_vector(other));
+    recombine.start_from(to_vector(labels));
+    while (recombine.step_prices()) {
     }
     Random random(seed);
     for (; regions > 0; --regions) recombine.improve(random);
-    return copied(recombine.labels());
+    return to_numpy(recombine.labels());
 }
 
-class PassRun : public Run {
+class PassRun : public KernelRun {
    public:
-    PassRun(Points points, std::int64_t k, const GivenLabels& labels)
-        : Run(points, make(points, k, labels)) {}
+    PassRun(Points points, std::int64_t k, const InputLabels& labels)
+        : KernelRun(points, make(points, k, labels)) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
-                                        const GivenLabels& labels) {
-        const Table table = checked(points, k);
-        k = least_size(table, k);
+                                        const InputLabels& labels) {
+        const Table table = checked_table(points, k);
+        k = limit_k(table, k);
         return std::make_unique<Pass>(table, static_cast<std::int32_t>(k),
                                       checked_labels(labels, table, k));
     }
 };
 
-class DbscanRun : public Run {
+class DbscanRun : public KernelRun {
    public:
-    DbscanRun(Points points, std::int64_t k, double radius) : Run(points, make(points, k, radius)) {}
+    DbscanRun(Points points, std::int64_t k, double radius) : KernelRun(points, make(points, k, radius)) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k, double radius) {
-        const Table table = checked(points, k);
+        const Table table = checked_table(points, k);
         if (!(radius >= 0.0)) throw nb::value_error("radius from 0");
         return std::make_unique<Dbscan>(table, static_cast<std::int32_t>(k), radius);
     }
 };
 
-class PathRun : public Run {
+class PathRun : public KernelRun {
    public:
-    PathRun(Points points, std::optional<GivenLabels> groups) : Run(points, make(points, groups)) {}
+    PathRun(Points points, std::optional<InputLabels> groups) : KernelRun(points, make(points, groups)) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Points& points,
-                                        const std::optional<GivenLabels>& groups) {
-        const Table table = checked(points, 1);
+                                        const std::optional<InputLabels>& groups) {
+        const Table table = checked_table(points, 1);
         return std::make_unique<NearestPath>(table,
                                              groups ? checked_labels(*groups, table, 1) : nullptr);
     }
 };
 
-class CutRun : public Run {
+class CutRun : public KernelRun {
    public:
-    CutRun(Points points, std::int64_t k, const GivenLabels& order)
-        : Run(points, make(points, k, order)) {}
+    CutRun(Points points, std::int64_t k, const InputLabels& order)
+        : KernelRun(points, make(points, k, order)) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
-                                        const GivenLabels& order) {
-        const Table table = checked(points, k);
+                                        const InputLabels& order) {
+        const Table table = checked_table(points, k);
         checked_labels(order, table, 1);  // n numbers from 0 to n - 1 without gaps are a permutation
         if (*std::max_element(order.data(), order.data() + table.n) != table.n - 1) {
             throw nb::value_error("order must hold every record once");
@@ -142,16 +142,16 @@ class CutRun : public Run {
     }
 };
 
-class GeneticRun : public Run {
+class GeneticRun : public KernelRun {
    public:
     GeneticRun(Points points, std::int64_t k, std::int32_t population, std::int32_t generations,
                double crossover, double mutation, std::uint64_t seed)
-        : Run(points, make(points, k, {population, generations, crossover, mutation, seed})) {}
+        : KernelRun(points, make(points, k, {population, generations, crossover, mutation, seed})) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
                                         const Genetic::Settings& settings) {
-        const Table table = checked(points, k);
+        const Table table = checked_table(points, k);
         if (settings.population < 1 || settings.generations < 0) {
             throw nb::value_error("population from 1, generations from 0");
         }
@@ -162,30 +162,30 @@ class GeneticRun : public Run {
 }  // namespace
 
 void bind_variable(nb::module_& m) {
-    nb::class_<DbscanRun, Run>(m, "Dbscan")
+    nb::class_<DbscanRun, KernelRun>(m, "Dbscan")
         .def(nb::init<Points, std::int64_t, double>(), nb::arg("points").noconvert(), nb::arg("k"),
              nb::arg("radius"));
-    nb::class_<PathRun, Run>(m, "NearestPath")
-        .def(nb::init<Points, std::optional<GivenLabels>>(), nb::arg("points").noconvert(),
+    nb::class_<PathRun, KernelRun>(m, "NearestPath")
+        .def(nb::init<Points, std::optional<InputLabels>>(), nb::arg("points").noconvert(),
              nb::arg("groups").noconvert().none() = nb::none());
-    nb::class_<CutRun, Run>(m, "PathCut")
-        .def(nb::init<Points, std::int64_t, const GivenLabels&>(), nb::arg("points").noconvert(),
+    nb::class_<CutRun, KernelRun>(m, "PathCut")
+        .def(nb::init<Points, std::int64_t, const InputLabels&>(), nb::arg("points").noconvert(),
              nb::arg("k"), nb::arg("order").noconvert());
-    nb::class_<GeneticRun, Run>(m, "Genetic")
+    nb::class_<GeneticRun, KernelRun>(m, "Genetic")
         .def(nb::init<Points, std::int64_t, std::int32_t, std::int32_t, double, double,
                       std::uint64_t>(),
              nb::arg("points").noconvert(), nb::arg("k"), nb::arg("population"),
              nb::arg("generations"), nb::arg("crossover"), nb::arg("mutation"), nb::arg("seed"));
-    nb::class_<RefineRun, Run>(m, "Refine")
-        .def(nb::init<Points, std::int64_t, const GivenLabels&, std::int64_t, std::int64_t, double,
+    nb::class_<RefineRun, KernelRun>(m, "Refine")
+        .def(nb::init<Points, std::int64_t, const InputLabels&, std::int64_t, std::int64_t, double,
                       double, std::int32_t, std::uint64_t>(),
              nb::arg("points").noconvert(), nb::arg("k"), nb::arg("labels").noconvert(),
              nb::arg("iterations"), nb::arg("work"), nb::arg("seconds"), nb::arg("heat"),
              nb::arg("classes"), nb::arg("seed"));
-    nb::class_<PassRun, Run>(m, "Pass")
-        .def(nb::init<Points, std::int64_t, const GivenLabels&>(), nb::arg("points").noconvert(),
+    nb::class_<PassRun, KernelRun>(m, "Pass")
+        .def(nb::init<Points, std::int64_t, const InputLabels&>(), nb::arg("points").noconvert(),
              nb::arg("k"), nb::arg("labels").noconvert());
-    m.def("recombined", &recombined, nb::arg("points").noconvert(), nb::arg("k"),
+    m.def("recombined", &recombine_labels, nb::arg("points").noconvert(), nb::arg("k"),
           nb::arg("labels"), nb::arg("others"), nb::arg("regions"), nb::arg("seed"));
 }
 

@@ -1,4 +1,4 @@
-// Shared by all kernels: work in slices, progress, labels.
+// Base of all kernels: they run in slices of work, report progress and produce labels.
 #pragma once
 
 #include <coroutine>
@@ -12,13 +12,13 @@
 
 namespace dbanon {
 
-// A method is a coroutine that yields whenever its slice is used up.
-class Steps {
+// The coroutine of a method: it yields when its slice of work is spent.
+class Coroutine {
    public:
     struct promise_type {
         std::exception_ptr error;
-        Steps get_return_object() {
-            return Steps(std::coroutine_handle<promise_type>::from_promise(*this));
+        Coroutine get_return_object() {
+            return Coroutine(std::coroutine_handle<promise_type>::from_promise(*this));
         }
         std::suspend_always initial_suspend() noexcept { return {}; }
         std::suspend_always final_suspend() noexcept { return {}; }
@@ -27,16 +27,17 @@ class Steps {
         void unhandled_exception() noexcept { error = std::current_exception(); }
     };
 
-    Steps() = default;
-    Steps(Steps&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-    Steps& operator=(Steps&& other) noexcept {
+    Coroutine() = default;
+    Coroutine(Coroutine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Coroutine& operator=(Coroutine&& other) noexcept {
         std::swap(handle_, other.handle_);
         return *this;
     }
-    ~Steps() {
+    ~Coroutine() {
         if (handle_) handle_.destroy();
     }
-    bool started() const { return static_cast<bool>(handle_); }
+    bool is_started() const { return static_cast<bool>(handle_); }
+    // Runs the next slice; true if the method is finished.
     bool resume() {
         if (!handle_.done()) handle_.resume();
         if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
@@ -44,7 +45,7 @@ class Steps {
     }
 
    private:
-    explicit Steps(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+    explicit Coroutine(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
     std::coroutine_handle<promise_type> handle_;
 };
 
@@ -56,17 +57,18 @@ class Kernel {
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
 
-    // Thread-safe; concurrent calls are serialized.
+    // Runs one slice with this budget of work; true if the labels are complete. Thread-safe:
+    // concurrent calls are serialized.
     bool step(std::int64_t budget) {
         const std::lock_guard lock(mutex_);
-        if (!steps_.started()) steps_ = run();
+        if (!coroutine_.is_started()) coroutine_ = run();
         work_.left = budget;
-        done_ = steps_.resume();
+        done_ = coroutine_.resume();
         return done_;
     }
     double progress() {
         const std::lock_guard lock(mutex_);
-        return done_ ? 1.0 : fraction();
+        return done_ ? 1.0 : fraction_done();
     }
     bool done() {
         const std::lock_guard lock(mutex_);
@@ -75,19 +77,19 @@ class Kernel {
     const std::vector<std::int32_t>& labels() const { return labels_; }
 
    protected:
-    virtual Steps run() = 0;
-    // Below 1: the value of progress() before the end.
-    virtual double fraction() const { return static_cast<double>(assigned_) / (table_.n + 1.0); }
+    virtual Coroutine run() = 0;
+    // The value of progress() before the end, below 1.
+    virtual double fraction_done() const { return static_cast<double>(n_assigned_) / (table_.n + 1.0); }
 
     void assign(std::int32_t id, std::int32_t label) {
         labels_[id] = label;
-        ++assigned_;
+        ++n_assigned_;
     }
-    bool assigned(std::int32_t id) const { return labels_[id] >= 0; }
-    // All remaining records form the last class.
-    void assign_rest(std::int32_t label) {
+    bool is_assigned(std::int32_t id) const { return labels_[id] >= 0; }
+    // Assigns all remaining records to one class.
+    void assign_remaining(std::int32_t label) {
         for (std::int32_t id = 0; id < table_.n; ++id) {
-            if (!assigned(id)) assign(id, label);
+            if (!is_assigned(id)) assign(id, label);
         }
     }
 
@@ -98,8 +100,8 @@ class Kernel {
 
    private:
     std::mutex mutex_;
-    Steps steps_;
-    std::int32_t assigned_ = 0;
+    Coroutine coroutine_;
+    std::int32_t n_assigned_ = 0;
     bool done_ = false;
 };
 

@@ -19,7 +19,7 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
     }
 }
 
-bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
+bool class_means(const Strided<double>& values, const GroupedMembers& classes, double* means) {
     // Members are scattered in memory: prefetch the values needed next.
     constexpr std::size_t kAhead = 24;
     std::vector<double> class_values;
@@ -42,7 +42,7 @@ bool class_means(const Strided<double>& values, const Grouped& classes, double* 
     return true;
 }
 
-void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means) {
+void integer_class_means(const std::int64_t* values, const GroupedMembers& classes, std::int64_t* means) {
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
         const std::size_t first = classes.starts[c];
         const std::int64_t size = static_cast<std::int64_t>(classes.end(c) - first);
@@ -74,12 +74,12 @@ Affine::Affine(int exponent, double shift, double scale)
       scale_(scale) {}
 
 Squares column_squares(const Strided<double>& values, const std::int32_t* labels,
-                       const Strided<bool>& valid, const double* released, const double* other,
-                       std::size_t n_classes, const Affine& map, bool part) {
-    std::vector<double> released_values(n_classes), others(other ? n_classes : 0);
+                       const Strided<bool>& valid, const double* released, const double* other_released,
+                       std::size_t n_classes, const Affine& standardize, bool total_about_zero) {
+    std::vector<double> released_values(n_classes), other_values(other_released ? n_classes : 0);
     for (std::size_t c = 0; c < n_classes; ++c) {
-        released_values[c] = map(released[c]);
-        if (other) others[c] = map(other[c]);
+        released_values[c] = standardize(released[c]);
+        if (other_released) other_values[c] = standardize(other_released[c]);
     }
     const std::unique_ptr<double[]> points(new double[values.n]);
     const std::unique_ptr<std::int32_t[]> classes(new std::int32_t[values.n]);
@@ -87,24 +87,24 @@ Squares column_squares(const Strided<double>& values, const std::int32_t* labels
     double low = 0.0, high = 0.0;
     for (std::size_t i = 0; i < values.n; ++i) {
         if (labels[i] < 0 || (valid.n && !valid[i])) continue;
-        const double point = map(values[i]);
+        const double point = standardize(values[i]);
         low = n ? std::min(low, point) : point;
         high = n ? std::max(high, point) : point;
         points[n] = point;
         classes[n++] = labels[i];
     }
     const auto square = [](double x) { return x * x; };
-    const auto about = [&](const std::vector<double>& centres) {
+    const auto sum_of_squares_about = [&](const std::vector<double>& centres) {
         const auto error = [&](std::size_t i) {
             return square(points[i] - centres[classes[i]]);
         };
         return n ? pairwise_sum(error, 0, n) : 0.0;
     };
-    Squares squares{about(released_values), 0.0, 0.0};
-    squares.other_error = other ? about(others) : squares.error;
-    if (n && (part || low != high)) {
+    Squares squares{sum_of_squares_about(released_values), 0.0, 0.0};
+    squares.other_error = other_released ? sum_of_squares_about(other_values) : squares.error;
+    if (n && (total_about_zero || low != high)) {
         double mean = 0.0;
-        if (!part) {
+        if (!total_about_zero) {
             mean = pairwise_sum([&](std::size_t i) { return points[i]; }, 0, n);
             mean /= static_cast<double>(n);
         }

@@ -27,14 +27,14 @@ double pairwise_sum(const Function& f, std::size_t from, std::size_t n) {
         return sum;
     }
     if (n <= 128) {
-        double part[8];
-        for (std::size_t j = 0; j < 8; ++j) part[j] = f(from + j);
+        double partial[8];
+        for (std::size_t j = 0; j < 8; ++j) partial[j] = f(from + j);
         std::size_t i = 8;
         for (; i < n - n % 8; i += 8) {
-            for (std::size_t j = 0; j < 8; ++j) part[j] += f(from + i + j);
+            for (std::size_t j = 0; j < 8; ++j) partial[j] += f(from + i + j);
         }
-        double sum = ((part[0] + part[1]) + (part[2] + part[3])) +
-                     ((part[4] + part[5]) + (part[6] + part[7]));
+        double sum = ((partial[0] + partial[1]) + (partial[2] + partial[3])) +
+                     ((partial[4] + partial[5]) + (partial[6] + partial[7]));
         for (; i < n; ++i) sum += f(from + i);
         return sum;
     }
@@ -44,7 +44,7 @@ double pairwise_sum(const Function& f, std::size_t from, std::size_t n) {
 }
 
 // Classes with contiguous members: in record order within a class, and the start of each class.
-struct Grouped {
+struct GroupedMembers {
     const std::int64_t* members;
     std::size_t n;
     const std::int64_t* starts;
@@ -59,13 +59,13 @@ struct Grouped {
 void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_classes,
                   std::int64_t* members, std::int64_t* starts);
 
-// The mean of each class, clamped to its range. False if a sum overflows.
-bool class_means(const Strided<double>& values, const Grouped& classes, double* means);
+// Computes the mean of each class, clamped to its range. False if a sum overflows.
+bool class_means(const Strided<double>& values, const GroupedMembers& classes, double* means);
 
 // The same for integers, rounded half to even, in exact arithmetic.
-void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means);
+void integer_class_means(const std::int64_t* values, const GroupedMembers& classes, std::int64_t* means);
 
-// x -> (x * 2**-exponent - shift) / scale; 0 if scale is 0.
+// Standardizes values: x -> (x * 2**-exponent - shift) / scale; 0 if scale is 0.
 class Affine {
    public:
     Affine(int exponent, double shift, double scale);
@@ -86,10 +86,11 @@ struct Squares {
     double error, other_error, total;
 };
 
-// valid and other may be empty. part: take the total about 0 instead of the mean.
+// valid: empty if all values count. other_released: null, or other released values by class.
+// total_about_zero: compute the total about 0 instead of the mean.
 Squares column_squares(const Strided<double>& values, const std::int32_t* labels,
-                       const Strided<bool>& valid, const double* released, const double* other,
-                       std::size_t n_classes, const Affine& map, bool part);
+                       const Strided<bool>& valid, const double* released, const double* other_released,
+                       std::size_t n_classes, const Affine& standardize, bool total_about_zero);
 
 // 0 ... n - 1 in random order, from n random words of 64 bits.
 void shuffle(const std::uint64_t* words, std::size_t n, std::int64_t* order);

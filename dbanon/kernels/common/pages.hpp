@@ -15,41 +15,41 @@
 namespace dbanon {
 
 template <class T>
-struct Paged {
+struct HugePageAllocator {
     using value_type = T;
-    static constexpr std::size_t kHuge = std::size_t{1} << 21;
-    static constexpr std::size_t kLine = 64;  // vector loads then stay within a cache line
+    static constexpr std::size_t kHugePage = std::size_t{1} << 21;
+    static constexpr std::size_t kCacheLine = 64;  // vector loads then stay within a cache line
 
-    Paged() = default;
+    HugePageAllocator() = default;
     template <class U>
-    Paged(const Paged<U>&) {}  // NOLINT: as the standard asks of allocators
+    HugePageAllocator(const HugePageAllocator<U>&) {}  // NOLINT: as the standard asks of allocators
 
     T* allocate(std::size_t n) {
         if (n > static_cast<std::size_t>(-1) / sizeof(T) / 2) throw std::bad_alloc();
         const std::size_t bytes = n * sizeof(T);
         // For less than two huge pages, rounding up would cost more than it gains.
-        const std::size_t align = bytes < 2 * kHuge ? kLine : kHuge;
-        void* at = std::aligned_alloc(align, (bytes + align - 1) / align * align);
-        if (at == nullptr) throw std::bad_alloc();
+        const std::size_t align = bytes < 2 * kHugePage ? kCacheLine : kHugePage;
+        void* address = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+        if (address == nullptr) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
         // Only a hint: without huge pages everything works, more slowly.
-        if (align == kHuge) madvise(at, bytes, MADV_HUGEPAGE);
+        if (align == kHugePage) madvise(address, bytes, MADV_HUGEPAGE);
 #endif
-        return static_cast<T*>(at);
+        return static_cast<T*>(address);
     }
-    void deallocate(T* at, std::size_t) { std::free(at); }
+    void deallocate(T* address, std::size_t) { std::free(address); }
     template <class U>
-    void construct(U* at) {
-        ::new (static_cast<void*>(at)) U;
+    void construct(U* address) {
+        ::new (static_cast<void*>(address)) U;
     }
     template <class U, class... Args>
-    void construct(U* at, Args&&... args) {
-        ::new (static_cast<void*>(at)) U(std::forward<Args>(args)...);
+    void construct(U* address, Args&&... args) {
+        ::new (static_cast<void*>(address)) U(std::forward<Args>(args)...);
     }
-    friend bool operator==(const Paged&, const Paged&) { return true; }
+    friend bool operator==(const HugePageAllocator&, const HugePageAllocator&) { return true; }
 };
 
 template <class T>
-using Pages = std::vector<T, Paged<T>>;
+using HugePageVector = std::vector<T, HugePageAllocator<T>>;
 
 }  // namespace dbanon

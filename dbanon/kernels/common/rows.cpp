@@ -9,23 +9,23 @@
 namespace dbanon {
 namespace {
 
-constexpr std::size_t kLength = 4;
+constexpr std::size_t kLengthBytes = 4;
 // The end of a COPY is a separate message; no row is that short.
-constexpr int kEnd = 2;
+constexpr int kTrailerBytes = 2;
 
 // A field's length in network order; -1 stands for NULL, which has no further bytes.
-std::int32_t length_at(const std::uint8_t* at) {
-    const std::uint32_t bits = static_cast<std::uint32_t>(at[0]) << 24 |
-                                static_cast<std::uint32_t>(at[1]) << 16 |
-                                static_cast<std::uint32_t>(at[2]) << 8 | at[3];
+std::int32_t length_at(const std::uint8_t* field) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(field[0]) << 24 |
+                                static_cast<std::uint32_t>(field[1]) << 16 |
+                                static_cast<std::uint32_t>(field[2]) << 8 | field[3];
     return static_cast<std::int32_t>(bits);
 }
 
 // The end of the field at this offset; 0 if it is not within n bytes.
 std::size_t end_of_field(const std::uint8_t* bytes, std::size_t from, std::size_t n) {
-    if (n - from < kLength) return 0;
+    if (n - from < kLengthBytes) return 0;
     const std::int32_t length = length_at(bytes + from);
-    from += kLength;
+    from += kLengthBytes;
     if (length < -1) return 0;
     const std::size_t size = length > 0 ? static_cast<std::size_t>(length) : 0;
     return n - from < size ? 0 : from + size;
@@ -39,23 +39,23 @@ int CopyDrain::next(char** row) const {
     return libpq_.get_copy_data(connection_, row, 1);
 }
 
-Drained CopyDrain::drain(std::size_t rows) {
+DrainStatus CopyDrain::drain(std::size_t rows) {
     while (rows_ < rows) {
         char* row_bytes = nullptr;
         const int size = next(&row_bytes);
         const std::unique_ptr<char, void (*)(void*)> row(row_bytes, libpq_.free);
-        if (size == 0) return Drained::waits;
-        if (size < 0) return Drained::failed;
+        if (size == 0) return DrainStatus::no_data;
+        if (size < 0) return DrainStatus::failed;
         // The header precedes the first row.
         const std::size_t row_size = static_cast<std::size_t>(size);
-        if (row_size < head_) return Drained::failed;
-        const std::uint8_t* bytes = reinterpret_cast<const std::uint8_t*>(row.get()) + head_;
-        const std::size_t n = row_size - std::exchange(head_, 0);
-        if (n == kEnd && bytes[0] == 0xFF && bytes[1] == 0xFF) return Drained::ended;
+        if (row_size < header_size_) return DrainStatus::failed;
+        const std::uint8_t* bytes = reinterpret_cast<const std::uint8_t*>(row.get()) + header_size_;
+        const std::size_t n = row_size - std::exchange(header_size_, 0);
+        if (n == kTrailerBytes && bytes[0] == 0xFF && bytes[1] == 0xFF) return DrainStatus::ended;
         buffer_.insert(buffer_.end(), bytes, bytes + n);
         ++rows_;
     }
-    return Drained::full;
+    return DrainStatus::full;
 }
 
 std::vector<std::uint8_t> CopyDrain::take() {
@@ -67,73 +67,73 @@ std::vector<std::uint8_t> CopyDrain::take() {
     return moved_bytes;
 }
 
-RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape) {
+RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowLayout& shape) {
     RowCount total{0, 0};
-    const std::size_t fields = shape.n_widths + shape.others;
-    const RowCount none{-1, 0};
-    for (std::size_t at = 0; at < n; ++total.rows) {
-        if (n - at < 2) return none;
-        if ((static_cast<std::size_t>(bytes[at]) << 8 | bytes[at + 1]) != fields) return none;
-        at += 2;
+    const std::size_t fields = shape.n_widths + shape.n_other_fields;
+    const RowCount mismatch{-1, 0};
+    for (std::size_t offset = 0; offset < n; ++total.rows) {
+        if (n - offset < 2) return mismatch;
+        if ((static_cast<std::size_t>(bytes[offset]) << 8 | bytes[offset + 1]) != fields) return mismatch;
+        offset += 2;
         for (std::size_t i = 0; i < shape.n_widths; ++i) {
-            const std::size_t end = end_of_field(bytes, at, n);
-            if (end == 0) return none;
-            const std::int32_t length = length_at(bytes + at);
-            if (length != -1 && length != shape.widths[i]) return none;
-            at = end;
+            const std::size_t end = end_of_field(bytes, offset, n);
+            if (end == 0) return mismatch;
+            const std::int32_t length = length_at(bytes + offset);
+            if (length != -1 && length != shape.widths[i]) return mismatch;
+            offset = end;
         }
-        const std::size_t begin = at;
-        for (std::size_t i = 0; i < shape.others; ++i) {
-            at = end_of_field(bytes, at, n);
-            if (at == 0) return none;
+        const std::size_t begin = offset;
+        for (std::size_t i = 0; i < shape.n_other_fields; ++i) {
+            offset = end_of_field(bytes, offset, n);
+            if (offset == 0) return mismatch;
         }
-        total.others += at - begin;
+        total.other_bytes += offset - begin;
     }
     return total;
 }
 
-void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& shape,
+void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowLayout& shape,
                 std::uint8_t* heads, std::uint8_t* tails, std::int64_t* ends) {
-    const std::size_t width = shape.head();
-    std::size_t at = 0, tail_bytes = 0;
+    const std::size_t width = shape.head_size();
+    std::size_t offset = 0, tail_bytes = 0;
     for (std::size_t row = 0; row < rows; ++row) {
-        at += 2;
+        offset += 2;
         bool is_complete = true;
-        std::size_t end = at;
+        std::size_t end = offset;
         for (std::size_t i = 0; i < shape.n_widths; ++i) {
             const bool null = length_at(bytes + end) < 0;
             is_complete &= !null;
-            end += kLength + (null ? 0 : static_cast<std::size_t>(shape.widths[i]));
+            end += kLengthBytes + (null ? 0 : static_cast<std::size_t>(shape.widths[i]));
         }
         if (is_complete) {
-            std::memcpy(heads, bytes + at, width);
+            std::memcpy(heads, bytes + offset, width);
             heads += width;
         } else {
             for (std::size_t i = 0; i < shape.n_widths; ++i) {
                 const std::size_t size = static_cast<std::size_t>(shape.widths[i]);
-                const bool null = length_at(bytes + at) < 0;
-                std::memcpy(heads, bytes + at, kLength);
+                const bool null = length_at(bytes + offset) < 0;
+                std::memcpy(heads, bytes + offset, kLengthBytes);
                 if (null) {
-                    std::memset(heads + kLength, 0, size);
+                    std::memset(heads + kLengthBytes, 0, size);
                 } else {
-                    std::memcpy(heads + kLength, bytes + at + kLength, size);
+                    std::memcpy(heads + kLengthBytes, bytes + offset + kLengthBytes, size);
                 }
-                at += kLength + (null ? 0 : size);
-                heads += kLength + size;
+                offset += kLengthBytes + (null ? 0 : size);
+                heads += kLengthBytes + size;
             }
         }
-        at = end;
-        for (std::size_t i = 0; i < shape.others; ++i) {
-            const std::int32_t length = length_at(bytes + at);
-            at += kLength + (length > 0 ? static_cast<std::size_t>(length) : 0);
+        offset = end;
+        for (std::size_t i = 0; i < shape.n_other_fields; ++i) {
+            const std::int32_t length = length_at(bytes + offset);
+            offset += kLengthBytes + (length > 0 ? static_cast<std::size_t>(length) : 0);
         }
-        if (at > end) std::memcpy(tails + tail_bytes, bytes + end, at - end);
-        tail_bytes += at - end;
+        if (offset > end) std::memcpy(tails + tail_bytes, bytes + end, offset - end);
+        tail_bytes += offset - end;
         ends[row] = static_cast<std::int64_t>(tail_bytes);
     }
 }
 
-std::size_t joined_size(const Pieces& heads, const std::int64_t* head_of, const Pieces& tails,
+std::size_t joined_size(const ByteStrings& heads, const std::int64_t* head_of, const ByteStrings& tails,
                         const std::int64_t* tail_of, std::size_t count) {
     std::size_t size = 2 * count;
     for (std::size_t i = 0; i < count; ++i) {
@@ -143,14 +143,14 @@ std::size_t joined_size(const Pieces& heads, const std::int64_t* head_of, const 
     return size;
 }
 
-void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* head_of,
-               const Pieces& tails, const std::int64_t* tail_of, std::size_t count,
+void join_rows(std::int16_t fields, const ByteStrings& heads, const std::int64_t* head_of,
+               const ByteStrings& tails, const std::int64_t* tail_of, std::size_t count,
                std::uint8_t* out) {
-    const std::uint8_t number[2] = {static_cast<std::uint8_t>(fields >> 8),
+    const std::uint8_t field_count[2] = {static_cast<std::uint8_t>(fields >> 8),
                                     static_cast<std::uint8_t>(fields & 0xFF)};
-    const auto add = [&out](const Pieces& pieces, std::int64_t which) {
-        const std::size_t i = static_cast<std::size_t>(which), size = pieces.size(i);
-        if (size) std::memcpy(out, pieces.bytes + pieces.begin(i), size);
+    const auto add = [&out](const ByteStrings& strings, std::int64_t which) {
+        const std::size_t i = static_cast<std::size_t>(which), size = strings.size(i);
+        if (size) std::memcpy(out, strings.bytes + strings.begin(i), size);
         out += size;
     };
     // Rows are scattered in the input: prefetch the next ones.
@@ -163,7 +163,7 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
             __builtin_prefetch(tails.bytes +
                                tails.begin(static_cast<std::size_t>(tail_of[i + kAhead])));
         }
-        std::memcpy(out, number, 2);
+        std::memcpy(out, field_count, 2);
         out += 2;
         add(heads, head_of[i]);
         if (tail_of) add(tails, tail_of[i]);
@@ -171,7 +171,7 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
 }
 
 void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::size_t count,
-                     const std::uint64_t* words, std::int64_t first, std::int64_t* places,
+                     const std::uint64_t* words, std::int64_t first, std::int64_t* class_positions,
                      std::int64_t* records) {
     for (std::size_t position = 0; position < count; ++position) {
         const std::size_t c = static_cast<std::size_t>(classes[position]);
@@ -184,10 +184,10 @@ void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::
             const std::uint64_t chosen = (upper * (i + 1) + ((lower * (i + 1)) >> 32)) >> 32;
             if (chosen != i) records[i] = records[chosen];
             records[chosen] = members[i];
-            places[i] = first + static_cast<std::int64_t>(position);
+            class_positions[i] = first + static_cast<std::int64_t>(position);
         }
         records += size;
-        places += size;
+        class_positions += size;
         words += size;
     }
 }

@@ -16,7 +16,7 @@ struct Table {
 // The remaining budget of a slice, in elementary distance evaluations.
 struct Work {
     std::int64_t left;
-    bool spent() const { return left <= 0; }
+    bool is_spent() const { return left <= 0; }
 };
 
 }  // namespace dbanon

@@ -15,11 +15,11 @@ double middle_of(const double* ends) { return ends[0] / 2 + ends[1] / 2; }
 }  // namespace
 
 // The distance between two disjoint boxes. A cut takes one bit.
-double BoxCutting::gain_of_number(std::size_t number) {
+double BoxSplitter::gain_of_number(std::size_t is_number) {
     middles_.clear();
     double widths = 0;
     for (const std::int32_t box : sample_) {
-        const double* ends = boxes_.ends_of(box) + 2 * number;
+        const double* ends = boxes_.bounds_of(box) + 2 * is_number;
         middles_.push_back(middle_of(ends));
         widths += ends[1] - ends[0];
     }
@@ -34,7 +34,7 @@ double BoxCutting::gain_of_number(std::size_t number) {
 
 // The best level: two boxes below different nodes there climb one more edge; boxes that extend
 // above it are not separated.
-double BoxCutting::gain_of_tree(std::size_t tree, const BoxColumn& column) {
+double BoxSplitter::gain_of_tree(std::size_t tree, const BoxColumn& column) {
     const auto m = static_cast<double>(sample_.size());
     double best = 0;
     for (std::int32_t depth = 1; depth <= column.levels(); ++depth) {
@@ -60,34 +60,34 @@ double BoxCutting::gain_of_tree(std::size_t tree, const BoxColumn& column) {
     return best / std::max(column.levels(), 1);
 }
 
-bool BoxCutting::same(std::int32_t a, std::int32_t b) const {
-    const double *ends = boxes_.ends_of(a), *other = boxes_.ends_of(b);
+bool BoxSplitter::same(std::int32_t a, std::int32_t b) const {
+    const double *ends = boxes_.bounds_of(a), *other = boxes_.bounds_of(b);
     const std::int32_t *nodes = boxes_.nodes_of(a), *others = boxes_.nodes_of(b);
     return std::equal(ends, ends + 2 * boxes_.numbers, other) &&
            std::equal(nodes, nodes + boxes_.trees, others);
 }
 
-void BoxCutting::sort_by(std::size_t column, std::size_t at, std::span<std::int32_t> members) {
+void BoxSplitter::sort_by(std::size_t column, std::size_t at, std::span<std::int32_t> members) {
     keys_.clear();
-    const bool number = columns_[column].number();
+    const bool is_number = columns_[column].is_number();
     for (const std::int32_t box : members) {
-        keys_.emplace_back(number ? middle_of(boxes_.ends_of(box) + 2 * at)
+        keys_.emplace_back(is_number ? middle_of(boxes_.bounds_of(box) + 2 * at)
                                   : static_cast<double>(boxes_.nodes_of(box)[at]), box);
     }
     std::sort(keys_.begin(), keys_.end());
     for (std::size_t i = 0; i < keys_.size(); ++i) members[i] = keys_[i].second;
 }
 
-std::size_t BoxCutting::cut(std::span<std::int32_t> members) {
+std::size_t BoxSplitter::split(std::span<std::int32_t> members) {
     const std::size_t step = (members.size() + kBoxesSampled - 1) / kBoxesSampled;
     sample_.clear();
     for (std::size_t i = 0; i < members.size(); i += step) sample_.push_back(members[i]);
     double most = 0;
     std::size_t best = columns_.size(), best_at = 0, numbers = 0, trees = 0;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
-        const bool number = columns_[c].number();
-        const std::size_t at = number ? numbers++ : trees++;
-        const double gain = number ? gain_of_number(at) : gain_of_tree(at, columns_[c]);
+        const bool is_number = columns_[c].is_number();
+        const std::size_t at = is_number ? numbers++ : trees++;
+        const double gain = is_number ? gain_of_number(at) : gain_of_tree(at, columns_[c]);
         if (gain > most) {
             most = gain;
             best = c;
@@ -110,7 +110,7 @@ std::size_t BoxCutting::cut(std::span<std::int32_t> members) {
         const double before = keys_[i - 1].first, after = keys_[i].first;
         if (before == after) continue;
         const std::int32_t depth =
-            column.number() ? 0 : column.common(static_cast<std::int32_t>(before),
+            column.is_number() ? 0 : column.common_depth(static_cast<std::int32_t>(before),
                                                 static_cast<std::int32_t>(after));
         if (cut == 0 || depth < highest || (depth == highest && off(i) < off(cut))) {
             cut = i;

@@ -10,17 +10,17 @@
 
 namespace dbanon {
 
-class BoxCutting {
+class BoxSplitter {
    public:
-    BoxCutting(const std::vector<BoxColumn>& columns, const Boxes& boxes)
+    BoxSplitter(const std::vector<BoxColumn>& columns, const Boxes& boxes)
         : columns_(columns), boxes_(boxes) {}
 
     // Reorders boxes and returns the size of the first part, at least one and not all; 0 if all are
     // equal.
-    std::size_t cut(std::span<std::int32_t> members);
+    std::size_t split(std::span<std::int32_t> members);
 
    private:
-    double gain_of_number(std::size_t number);
+    double gain_of_number(std::size_t is_number);
     double gain_of_tree(std::size_t tree, const BoxColumn& column);
     bool same(std::int32_t a, std::int32_t b) const;
     void sort_by(std::size_t column, std::size_t at, std::span<std::int32_t> members);

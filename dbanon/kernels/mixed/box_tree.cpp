@@ -8,27 +8,27 @@ double larger(double a, double b) { return a > b ? a : b; }
 
 }  // namespace
 
-void BoxTree::ask(const double* ends, const std::int32_t* nodes) {
+void BoxTree::set_query(const double* ends, const std::int32_t* nodes) {
     query_ = ends;
-    Level* level = level_.data();
+    Level* level = query_levels_.data();
     std::size_t tree = 0;
     for (const BoxColumn& column : columns_) {
-        if (column.number()) continue;
+        if (column.is_number()) continue;
         const std::int32_t node = nodes[tree];
-        path_.resize(static_cast<std::size_t>(column.levels()));
-        column.path_to(node, path_.data(), 1);
+        query_paths_.resize(static_cast<std::size_t>(column.levels()));
+        column.path_to(node, query_paths_.data(), 1);
         std::int32_t above = column.height(0);
         // Boxes may be inner nodes, which are not separated from queries below them.
-        std::uint64_t ancestors = inner_[tree] ? bit_of(0) : 0;
+        std::uint64_t ancestors = has_inner_nodes_[tree] ? bit_of(0) : 0;
         for (std::int32_t l = 0; l < column.levels(); ++l, ++level) {
-            level->node = path_[static_cast<std::size_t>(l)];
+            level->node = query_paths_[static_cast<std::size_t>(l)];
             const std::int32_t height = column.height(level->node);
             level->climb = above - height;
             above = height;
             // Nothing below an inner node is separated from it.
             const bool below = column.depth(level->node) <= l && height > 0;
             level->bits = below ? ~std::uint64_t{0} : bit_of(level->node) | ancestors;
-            if (inner_[tree]) ancestors = level->bits;
+            if (has_inner_nodes_[tree]) ancestors = level->bits;
         }
         ++tree;
     }
@@ -38,10 +38,10 @@ void BoxTree::costs(std::int32_t leaf, double* __restrict costs_out) const {
     const double* ends = ends_.row(leaf);
     const double* query = query_;
     const std::int32_t* codes = codes_.row(leaf);
-    const Level* level = level_.data();
+    const Level* level = query_levels_.data();
     for (int i = 0; i < kLanes; ++i) costs_out[i] = 0.0;
     for (const BoxColumn& column : columns_) {
-        if (column.number()) {
+        if (column.is_number()) {
             const double low = query[0], high = query[1];
             const double* const to = ends + kLanes;
             for (int i = 0; i < kLanes; ++i) {
@@ -63,14 +63,14 @@ void BoxTree::costs(std::int32_t leaf, double* __restrict costs_out) const {
 }
 
 void BoxTree::bounds(std::int32_t node, double* __restrict bounds_out) const {
-    const double* sides = sides_.row(node);
+    const double* sides = child_ends_.row(node);
     const double* query = query_;
-    const std::uint64_t* masks = masks_.row(node);
+    const std::uint64_t* masks = child_masks_.row(node);
     const std::int32_t* highest = highest_.row(node);
-    const Level* level = level_.data();
+    const Level* level = query_levels_.data();
     for (int i = 0; i < kBranches; ++i) bounds_out[i] = 0.0;
     for (const BoxColumn& column : columns_) {
-        if (column.number()) {
+        if (column.is_number()) {
             const double low = query[0], high = query[1];
             const double* const to = sides + kBranches;
             for (int i = 0; i < kBranches; ++i) {
@@ -80,19 +80,19 @@ void BoxTree::bounds(std::int32_t node, double* __restrict bounds_out) const {
             sides += 2 * kBranches;
             continue;
         }
-        std::int32_t parted[kBranches] = {}, climbed[kBranches] = {};
+        std::int32_t cost_at_depth[kBranches] = {}, climbed[kBranches] = {};
         for (std::int32_t l = 0; l < column.levels(); ++l, ++level, masks += kBranches) {
             const std::uint64_t bits = level->bits;
             const std::int32_t climb = level->climb;
             for (int i = 0; i < kBranches; ++i) {
-                parted[i] |= (masks[i] & bits) == 0 ? 1 : 0;
-                climbed[i] += parted[i] ? climb : 0;
+                cost_at_depth[i] |= (masks[i] & bits) == 0 ? 1 : 0;
+                climbed[i] += cost_at_depth[i] ? climb : 0;
             }
         }
         const double height = std::max(column.levels(), 1);
         for (int i = 0; i < kBranches; ++i) {
             // Separated nodes climb at least one edge.
-            const std::int32_t least = std::max(climbed[i] - highest[i], parted[i]);
+            const std::int32_t least = std::max(climbed[i] - highest[i], cost_at_depth[i]);
             bounds_out[i] += least / height;
         }
         highest += kBranches;

@@ -29,19 +29,19 @@ class BoxTree {
     bool build(Work& work);
 
     // Sets the query box.
-    void ask(const double* ends, const std::int32_t* nodes);
-    // Calls found(distance, weight) for each box that may be within `limit`; it returns the new
+    void set_query(const double* ends, const std::int32_t* nodes);
+    // Calls visit(distance, weight) for each box that may be within `limit`; it returns the new
     // limit, which never grows.
-    template <class Found>
-    void within(double limit, const Found& found, Work& work);
+    template <class Visitor>
+    void visit_within(double limit, const Visitor& visit, Work& work);
 
    private:
     // An open node, or ~leaf.
-    struct Open {
+    struct OpenNode {
         double bound;
         std::int32_t link;
     };
-    struct Part {
+    struct PendingPart {
         std::span<std::int32_t> members;
         std::int32_t slot;
     };
@@ -52,8 +52,8 @@ class BoxTree {
         std::uint64_t bits;  // bits of children that may not separate here
     };
 
-    std::int32_t make_leaf(std::span<const std::int32_t> members, bool identical);
-    std::int32_t make_node(std::span<std::int32_t> members);
+    std::int32_t add_leaf(std::span<const std::int32_t> members, bool identical);
+    std::int32_t add_node(std::span<std::int32_t> members);
     void refresh(std::int32_t slot);
     void refresh_leaf(std::int32_t leaf, std::int32_t slot);
     void refresh_node(std::int32_t below, std::int32_t slot);
@@ -64,10 +64,10 @@ class BoxTree {
     const Boxes boxes_;
     const std::int64_t* weights_;
     std::int32_t levels_ = 0;     // of all columns
-    std::vector<bool> inner_;     // by hierarchy, whether boxes have nodes above the leaves
-    BoxCutting cutting_;
+    std::vector<bool> has_inner_nodes_;     // by hierarchy, whether boxes have nodes above the leaves
+    BoxSplitter splitter_;
     std::vector<std::int32_t> members_;
-    std::vector<Part> parts_;  // still to be built
+    std::vector<PendingPart> pending_parts_;  // still to be built
     std::int32_t refreshed_ = -1;
 
     std::int32_t root_ = 0;
@@ -76,17 +76,17 @@ class BoxTree {
     Grid<double> ends_;
     Grid<std::int32_t> codes_;
     Grid<std::int64_t> weight_;
-    std::vector<std::int32_t> filled_;
+    std::vector<std::int32_t> n_filled_;
     // By node, for each child. highest: of each hierarchy, the height of its highest node.
-    Grid<double> sides_;
-    Grid<std::uint64_t> masks_;
+    Grid<double> child_ends_;
+    Grid<std::uint64_t> child_masks_;
     Grid<std::int32_t> highest_;
     std::vector<std::int32_t> links_;  // by slot, which is node * kBranches + child
 
     const double* query_ = nullptr;
-    std::vector<std::int32_t> path_;
-    std::vector<Level> level_;
-    std::vector<Open> open_;
+    std::vector<std::int32_t> query_paths_;
+    std::vector<Level> query_levels_;
+    std::vector<OpenNode> open_nodes_;
 };
 
 }  // namespace dbanon

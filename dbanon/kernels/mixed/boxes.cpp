@@ -26,7 +26,7 @@ void BoxColumn::path_to(std::int32_t node, std::int32_t* path, std::size_t strid
     }
 }
 
-std::int32_t BoxColumn::common(std::int32_t a, std::int32_t b) const {
+std::int32_t BoxColumn::common_depth(std::int32_t a, std::int32_t b) const {
     // Parents have smaller numbers, so the larger of two different nodes is not the common
     // ancestor.
     while (a != b) (a > b ? a : b) = parents_[a > b ? a : b];

@@ -6,7 +6,7 @@
 
 namespace dbanon {
 
-Centre::Centre(const MixedTable& table, const Columns& columns, const Square& square)
+MixedCentroid::MixedCentroid(const MixedTable& table, const Columns& columns, const Square& square)
     : table_(table), columns_(columns), sums_(columns.numbers(), 0), means_(columns.numbers()) {
     double largest = 0;  // squared distance of two records
     for (std::size_t c = 0; c < columns.numbers(); ++c) {
@@ -17,14 +17,14 @@ Centre::Centre(const MixedTable& table, const Columns& columns, const Square& sq
         const std::size_t a = columns.attribute(c);
         const Tree& tree = *table.tree(a);
         const std::int32_t leaves = tree.leaves();
-        largest += static_cast<double>(square.parted(a, 0));
+        largest += static_cast<double>(square.cost_at_depth(a, 0));
         if (c < columns.paths_end()) {
             const std::vector<Field>& fields = columns.fields(c);
             const Code last = columns.value(c, leaves - 1);
             for (std::size_t f = 0; f < fields.size(); ++f) {
                 const Cost below =
-                    f + 1 < fields.size() ? square.parted(a, fields[f + 1].depth) : 0;
-                add_level(c, square.parted(a, fields[f].depth) - below, fields[f].shift, {},
+                    f + 1 < fields.size() ? square.cost_at_depth(a, fields[f + 1].depth) : 0;
+                add_level(c, square.cost_at_depth(a, fields[f].depth) - below, fields[f].shift, {},
                           (last >> fields[f].shift) + 1);
             }
             continue;
@@ -32,10 +32,10 @@ Centre::Centre(const MixedTable& table, const Columns& columns, const Square& sq
         for (std::int32_t depth = 0; depth < tree.deepest(); ++depth) {
             std::vector<std::int32_t> nodes(leaves, 0);
             for (std::int32_t leaf = 1; leaf < leaves; ++leaf) {
-                nodes[leaf] = nodes[leaf - 1] + (tree.common(leaf - 1, leaf) <= depth);
+                nodes[leaf] = nodes[leaf - 1] + (tree.common_depth(leaf - 1, leaf) <= depth);
             }
             const std::int32_t count = nodes.back() + 1;
-            add_level(c, square.parted(a, depth) - square.parted(a, depth + 1), 0, std::move(nodes),
+            add_level(c, square.cost_at_depth(a, depth) - square.cost_at_depth(a, depth + 1), 0, std::move(nodes),
                       count);
         }
     }
@@ -54,10 +54,10 @@ Centre::Centre(const MixedTable& table, const Columns& columns, const Square& sq
     for (Level& level : levels_) {
         for (const std::int64_t count : level.count) level.squares += count * count;
     }
-    settle();
+    update_constants();
 }
 
-void Centre::add_level(std::size_t column, Cost step, std::int32_t shift,
+void MixedCentroid::add_level(std::size_t column, Cost step, std::int32_t shift,
                        std::vector<std::int32_t> nodes, std::int32_t count) {
     const std::vector<std::int32_t> none(count, 0);
     levels_.push_back({column, step, shift, std::move(nodes), none, none, 0});
@@ -65,7 +65,7 @@ void Centre::add_level(std::size_t column, Cost step, std::int32_t shift,
 
 // The squared length of the sum of m records relative to the new mean, divided by the previous
 // number of records.
-double Centre::leave(std::span<const std::int32_t> tuples) {
+double MixedCentroid::remove_records(std::span<const std::int32_t> tuples) {
     const auto m = static_cast<double>(tuples.size()), before = static_cast<double>(count_);
     count_ -= static_cast<std::int32_t>(tuples.size());
     if (count_ == 0) return 0;
@@ -88,7 +88,7 @@ double Centre::leave(std::span<const std::int32_t> tuples) {
             level.left[node] = 0;
         }
     }
-    settle();
+    update_constants();
     double squared = m * m * slack_;
     for (std::size_t c = 0; c < sums.size(); ++c) {
         const double gap = static_cast<double>(sums[c]) - m * means_[c];
@@ -103,19 +103,19 @@ double Centre::leave(std::span<const std::int32_t> tuples) {
     return std::sqrt(squared) / before;
 }
 
-void Centre::settle() {
+void MixedCentroid::update_constants() {
     const double n = count_;
     for (std::size_t c = 0; c < sums_.size(); ++c) means_[c] = static_cast<double>(sums_[c]) / n;
-    base_ = 0;
+    constant_ = 0;
     for (Level& level : levels_) {
         const auto step = static_cast<double>(level.step);
-        level.each = step / n;
-        base_ += step / 2 * (1 + static_cast<double>(level.squares) / n / n);
+        level.loss_per_removal = step / n;
+        constant_ += step / 2 * (1 + static_cast<double>(level.squares) / n / n);
     }
 }
 
-void Centre::distances(const Code* values, double* distances_out) const {
-    std::fill_n(distances_out, kLanes, base_);
+void MixedCentroid::distances(const Code* values, double* distances_out) const {
+    std::fill_n(distances_out, kLanes, constant_);
     for (std::size_t c = 0; c < means_.size(); ++c) {
         const Code* x = values + c * kLanes;
         const double mean = means_[c];
@@ -128,14 +128,14 @@ void Centre::distances(const Code* values, double* distances_out) const {
         const Code* x = values + level.column * kLanes;
         const std::int32_t* count = level.count.data();
         if (level.nodes.empty()) {
-            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.each * count[x[i] >> level.shift];
+            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.loss_per_removal * count[x[i] >> level.shift];
         } else {
-            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.each * count[level.nodes[x[i]]];
+            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.loss_per_removal * count[level.nodes[x[i]]];
         }
     }
 }
 
-Centre::Sum Centre::total(const Code* values) const {
+MixedCentroid::Sum MixedCentroid::total(const Code* values) const {
     Sum sum = 0;
     for (std::size_t c = 0; c < sums_.size(); ++c) {
         const std::int64_t x = values[c * kLanes];
@@ -147,7 +147,7 @@ Centre::Sum Centre::total(const Code* values) const {
     return sum;
 }
 
-Centre::Sum Centre::within(std::span<const std::int32_t> tuples) {
+MixedCentroid::Sum MixedCentroid::sum_of_pair_distances(std::span<const std::int32_t> tuples) {
     const auto m = static_cast<std::int64_t>(tuples.size());
     Sum sum = 0;
     for (std::size_t c = 0; c < sums_.size(); ++c) {
@@ -172,51 +172,51 @@ Centre::Sum Centre::within(std::span<const std::int32_t> tuples) {
     return sum;
 }
 
-void FarFromCentre::restart() {
+void FarthestFromCentroid::reset() {
     bounds_.clear();
-    shift_ = 0;
+    movement_ = 0;
     for (std::int32_t leaf = 0; leaf < tree_.leaves(); ++leaf) {
         bounds_.push_back({std::numeric_limits<double>::infinity(), leaf});
     }
 }
 
-bool FarFromCentre::farther(const Best& first, const Best& other) const {
+bool FarthestFromCentroid::farther(const Best& first, const Best& other) const {
     const double more = first.distance - other.distance;
-    if (more > centre_.slack()) return true;
-    if (more < -centre_.slack()) return false;
-    const Centre::Sum first_total = centre_.total(tree_.values(first.leaf) + first.lane);
-    const Centre::Sum its = centre_.total(tree_.values(other.leaf) + other.lane);
+    if (more > centroid_.slack()) return true;
+    if (more < -centroid_.slack()) return false;
+    const MixedCentroid::Sum first_total = centroid_.total(tree_.values(first.leaf) + first.lane);
+    const MixedCentroid::Sum its = centroid_.total(tree_.values(other.leaf) + other.lane);
     if (first_total != its) return first_total > its;
     return tree_.records(first.leaf)[first.lane] < tree_.records(other.leaf)[other.lane];
 }
 
-std::int32_t FarFromCentre::find(Work& work) {
-    const double slack = centre_.slack();
+std::int32_t FarthestFromCentroid::find_farthest(Work& work) {
+    const double slack = centroid_.slack();
     Best best;
     while (!bounds_.empty()) {
-        const double away = std::max(bounds_.front().away + shift_, 0.0) * (1 + 1e-12);
-        if (away * away + slack < best.distance) break;
+        const double bound = std::max(bounds_.front().distance + movement_, 0.0) * (1 + 1e-12);
+        if (bound * bound + slack < best.distance) break;
         std::pop_heap(bounds_.begin(), bounds_.end());
-        const std::int32_t leaf = bounds_.back().leaf, filled = tree_.filled(leaf);
+        const std::int32_t leaf = bounds_.back().leaf, n_filled = tree_.n_filled(leaf);
         bounds_.pop_back();
-        if (filled == 0) continue;
-        work.left -= filled;
+        if (n_filled == 0) continue;
+        work.left -= n_filled;
         // Values without remaining tuples are looked up, too: their codes are valid.
-        double distance[kLanes];
-        centre_.distances(tree_.values(leaf), distance);
+        double distances[kLanes];
+        centroid_.distances(tree_.values(leaf), distances);
         double most = 0;
-        for (std::int32_t i = 0; i < filled; ++i) {
-            most = std::max(most, distance[i]);
-            const Best candidate{distance[i], leaf, i};
+        for (std::int32_t i = 0; i < n_filled; ++i) {
+            most = std::max(most, distances[i]);
+            const Best candidate{distances[i], leaf, i};
             if (best.leaf < 0 || farther(candidate, best)) best = candidate;
         }
-        seen_.push_back({std::sqrt(most + slack) - shift_, leaf});
+        examined_.push_back({std::sqrt(most + slack) - movement_, leaf});
     }
-    for (const Bound& bound : seen_) {
+    for (const Bound& bound : examined_) {
         bounds_.push_back(bound);
         std::push_heap(bounds_.begin(), bounds_.end());
     }
-    seen_.clear();
+    examined_.clear();
     return tree_.tuples(best.leaf)[best.lane];
 }
 

@@ -14,13 +14,13 @@
 
 namespace dbanon {
 
-class Centre {
+class MixedCentroid {
    public:
     // Starts with all records.
-    Centre(const MixedTable& table, const Columns& columns, const Square& square);
+    MixedCentroid(const MixedTable& table, const Columns& columns, const Square& square);
 
     // Removes records; returns an upper bound of the centroid's movement.
-    double leave(std::span<const std::int32_t> tuples);
+    double remove_records(std::span<const std::int32_t> tuples);
 
     // Squared distances of the values of a leaf, in the column layout of WideTree.
     void distances(const Code* values, double* distances_out) const;
@@ -28,7 +28,7 @@ class Centre {
     using Sum = __int128;
     Sum total(const Code* values) const;
     // The sum of the squared distances of all pairs of records.
-    Sum within(std::span<const std::int32_t> tuples);
+    Sum sum_of_pair_distances(std::span<const std::int32_t> tuples);
     // Bound of the rounding error of a distance.
     double slack() const { return slack_; }
 
@@ -42,14 +42,14 @@ class Centre {
         std::vector<std::int32_t> count;  // number of records by node
         std::vector<std::int32_t> left;   // number of a joint query's records by node; otherwise 0
         std::int64_t squares;             // sum of all counts
-        double each = 0;                  // decrease per removed record below a record's node
+        double loss_per_removal = 0;                  // decrease per removed record below a record's node
 
         std::int32_t node(Code value) const { return nodes.empty() ? value >> shift : nodes[value]; }
     };
 
     void add_level(std::size_t column, Cost step, std::int32_t shift, std::vector<std::int32_t> nodes,
                    std::int32_t count);
-    void settle();
+    void update_constants();
     Code value(std::int32_t tuple, std::size_t column) const {
         return columns_.value(column, table_.row(tuple)[columns_.attribute(column)]);
     }
@@ -60,28 +60,28 @@ class Centre {
     std::vector<std::int64_t> sums_;  // for numbers
     std::vector<double> means_;
     std::int32_t count_ = 0;
-    double base_ = 0, slack_ = 0;
+    double constant_ = 0, slack_ = 0;
 };
 
 // The farthest record from a moving centroid, with bounds of leaves that stay valid for some
 // movement. A bound is the distance of the farthest record of a leaf minus the movement at that
 // time. Adding the current movement gives a valid bound by the triangle inequality.
-class FarFromCentre {
+class FarthestFromCentroid {
    public:
-    FarFromCentre(const WideTree& tree, const Centre& centre) : tree_(tree), centre_(centre) {}
+    FarthestFromCentroid(const WideTree& tree, const MixedCentroid& centroid) : tree_(tree), centroid_(centroid) {}
 
     // Initializes from a new tree.
-    void restart();
+    void reset();
     // The tuple of the farthest record, ties to the smallest; at least one must remain.
-    std::int32_t find(Work& work);
+    std::int32_t find_farthest(Work& work);
     // Adds a movement of the centroid.
-    void moved(double by) { shift_ += by; }
+    void add_movement(double distance) { movement_ += distance; }
 
    private:
     struct Bound {
-        double away;  // minus the movement
+        double distance;  // minus the movement
         std::int32_t leaf;
-        bool operator<(const Bound& other) const { return away < other.away; }
+        bool operator<(const Bound& other) const { return distance < other.distance; }
     };
     struct Best {
         double distance = -1;
@@ -91,9 +91,9 @@ class FarFromCentre {
     bool farther(const Best& first, const Best& other) const;
 
     const WideTree& tree_;
-    const Centre& centre_;
-    std::vector<Bound> bounds_, seen_;
-    double shift_ = 0;
+    const MixedCentroid& centroid_;
+    std::vector<Bound> bounds_, examined_;
+    double movement_ = 0;
 };
 
 }  // namespace dbanon

@@ -27,82 +27,82 @@ class ClassTree {
 
     // The class whose loss increases least by merging this one, which must follow; -1 for none.
     std::int32_t cheapest(std::int32_t query, Work& work);
-    // Records that `from`, the query, has joined `into`.
-    void joined(std::int32_t into, std::int32_t from);
+    // Records that `from`, the last query, was merged into `into`.
+    void record_merge(std::int32_t into, std::int32_t from);
     // Rebuilds trees with few remaining classes.
-    void tidy(Work& work);
+    void rebuild_if_sparse(Work& work);
 
    private:
-    static constexpr std::int32_t kBranches = 8, kLeaf = 16, kNone = INT32_MAX;
+    static constexpr std::int32_t kBranches = 8, kLeafClasses = 16, kNoRecord = INT32_MAX;
 
     // For a column of a class: the smallest and largest value, and the depth of its node or single
     // leaf. For the classes below a child: the minimum, the maximum, and the least depth.
-    struct Ends {
+    struct Range {
         Code low, high;
         std::int32_t depth;
     };
     // Minima of a class, or of all below a child; the loss per record if it does not depend on
     // them.
-    struct Least {
+    struct Minima {
         Cost size, each;
         std::int32_t id;
     };
     // An open node, or ~leaf.
-    struct Open {
+    struct OpenNode {
         Cost bound;
         std::int32_t least, link;
     };
     // For a column of paths, by the highest bit in which two paths differ: the loss per record, and
     // the depth at which they separate.
-    struct Parting {
+    struct CostByBit {
         std::array<Cost, 33> cost{};
         std::array<std::int32_t, 33> depth{};
     };
 
     void build();
-    void build_lone();
-    void leave_lone(std::int32_t id);
-    std::int32_t nearest_lone(std::int32_t query, Work& work);
+    void build_singletons();
+    void remove_singleton(std::int32_t id);
+    std::int32_t nearest_singleton(std::int32_t query, Work& work);
     std::int32_t make(std::span<std::int32_t> tuples, std::int32_t slot);
     std::int32_t make_node(std::span<const std::span<std::int32_t>> parts, std::int32_t slot);
     bool refresh(std::int32_t slot);
-    void settle(std::size_t id);
-    Cost at_least(std::int32_t slot) const;
+    void update_class(std::size_t id);
+    Cost lower_bound(std::int32_t slot) const;
 
     const MixedTable& table_;
     const Columns columns_;
     const Shapes& shapes_;
     const std::vector<Cost>& losses_;
-    Cutting cutting_;
-    std::vector<Parting> partings_;  // of path columns
+    TupleSplitter splitter_;
+    std::vector<CostByBit> costs_by_bit_;  // of path columns
 
-    std::vector<std::int32_t> first_;   // by class: one of its tuples
-    std::vector<std::int32_t> class_;   // by tuple that is such a class
-    std::vector<char> alive_, single_;  // by class
-    // Classes of one of the trees, and their number when it was built.
-    std::int32_t count_, built_ = 0, singles_ = 0, singles_built_ = 0;
-    Grid<Ends> ends_;            // (classes, columns)
+    std::vector<std::int32_t> first_tuple_;   // by class: one of its tuples
+    std::vector<std::int32_t> class_of_tuple_;   // by tuple: its class, if that has no other tuple
+    std::vector<char> is_alive_, is_single_tuple_;  // by class
+    // For both trees: the number of classes now, and when the tree was built.
+    std::int32_t n_classes_, n_built_ = 0, n_singles_ = 0, n_built_singles_ = 0;
+    Grid<Range> ranges_;            // (classes, columns)
     Grid<Code> low_, high_;      // (classes, attributes)
     Grid<Cost> shares_;          // (classes, attributes), of hierarchies
 
-    WideTree lone_;
-    std::vector<std::int32_t> lone_class_;  // by tuple
-    std::vector<char> in_lone_;             // by class: whether it is in that tree
+    WideTree singletons_;
+    std::vector<std::int32_t> singleton_class_;  // by tuple
+    std::vector<char> is_in_singletons_;             // by class: whether it is in that tree
     Growth growth_;
     Extent extent_;
 
     std::int32_t root_ = 0;
     std::vector<std::vector<std::int32_t>> leaves_;
-    std::vector<std::int32_t> leaf_;                    // by class
-    std::vector<std::int32_t> leaf_place_, node_place_;  // -1: the root
+    std::vector<std::int32_t> leaf_of_class_;                    // by class
+    std::vector<std::int32_t> leaf_slot_, node_slot_;  // -1: the root
     // By slot, which is node * kBranches + child.
     std::vector<std::int32_t> links_;
-    std::vector<Least> least_;
-    Grid<Ends> boxes_;  // (slots, columns)
+    std::vector<Minima> minima_;
+    Grid<Range> boxes_;  // (slots, columns)
 
     // The query class.
     std::int32_t query_ = -1;
-    std::vector<Open> open_;
+    std::vector<OpenNode> open_nodes_;
 };
 
 }  // namespace dbanon

@@ -17,13 +17,13 @@ struct ClassTuples {
     };
 
     std::vector<Class> classes;
-    std::vector<std::vector<std::int32_t>> of;  // by tuple: the classes that contain it
+    std::vector<std::vector<std::int32_t>> classes_of_tuple;  // by tuple: the classes that contain it
 
-    void enter(std::int32_t c, std::int32_t tuple) { of[tuple].push_back(c); }
-    void leave(std::int32_t c, std::int32_t tuple) {
-        auto& holding = of[tuple];
-        *std::find(holding.begin(), holding.end(), c) = holding.back();
-        holding.pop_back();
+    void add_class(std::int32_t c, std::int32_t tuple) { classes_of_tuple[tuple].push_back(c); }
+    void remove_class(std::int32_t c, std::int32_t tuple) {
+        auto& classes_with_tuple = classes_of_tuple[tuple];
+        *std::find(classes_with_tuple.begin(), classes_with_tuple.end(), c) = classes_with_tuple.back();
+        classes_with_tuple.pop_back();
     }
 };
 

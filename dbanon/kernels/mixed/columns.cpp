@@ -5,7 +5,7 @@
 namespace dbanon {
 
 std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int most) {
-    if (!tree.even() || tree.deepest() > kPathBits) return {};
+    if (!tree.has_even_depth() || tree.deepest() > kPathBits) return {};
     const std::size_t depths = static_cast<std::size_t>(tree.deepest());
     const auto leaves = static_cast<std::size_t>(tree.leaves());
     // Children on the path to each leaf; a field has room for the largest number at its depth.
@@ -13,7 +13,7 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int mos
     std::vector<Code> largest(depths, 0);
     for (std::size_t leaf = 1; leaf < leaves; ++leaf) {
         const auto parts = static_cast<std::size_t>(
-            tree.common(static_cast<Code>(leaf) - 1, static_cast<Code>(leaf)));
+            tree.common_depth(static_cast<Code>(leaf) - 1, static_cast<Code>(leaf)));
         child.copy(leaf - 1, leaf);
         Code* path = child.row(leaf);
         ++path[parts];
@@ -40,11 +40,11 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int mos
 
 Columns::Columns(const MixedTable& table, int bits) : before_{0} {
     std::vector<std::size_t> others;
-    for (std::size_t a = 0; a < static_cast<std::size_t>(table.d()); ++a) {
+    for (std::size_t a = 0; a < static_cast<std::size_t>(table.n_attributes()); ++a) {
         if (!table.tree(a)) attributes_.push_back(a);
     }
     numbers_ = attributes_.size();
-    for (std::size_t a = 0; a < static_cast<std::size_t>(table.d()); ++a) {
+    for (std::size_t a = 0; a < static_cast<std::size_t>(table.n_attributes()); ++a) {
         const Tree* tree = table.tree(a);
         if (!tree) continue;
         std::vector<Field> fields;

@@ -8,7 +8,7 @@
 
 namespace dbanon {
 
-enum class CutBy {
+enum class SplitCriterion {
     // Split numbers first, by their range: the farthest records are at the ends of numbers, and a
     // tree split by categories first would visit those ends in every combination of categories.
     kRange,
@@ -18,27 +18,27 @@ enum class CutBy {
     kGain,
 };
 
-class Cutting {
+class TupleSplitter {
    public:
-    Cutting(const MixedTable& table, CutBy by) : table_(table), by_(by) {}
+    TupleSplitter(const MixedTable& table, SplitCriterion by) : table_(table), criterion_(by) {}
 
     // Reorders tuples and returns the size of the first part, at least one and not all; 0 if their
     // codes are equal.
-    std::size_t cut(std::span<std::int32_t> tuples);
+    std::size_t split(std::span<std::int32_t> tuples);
 
    private:
     void sample(std::span<const std::int32_t> tuples, std::size_t a);
     double gain_of_number() const;
     double gain_of_tree(std::size_t a);
-    int choose(std::span<const std::int32_t> tuples);
-    int differing(std::span<const std::int32_t> tuples) const;
-    std::size_t middle_of_number();
-    std::size_t middle_of_tree(const Tree& tree);
+    int choose_attribute(std::span<const std::int32_t> tuples);
+    int first_differing_attribute(std::span<const std::int32_t> tuples) const;
+    std::size_t split_number();
+    std::size_t split_tree(const Tree& tree);
 
     const MixedTable& table_;
-    const CutBy by_;
+    const SplitCriterion criterion_;
     std::vector<Code> sampled_;        // ascending codes of one attribute
-    std::vector<std::int32_t> apart_;  // depth at which each adjacent pair separates
+    std::vector<std::int32_t> separation_depths_;  // depth at which each adjacent pair separates
     std::vector<std::uint64_t> keys_;  // code, then tuple
 };
 

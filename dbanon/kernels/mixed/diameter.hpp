@@ -2,16 +2,16 @@
 // squared distances.
 #pragma once
 
-#include "mixed/taking.hpp"
+#include "mixed/mixed_sequential.hpp"
 
 namespace dbanon {
 
-class MixedDiameter final : public Taking {
+class MixedDiameter final : public MixedSequentialKernel {
    public:
-    using Taking::Taking;
+    using MixedSequentialKernel::MixedSequentialKernel;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     // The smallest record of a tuple, and an upper bound of its distances: the farthest distance at
@@ -26,7 +26,7 @@ class MixedDiameter final : public Taking {
     void look_for_partner(Entry& entry);
     void push(const Entry& entry);
 
-    std::vector<Entry> heap_, seen_;
+    std::vector<Entry> heap_, examined_;
 };
 
 }  // namespace dbanon

@@ -5,7 +5,7 @@
 namespace dbanon {
 
 template <class Measure, bool from_seed>
-Steps Greedy::grow() {
+Coroutine Greedy::grow() {
     const MixedTable& table = *mixed_;
     Unassigned unassigned(table);
     Measure measure(table);
@@ -13,7 +13,7 @@ Steps Greedy::grow() {
     std::vector<Extent> classes;
     std::int32_t seed = 0;
     while (unassigned.count() >= k_) {
-        unassigned.tidy(work_);
+        unassigned.rebuild_if_sparse(work_);
         const auto label = static_cast<std::int32_t>(classes.size());
         Extent& extent = classes.emplace_back();
         measure.start(seed);
@@ -32,7 +32,7 @@ Steps Greedy::grow() {
         if (unassigned.count() >= k_) seed = unassigned.farthest(reach, work_);
     }
     for (std::int32_t record = 0; unassigned.count() > 0; ++record) {
-        if (assigned(record)) continue;
+        if (is_assigned(record)) continue;
         const std::int32_t tuple = table.tuple_of(record);
         std::size_t best = 0;
         Cost least = 0;
@@ -50,8 +50,8 @@ Steps Greedy::grow() {
     }
 }
 
-Steps GaaCp::run() { return grow<Reach, false>(); }
+Coroutine GaaCp::run() { return grow<Reach, false>(); }
 
-Steps KMember::run() { return grow<Growth, true>(); }
+Coroutine KMember::run() { return grow<Growth, true>(); }
 
 }  // namespace dbanon

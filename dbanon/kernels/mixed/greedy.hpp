@@ -9,13 +9,13 @@ namespace dbanon {
 class Greedy : public Kernel {
    public:
     Greedy(Mixed mixed, std::int32_t k)
-        : Kernel({nullptr, mixed->records(), mixed->d()}, k), mixed_(std::move(mixed)) {}
+        : Kernel({nullptr, mixed->records(), mixed->n_attributes()}, k), mixed_(std::move(mixed)) {}
 
    protected:
     // Measure: the criterion for the next record. The next seed is farthest from the last seed, or
     // from the complete class.
     template <class Measure, bool from_seed>
-    Steps grow();
+    Coroutine grow();
 
    private:
     const Mixed mixed_;
@@ -28,7 +28,7 @@ class GaaCp final : public Greedy {
     using Greedy::Greedy;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 };
 
 // k-member (Byun, Kamra, Bertino & Li 2007).
@@ -37,7 +37,7 @@ class KMember final : public Greedy {
     using Greedy::Greedy;
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 };
 
 }  // namespace dbanon

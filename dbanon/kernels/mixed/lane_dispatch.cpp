@@ -47,6 +47,6 @@ bool set_lanes(const char* name) {
     return false;
 }
 
-const LaneOps& lane_ops(Outside by) { return current().load()[static_cast<int>(by)]; }
+const LaneOps& lane_ops(NumberPenalty by) { return current().load()[static_cast<int>(by)]; }
 
 }  // namespace dbanon

@@ -18,14 +18,14 @@ void start(Cost base, Cost* __restrict costs_out) {
 
 // The cost of a number at this distance outside: an unsigned product of 32 bits each, which every
 // instruction set has.
-template <Outside by>
-Cost number(Code outside, std::uint32_t weight) {
-    const auto far = static_cast<std::uint32_t>(outside);
-    return static_cast<Cost>(std::uint64_t{far} * (by == Outside::kSquare ? far : weight));
+template <NumberPenalty by>
+Cost number(Code number_penalty, std::uint32_t weight) {
+    const auto far = static_cast<std::uint32_t>(number_penalty);
+    return static_cast<Cost>(std::uint64_t{far} * (by == NumberPenalty::kSquaredWidth ? far : weight));
 }
 
-template <Outside by>
-void costs(const Question& to, const Code* __restrict columns, Cost* __restrict costs_out) {
+template <NumberPenalty by>
+void costs(const ClassQuery& to, const Code* __restrict columns, Cost* __restrict costs_out) {
     start<kLanes>(to.base, costs_out);
     for (int j = 0; j < to.numbers; ++j) {
         const Code* x = columns + j * kLanes;
@@ -35,7 +35,7 @@ void costs(const Question& to, const Code* __restrict columns, Cost* __restrict 
         }
     }
     for (int t = 0; t < to.trees; ++t) {
-        const InTree in = to.in_tree[t];
+        const QueryPath in = to.query_paths[t];
         const Code* x = columns + in.column * kLanes;
         for (int l = in.first; l < in.last; ++l) {
             const Code shift = to.levels[l].shift;
@@ -47,8 +47,8 @@ void costs(const Question& to, const Code* __restrict columns, Cost* __restrict 
     }
 }
 
-template <Outside by>
-void at_least(const Question& to, const Code* __restrict boxes,
+template <NumberPenalty by>
+void lower_bounds(const ClassQuery& to, const Code* __restrict boxes,
               const std::uint64_t* __restrict masks, Cost* __restrict costs_out) {
     start<kBranches>(to.base, costs_out);
     for (int j = 0; j < to.numbers; ++j) {
@@ -59,34 +59,34 @@ void at_least(const Question& to, const Code* __restrict boxes,
         }
     }
     for (int t = 0; t < to.trees; ++t) {
-        const InTree in = to.in_tree[t];
+        const QueryPath in = to.query_paths[t];
         if (in.first == in.last) continue;
         const Code *low = boxes + 2 * in.column * kBranches, *high = low + kBranches;
         // The path separates at the nearest end of the box; inside the box the bound is 0.
-        Code differs[kBranches], parted[kBranches];
+        Code differs[kBranches], cost_at_depth[kBranches];
         for (int i = 0; i < kBranches; ++i) {
             const Code nearest = smaller(low[i] ^ in.path, high[i] ^ in.path);
             differs[i] = low[i] <= in.path && in.path <= high[i] ? 0 : nearest;
-            parted[i] = 0;
+            cost_at_depth[i] = 0;
         }
         for (int l = in.first; l < in.last; ++l) {
             const Level level = to.levels[l];
             if (masks) {
                 const std::uint64_t* mask = masks + level.mask * kBranches;
                 for (int i = 0; i < kBranches; ++i) {
-                    parted[i] |= (mask[i] & level.bit) == 0 ? 1 : 0;
+                    cost_at_depth[i] |= (mask[i] & level.bit) == 0 ? 1 : 0;
                 }
             }
             for (int i = 0; i < kBranches; ++i) {
-                parted[i] |= differs[i] >> level.shift;
-                costs_out[i] += parted[i] != 0 ? level.step : 0;
+                cost_at_depth[i] |= differs[i] >> level.shift;
+                costs_out[i] += cost_at_depth[i] != 0 ? level.step : 0;
             }
         }
     }
 }
 
-template <Outside by>
-void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict bounds_out) {
+template <NumberPenalty by>
+void upper_bounds(const ClassQuery& to, const Code* __restrict boxes, Cost* __restrict bounds_out) {
     start<kBranches>(to.base, bounds_out);
     for (int j = 0; j < to.numbers; ++j) {
         const Code *low = boxes + 2 * j * kBranches, *high = low + kBranches;
@@ -97,7 +97,7 @@ void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict 
         }
     }
     for (int t = 0; t < to.trees; ++t) {
-        const InTree in = to.in_tree[t];
+        const QueryPath in = to.query_paths[t];
         const Code *low = boxes + 2 * in.column * kBranches, *high = low + kBranches;
         for (int l = in.first; l < in.last; ++l) {
             const Code shift = to.levels[l].shift;
@@ -114,8 +114,8 @@ void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict 
 
 extern const LaneOps DBANON_LANES[2];
 const LaneOps DBANON_LANES[2] = {
-    {costs<Outside::kWidth>, at_least<Outside::kWidth>, at_most<Outside::kWidth>},
-    {costs<Outside::kSquare>, at_least<Outside::kSquare>, at_most<Outside::kSquare>},
+    {costs<NumberPenalty::kWidth>, lower_bounds<NumberPenalty::kWidth>, upper_bounds<NumberPenalty::kWidth>},
+    {costs<NumberPenalty::kSquaredWidth>, lower_bounds<NumberPenalty::kSquaredWidth>, upper_bounds<NumberPenalty::kSquaredWidth>},
 };
 
 }  // namespace dbanon

@@ -5,7 +5,7 @@
 // Numbers are compared as they are. A tree with all leaves at one depth is compared by paths: a bit
 // field for the child taken at each depth, the root's topmost. Two paths part above every field
 // that lies below their highest different bit, hence
-//   depth of the lowest common ancestor < depth of a field  <=>  (one ^ other) >> shift != 0
+//   depth of the lowest common ancestor < depth of a field  <=>  (path ^ other_path) >> shift != 0
 // and the cost of parting is the sum of the steps of all fields for which this holds. Other trees
 // are left to the caller.
 #pragma once
@@ -27,35 +27,36 @@ struct Level {
 
 // The class in one tree: the path of a member; levels[first] to levels[last - 1], the root's first,
 // are those at which a tuple may separate from the class.
-struct InTree {
+struct QueryPath {
     std::int32_t column, path, first, last;
 };
 
-// A class in the form needed for costs.
-struct Question {
+// A class, in the form that the computation of costs needs.
+struct ClassQuery {
     std::int64_t base;     // cost of a tuple within the class
     std::uint32_t weight;  // cost per unit that a number is outside, by kWidth
     std::int32_t numbers, trees;
     const std::int32_t *low, *high;  // (numbers,)
-    const InTree* in_tree;           // (trees,)
+    const QueryPath* query_paths;           // (trees,)
     const Level* levels;
 };
 
 // The cost of a number outside the class: the width times the weight, or its square.
-enum class Outside { kWidth, kSquare };
+enum class NumberPenalty { kWidth, kSquaredWidth };
 
 // columns: of a leaf (columns, kLanes); values beyond its count are arbitrary codes.
 // boxes: of a node (columns, 2, kBranches), smallest and largest values of each child.
 // masks: of a node (levels, kBranches), the prefixes below each child as hashed bits; null: none.
 struct LaneOps {
-    void (*costs)(const Question&, const std::int32_t* columns, std::int64_t* costs_out);
-    void (*at_least)(const Question&, const std::int32_t* boxes, const std::uint64_t* masks,
-                     std::int64_t* found);
-    void (*at_most)(const Question&, const std::int32_t* boxes, std::int64_t* found);
+    void (*costs)(const ClassQuery&, const std::int32_t* columns, std::int64_t* costs_out);
+    void (*lower_bounds)(const ClassQuery&, const std::int32_t* boxes, const std::uint64_t* masks,
+                     std::int64_t* bounds_out);
+    void (*upper_bounds)(const ClassQuery&, const std::int32_t* boxes, std::int64_t* bounds_out);
 };
 
-// By name, as in points/dispatch.hpp; trees keep it for their lifetime.
+// Selects the instruction set by name, as in points/dispatch.hpp. Trees keep the operations that were
+// selected when they were constructed.
 bool set_lanes(const char* name);
-const LaneOps& lane_ops(Outside by);
+const LaneOps& lane_ops(NumberPenalty penalty);
 
 }  // namespace dbanon

@@ -9,13 +9,13 @@ namespace dbanon {
 
 Merging::Merging(Mixed mixed, std::int32_t k, std::uint64_t seed,
                  double threshold)
-    : Kernel({nullptr, mixed->records(), mixed->d()}, k),
+    : Kernel({nullptr, mixed->records(), mixed->n_attributes()}, k),
       mixed_(std::move(mixed)),
-      chance_(seed),
+      random_(seed),
       threshold_(threshold),
       shapes_(*mixed_) {}
 
-Steps Merging::run() {
+Coroutine Merging::run() {
     const MixedTable& table = *mixed_;
     std::vector<std::vector<std::int32_t>> classes;  // tuples
     if (threshold_ < 0) {
@@ -25,7 +25,7 @@ Steps Merging::run() {
         }
     } else {
         Cost units = 0;
-        for (int a = 0; a < table.d(); ++a) units += table.unit(a);
+        for (int a = 0; a < table.n_attributes(); ++a) units += table.unit(a);
         const auto limit = static_cast<Cost>(std::floor(2 * threshold_ * static_cast<double>(units)));
         std::vector<Reach> reaches;
         for (std::int32_t t = 0; t < table.tuples(); ++t) {
@@ -67,15 +67,15 @@ Steps Merging::run() {
     }
     ClassTree tree(table, classes, shapes_, losses);
     while (!small.empty()) {
-        tree.tidy(work_);
-        const std::size_t at = chance_.below(small.size());
+        tree.rebuild_if_sparse(work_);
+        const std::size_t at = random_.below(small.size());
         const std::size_t c = small[at];
         const auto best = static_cast<std::size_t>(
             tree.cheapest(static_cast<std::int32_t>(c), work_));
         const bool was_small = shapes_.size(best) < k_;
         shapes_.merge(best, c);
         losses[best] = shapes_.loss(best);
-        tree.joined(static_cast<std::int32_t>(best), static_cast<std::int32_t>(c));
+        tree.record_merge(static_cast<std::int32_t>(best), static_cast<std::int32_t>(c));
         classes[best].insert(classes[best].end(), classes[c].begin(), classes[c].end());
         classes[c].clear();
         small.erase(small.begin() + static_cast<std::ptrdiff_t>(at));
@@ -110,7 +110,7 @@ Steps Merging::run() {
 void Merging::split(std::vector<std::int32_t> records, std::int32_t& label) {
     const int a = static_cast<std::int64_t>(records.size()) < 2 * std::int64_t{k_}
                       ? -1
-                      : busiest(records);
+                      : highest_entropy_attribute(records);
     if (a < 0) {
         for (const std::int32_t record : records) assign(record, label);
         ++label;
@@ -131,11 +131,11 @@ void Merging::split(std::vector<std::int32_t> records, std::int32_t& label) {
 }
 
 // The attribute with the largest entropy; -1 if all records are equal.
-int Merging::busiest(const std::vector<std::int32_t>& records) const {
+int Merging::highest_entropy_attribute(const std::vector<std::int32_t>& records) const {
     int best = -1;
     double most = 0;
     std::vector<Code> codes(records.size());
-    for (int a = 0; a < mixed_->d(); ++a) {
+    for (int a = 0; a < mixed_->n_attributes(); ++a) {
         for (std::size_t i = 0; i < records.size(); ++i) {
             codes[i] = mixed_->row(mixed_->tuple_of(records[i]))[a];
         }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/chance.hpp"
+#include "common/xorshift_random.hpp"
 #include "common/kernel.hpp"
 #include "mixed/shapes.hpp"
 
@@ -16,14 +16,14 @@ class Merging final : public Kernel {
             double threshold);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     void split(std::vector<std::int32_t> records, std::int32_t& label);
-    int busiest(const std::vector<std::int32_t>& records) const;
+    int highest_entropy_attribute(const std::vector<std::int32_t>& records) const;
 
     const Mixed mixed_;
-    Chance chance_;
+    XorshiftRandom random_;
     const double threshold_;
     Shapes shapes_;
 };

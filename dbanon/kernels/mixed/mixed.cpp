@@ -61,7 +61,7 @@ std::int32_t Tree::lowest_gap(Code low, Code high) const {
 }
 
 MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
-                       std::vector<std::unique_ptr<Tree>> trees, const Code* beside,
+                       std::vector<std::unique_ptr<Tree>> trees, const Code* extra_columns,
                        std::size_t width)
     : units_(std::move(units)), trees_(std::move(trees)), rows_(units_.size() + width) {
     const std::size_t d = units_.size();
@@ -72,7 +72,7 @@ MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> unit
     tuple_of_.resize(n);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
         std::copy_n(codes + i * d, d, all.begin());
-        if (width) std::copy_n(beside + i * width, width, all.data() + d);
+        if (width) std::copy_n(extra_columns + i * width, width, all.data() + d);
         const Code* row = all.data();
         std::size_t at = hash(row, all.size()) & (slots - 1);
         while (slot[at] >= 0 && !std::equal(all.begin(), all.end(), rows_.row(slot[at]))) {
@@ -98,7 +98,7 @@ MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> unit
 
 void Extent::start(const MixedTable& table, std::int32_t tuple, Cost copies) {
     const Code* row = table.row(tuple);
-    const std::size_t d = table.d();
+    const std::size_t d = table.n_attributes();
     low.assign(row, row + d);
     high = low;
     share.assign(d, 0);
@@ -123,7 +123,7 @@ Cost Extent::loss(const MixedTable& table) const {
     for (std::size_t a = 0; a < low.size(); ++a) {
         if (low[a] == high[a]) continue;
         if (const Tree* tree = table.tree(a)) {
-            sum += size * table.unit(a) - tree->common(low[a], high[a]) * share[a];
+            sum += size * table.unit(a) - tree->common_depth(low[a], high[a]) * share[a];
         } else {
             sum += size * (high[a] - low[a]);
         }
@@ -139,7 +139,7 @@ Cost Extent::loss_with(const MixedTable& table, std::int32_t tuple) const {
         if (l == h) continue;
         if (const Tree* tree = table.tree(a)) {
             sum += (size + 1) * table.unit(a) -
-                   tree->common(l, h) * (share[a] + tree->share(row[a]));
+                   tree->common_depth(l, h) * (share[a] + tree->share(row[a]));
         } else {
             sum += (size + 1) * (h - l);
         }

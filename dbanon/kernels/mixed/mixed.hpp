@@ -1,5 +1,5 @@
 // Records with numeric and categorical attributes as fixed-point integers: sums do not depend on
-// the order of addition, so all builds and the plain reference agree exactly.
+// the order of addition, so all builds and the reference implementation agree exactly.
 //
 // A numeric value is its distance from the table's minimum, 0 to `unit`. A categorical value is the
 // position of its leaf, depth first, so that the leaves below a node are a range of positions and a
@@ -18,7 +18,7 @@ namespace dbanon {
 using Code = std::int32_t;
 using Cost = std::int64_t;
 
-// A hierarchy, reduced to what costs need.
+// A hierarchy, reduced to the depths that the computation of costs needs.
 class Tree {
    public:
     // depths: of each leaf. gaps[i]: depth of the lowest common ancestor of leaves i and i + 1.
@@ -26,12 +26,12 @@ class Tree {
 
     std::int32_t leaves() const { return static_cast<std::int32_t>(depth_.size()); }
     std::int32_t depth(Code leaf) const { return depth_[leaf]; }
-    bool even() const { return shallowest_ == deepest_; }
+    bool has_even_depth() const { return shallowest_ == deepest_; }
     std::int32_t shallowest() const { return shallowest_; }
     std::int32_t deepest() const { return deepest_; }
 
     // Depth of the lowest common ancestor of the leaves low to high.
-    std::int32_t common(Code low, Code high) const {
+    std::int32_t common_depth(Code low, Code high) const {
         if (table_.width()) {
             return table_.row(low)[high];
         }
@@ -61,20 +61,20 @@ class Tree {
 class MixedTable {
    public:
     // codes: (n, d) row by row, only read during construction. trees[a]: of attribute a, null if it
-    // is numeric. beside: (n, width) row by row, extra columns that distinguish records without a
-    // cost.
+    // is numeric. extra_columns: (n, width) row by row: they distinguish records, but do not count for
+    // costs.
     MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
-               std::vector<std::unique_ptr<Tree>> trees, const Code* beside = nullptr,
+               std::vector<std::unique_ptr<Tree>> trees, const Code* extra_columns = nullptr,
                std::size_t width = 0);
     MixedTable(const MixedTable&) = delete;
     MixedTable& operator=(const MixedTable&) = delete;
 
     std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
     std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
-    int d() const { return static_cast<int>(units_.size()); }
+    int n_attributes() const { return static_cast<int>(units_.size()); }
     std::size_t width() const { return rows_.width() - units_.size(); }  // of the extra columns
     const Code* row(std::int32_t tuple) const { return rows_.row(tuple); }
-    const Code* beside(std::int32_t tuple) const { return row(tuple) + units_.size(); }
+    const Code* extra_columns(std::int32_t tuple) const { return row(tuple) + units_.size(); }
     std::int32_t tuple_of(std::int32_t record) const {
         return tuple_of_[record];
     }
@@ -98,7 +98,7 @@ class MixedTable {
 // Shared by kernels and immutable.
 using Mixed = std::shared_ptr<const MixedTable>;
 
-// A class: the smallest and largest code of each attribute, and what its loss needs.
+// A class: the smallest and largest code of each attribute, and further values that determine its loss.
 struct Extent {
     std::vector<Code> low, high;
     std::vector<Cost> share;  // sum of the leaves' shares; categorical attributes

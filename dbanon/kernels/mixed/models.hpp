@@ -9,14 +9,14 @@ namespace dbanon {
 
 using Count = std::int32_t;
 
-enum class Wish : std::uint8_t {
+enum class ModelKind : std::uint8_t {
     distinct_l, entropy_l, recursive_cl, alpha_k, beta_likeness, delta_disclosure,
     equal_t, ordered_t, hierarchical_t,
     each_k,  // minimum count of each value in a class, in records or persons
 };
 
 struct Model {
-    Wish wish;
+    ModelKind kind;
     std::size_t attribute;
     double level;
     std::int32_t l;             // for recursive_cl
@@ -30,43 +30,43 @@ struct Model {
 // other value is the number of persons who have it: a person may have several.
 class Models {
    public:
-    // widths: values of each attribute. persons: the last one counts them.
+    // widths: the number of values of each attribute. persons: the last attribute counts persons.
     explicit Models(const std::vector<std::int32_t>& widths, bool persons = false);
     Models() = default;
 
     void add(Model model);
 
     bool empty() const { return models_.empty(); }
-    std::size_t attributes() const { return width_.size(); }
-    std::size_t width(std::size_t attribute) const { return width_[attribute]; }
-    std::size_t cells() const { return cells_; }
-    // The cost of keeps() and of adding counts, in elementary steps.
-    std::int64_t effort() const { return static_cast<std::int64_t>(cells_ / 8); }
+    std::size_t attributes() const { return n_values_.size(); }
+    std::size_t width(std::size_t attribute) const { return n_values_[attribute]; }
+    std::size_t n_counts() const { return n_counts_; }
+    // The cost of satisfies() and of adding counts, in elementary steps.
+    std::int64_t work_per_check() const { return static_cast<std::int64_t>(n_counts_ / 8); }
 
     bool persons() const { return persons_; }
     // values: of one record, one for each attribute; -1, if persons are counted, is not counted.
     void count(Count* counts, const std::int32_t* values, Count copies) const {
-        for (std::size_t a = 0; a < width_.size(); ++a) {
+        for (std::size_t a = 0; a < n_values_.size(); ++a) {
             if (values[a] < 0) continue;
-            counts[start_[a] + static_cast<std::size_t>(values[a])] += copies;
+            counts[first_count_[a] + static_cast<std::size_t>(values[a])] += copies;
         }
     }
     // Roughly the number of records that would have to change for a class with these counts to
-    // satisfy all models; 0 if it does. An empty class lacks something.
+    // satisfy all models; 0 if it does. An empty class never satisfies them.
     double lack(const Count* counts) const;
-    bool keeps(const Count* counts) const { return lack(counts) == 0; }
+    bool satisfies(const Count* counts) const { return lack(counts) == 0; }
 
    private:
     double lack(const Model& model, const Count* counts, Count persons) const;
     void least_diverse(const Count* counts, std::size_t s, Count persons) const;
-    double moved(const Model& model, const Count* counts, double size) const;
+    double moved_share(const Model& model, const Count* counts, double size) const;
 
-    std::vector<std::size_t> width_, start_;
-    std::size_t cells_ = 0;
+    std::vector<std::size_t> n_values_, first_count_;
+    std::size_t n_counts_ = 0;
     bool persons_ = false;
     std::vector<Model> models_;
-    mutable std::vector<Count> falling_, least_;
-    mutable std::vector<double> over_, gain_, loss_;
+    mutable std::vector<Count> descending_counts_, least_diverse_counts_;
+    mutable std::vector<double> excess_shares_, gain_, loss_;
     mutable std::vector<std::int32_t> height_;
 };
 

@@ -10,7 +10,7 @@ namespace dbanon {
 class NearTuples {
    public:
     explicit NearTuples(const MixedTable& table)
-        : columns_(table), tree_(table, columns_, CutBy::kGain, Outside::kWidth), reach_(table) {
+        : columns_(table), tree_(table, columns_, SplitCriterion::kGain, NumberPenalty::kWidth), reach_(table) {
         order_.resize(table.tuples());
         std::iota(order_.begin(), order_.end(), 0);
         // Tuples are numbered by their first records.
@@ -20,9 +20,9 @@ class NearTuples {
     // All tuples in an order that keeps neighbours together, for cache locality of searches.
     const std::vector<std::int32_t>& order() const { return order_; }
     // The `count` nearest other tuples, nearest first; there must be that many.
-    void nearest(std::int32_t tuple, std::int32_t count, std::int32_t* found, Work& work) {
+    void nearest(std::int32_t tuple, std::int32_t count, std::int32_t* ids_out, Work& work) {
         reach_.start(tuple);
-        tree_.nearest(reach_, tuple, count, found, work);
+        tree_.nearest(reach_, tuple, count, ids_out, work);
     }
 
    private:

@@ -4,7 +4,7 @@ namespace dbanon {
 
 void Reach::start(std::int32_t tuple) {
     const Code* row = table_.row(tuple);
-    low_.assign(row, row + table_.d());
+    low_.assign(row, row + table_.n_attributes());
     high_ = low_;
     settle();
 }
@@ -21,7 +21,7 @@ void Reach::add(std::int32_t tuple) {
 void Reach::settle() {
     for (std::size_t a = 0; a < low_.size(); ++a) {
         const Tree* tree = table_.tree(a);
-        if (tree) depth_[a] = tree->common(low_[a], high_[a]);
+        if (tree) depth_[a] = tree->common_depth(low_[a], high_[a]);
     }
 }
 
@@ -29,7 +29,7 @@ Cost Reach::distance(std::size_t a, Code code) const {
     const Code l = std::min(low_[a], code), h = std::max(high_[a], code);
     const Tree* tree = table_.tree(a);
     if (!tree) return 2 * Cost{h - l};
-    const std::int32_t depth = tree->common(l, h);
+    const std::int32_t depth = tree->common_depth(l, h);
     return tree->climb(tree->depth(code), depth) + tree->climb(depth_[a], depth);
 }
 
@@ -43,40 +43,40 @@ Cost Reach::distance(std::int32_t tuple, Cost limit) const {
     return sum;
 }
 
-Cost Reach::at_least(std::size_t a, Code low, Code high) const {
+Cost Reach::lower_bound(std::size_t a, Code low, Code high) const {
     // The class extended to the nearest end of the box; inside the box, the class itself.
     const Code l = std::min(low_[a], high), h = std::max(high_[a], low);
     const Tree* tree = table_.tree(a);
     if (!tree) return 2 * Cost{h - l};
-    const std::int32_t depth = tree->common(l, h);
+    const std::int32_t depth = tree->common_depth(l, h);
     const std::int32_t leaf = low == high ? tree->depth(low) : tree->shallowest();
     return (leaf > depth ? tree->climb(leaf, depth) : 0) + tree->climb(depth_[a], depth);
 }
 
-Cost Reach::at_least(const Code* low, const Code* high, Cost limit) const {
+Cost Reach::lower_bound(const Code* low, const Code* high, Cost limit) const {
     Cost sum = 0;
     for (std::size_t a = 0; a < low_.size(); ++a) {
-        sum += at_least(a, low[a], high[a]);
+        sum += lower_bound(a, low[a], high[a]);
         if (sum > limit) return sum;
     }
     return sum;
 }
 
-Cost Reach::at_most(std::size_t a, Code low, Code high) const {
+Cost Reach::upper_bound(std::size_t a, Code low, Code high) const {
     const Code l = std::min(low_[a], low), h = std::max(high_[a], high);
     const Tree* tree = table_.tree(a);
     if (!tree) return 2 * Cost{h - l};
-    const std::int32_t depth = tree->common(l, h);
+    const std::int32_t depth = tree->common_depth(l, h);
     return tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
 }
 
-Cost Growth::at_least(std::size_t a, Code low, Code high) const {
+Cost Growth::lower_bound(std::size_t a, Code low, Code high) const {
     const Code l = std::min(extent_.low[a], high), h = std::max(extent_.high[a], low);
     if (l == h) return 0;
     const Tree* tree = table_.tree(a);
     if (!tree) return (extent_.size + 1) * (h - l);
     const Cost share = low == high ? tree->share(low) : tree->largest_share();
-    return (extent_.size + 1) * table_.unit(a) - tree->common(l, h) * (extent_.share[a] + share);
+    return (extent_.size + 1) * table_.unit(a) - tree->common_depth(l, h) * (extent_.share[a] + share);
 }
 
 }  // namespace dbanon

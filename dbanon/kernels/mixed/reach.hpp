@@ -1,7 +1,7 @@
 // The cost of a tuple relative to a class: def. 5 of GAA-CP, and the loss of k-member.
 //
-// Box trees compute both attribute by attribute. `parted`: of a tree with all leaves at one depth,
-// the cost if tuple and class have their lowest common ancestor at a depth.
+// Box trees compute both attribute by attribute. `cost_at_depth`, for a tree with all leaves at
+// one depth: the cost if tuple and class have their lowest common ancestor at a depth.
 #pragma once
 
 #include "mixed/mixed.hpp"
@@ -13,23 +13,23 @@ namespace dbanon {
 class Reach {
    public:
     explicit Reach(const MixedTable& table)
-        : table_(table), low_(table.d()), high_(low_), depth_(low_) {}
+        : table_(table), low_(table.n_attributes()), high_(low_), depth_(low_) {}
 
     void start(std::int32_t tuple);
     void add(std::int32_t tuple);
 
     Cost distance(std::int32_t tuple, Cost limit) const;
     // A bound for the tuples in a box, given its smallest and largest codes.
-    Cost at_least(const Code* low, const Code* high, Cost limit) const;
+    Cost lower_bound(const Code* low, const Code* high, Cost limit) const;
 
     // For one attribute.
     Code low(std::size_t a) const { return low_[a]; }
     Code high(std::size_t a) const { return high_[a]; }
-    Cost each_width() const { return 2; }
+    Cost cost_per_unit() const { return 2; }
     Cost distance(std::size_t a, Code code) const;
-    Cost at_least(std::size_t a, Code low, Code high) const;
-    Cost at_most(std::size_t a, Code low, Code high) const;
-    Cost parted(std::size_t a, std::int32_t depth) const {
+    Cost lower_bound(std::size_t a, Code low, Code high) const;
+    Cost upper_bound(std::size_t a, Code low, Code high) const;
+    Cost cost_at_depth(std::size_t a, std::int32_t depth) const {
         const Tree* tree = table_.tree(a);
         return tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
     }
@@ -53,10 +53,10 @@ class Growth {
 
     Code low(std::size_t a) const { return extent_.low[a]; }
     Code high(std::size_t a) const { return extent_.high[a]; }
-    Cost each_width() const { return extent_.size + 1; }
-    Cost distance(std::size_t a, Code code) const { return at_least(a, code, code); }
-    Cost at_least(std::size_t a, Code low, Code high) const;
-    Cost parted(std::size_t a, std::int32_t depth) const {
+    Cost cost_per_unit() const { return extent_.size + 1; }
+    Cost distance(std::size_t a, Code code) const { return lower_bound(a, code, code); }
+    Cost lower_bound(std::size_t a, Code low, Code high) const;
+    Cost cost_at_depth(std::size_t a, std::int32_t depth) const {
         const Tree* tree = table_.tree(a);
         if (depth == tree->deepest()) return 0;
         return (extent_.size + 1) * table_.unit(a) -

@@ -19,22 +19,22 @@ constexpr std::size_t kGuided = 256;     // values whose counts are added for ea
 
 RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
                        std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models,
-                       const std::vector<LabelCosts>& label_costs, std::int64_t worth,
+                       const std::vector<LabelCosts>& label_costs, std::int64_t min_saving_divisor,
                        bool swapping)
-    : Kernel({nullptr, mixed->records(), mixed->d()}, k),
+    : Kernel({nullptr, mixed->records(), mixed->n_attributes()}, k),
       mixed_(std::move(mixed)),
       rounds_(rounds),
-      worth_(worth),
+      min_saving_divisor_(min_saving_divisor),
       swapping_(swapping),
-      chance_(seed),
+      random_(seed),
       withheld_(mixed_->records(), false),
-      slot_(mixed_->tuples(), -1),
+      entry_of_tuple_(mixed_->tuples(), -1),
       models_(std::move(models)),
-      guided_(!models_.empty() && models_.cells() <= kGuided),
+      prices_consider_lack_(!models_.empty() && models_.n_counts() <= kGuided),
       pool_(*mixed_, label_costs,
             std::clamp(kClasses * std::min(k, kMost), kFewest, kMost),
-            models_.cells()),
-      together_(models_.cells()) {
+            models_.n_counts()),
+      merged_counts_(models_.n_counts()) {
     collect(labels);
 }
 
@@ -56,7 +56,7 @@ void RefineLoss::collect(const std::int32_t* labels) {
             ++tuples.back().second;
         }
     }
-    std::vector<std::int32_t> pure(slot_.size(), -1);
+    std::vector<std::int32_t> pure(entry_of_tuple_.size(), -1);
     for (std::int32_t c = 0; c < count; ++c) {
         auto& tuples = class_tuples_.classes[c].tuples;
         if (tuples.size() != 1) continue;
@@ -66,26 +66,26 @@ void RefineLoss::collect(const std::int32_t* labels) {
         } else {
             class_tuples_.classes[first].tuples[0].second += tuples[0].second;
             tuples.clear();
-            free_.push_back(c);
+            free_class_ids_.push_back(c);
         }
     }
-    class_tuples_.of.resize(slot_.size());
+    class_tuples_.classes_of_tuple.resize(entry_of_tuple_.size());
     for (std::int32_t c = 0; c < count; ++c) {
         ClassTuples::Class& at = class_tuples_.classes[c];
         for (std::size_t i = 0; i < at.tuples.size(); ++i) {
             const auto [tuple, copies] = at.tuples[i];
-            class_tuples_.of[tuple].push_back(c);
+            class_tuples_.classes_of_tuple[tuple].push_back(c);
             if (i == 0) {
-                pool_.shapes.set(pool_.rest, tuple, copies);
+                pool_.shapes.set(pool_.without_shape, tuple, copies);
             } else {
-                pool_.shapes.add(pool_.rest, tuple, copies);
+                pool_.shapes.add(pool_.without_shape, tuple, copies);
             }
         }
-        at.loss = at.tuples.empty() ? 0 : pool_.shapes.loss(pool_.rest);
+        at.loss = at.tuples.empty() ? 0 : pool_.shapes.loss(pool_.without_shape);
     }
 }
 
-Steps RefineLoss::run() {
+Coroutine RefineLoss::run() {
     const std::int32_t tuples = mixed_->tuples();
     const std::int32_t near = std::clamp(tuples - 1, 0, Swaps::kNear);
     neighbours_.assign(tuples, near);
@@ -109,12 +109,12 @@ Steps RefineLoss::run() {
                     more = swaps.compare(work_);
                     if (work_.left <= 0) co_yield nullptr;
                 }
-                swept_ = (sweep + static_cast<double>(c) / static_cast<double>(classes)) / kSweeps;
+                swept_share_ = (sweep + static_cast<double>(c) / static_cast<double>(classes)) / kSweeps;
             }
         }
     }
     for (const ClassTuples::Class& at : class_tuples_.classes) total_loss_ += at.loss;
-    for (round_ = 0; round_ < rounds_ && pays(); ++round_) {
+    for (round_ = 0; round_ < rounds_ && is_worthwhile(); ++round_) {
         --work_.left;
         if (choose()) {
             Cost before = 0;
@@ -122,35 +122,35 @@ Steps RefineLoss::run() {
             gather();
             agglomerate();
             move();
-            join_same();
+            merge_equal_clusters();
             const Cost after = total();
             if (after <= before) {
-                keep();
+                accept_pool();
                 total_loss_ -= before - after;
             }
             work_.left -= static_cast<std::int64_t>(pool_.entries.size() * pool_.entries.size());
         }
         if (work_.left <= 0) co_yield nullptr;
     }
-    number();
+    number_classes();
 }
 
 // Whether the rounds since the last call saved enough. Too few rounds are not representative.
-bool RefineLoss::pays() {
-    if (worth_ == 0 || round_ < next_) return true;
+bool RefineLoss::is_worthwhile() {
+    if (min_saving_divisor_ == 0 || round_ < next_) return true;
     const bool first = next_ == 0;
     next_ = round_ + std::max(mixed_->records() / k_, kMeasured);
     const Cost saved = previous_loss_ - total_loss_;
     previous_loss_ = total_loss_;
-    return first || saved >= total_loss_ / worth_;
+    return first || saved >= total_loss_ / min_saving_divisor_;
 }
 
 // Labels: classes in the order of their first records.
-void RefineLoss::number() {
+void RefineLoss::number_classes() {
     const std::int32_t tuples = mixed_->tuples();
-    std::vector<std::int32_t> next(slot_.size());
+    std::vector<std::int32_t> next(entry_of_tuple_.size());
     for (std::int32_t t = 0; t < tuples; ++t) next[t] = mixed_->begin(t);
-    std::vector<std::int32_t> number(class_tuples_.classes.size(), -1), owner(labels_.size(), -1);
+    std::vector<std::int32_t> number_classes(class_tuples_.classes.size(), -1), owner(labels_.size(), -1);
     for (std::size_t c = 0; c < class_tuples_.classes.size(); ++c) {
         for (const auto& [tuple, copies] : class_tuples_.classes[c].tuples) {
             for (std::int32_t i = 0; i < copies; ++i) {
@@ -165,8 +165,8 @@ void RefineLoss::number() {
     for (std::int32_t i = 0; i < mixed_->records(); ++i) {
         const std::int32_t c = owner[i];
         if (c < 0) continue;
-        if (number[c] < 0) number[c] = label++;
-        assign(i, number[c]);
+        if (number_classes[c] < 0) number_classes[c] = label++;
+        assign(i, number_classes[c]);
     }
 }
 
@@ -175,20 +175,20 @@ bool RefineLoss::choose() {
     std::vector<std::int32_t>& pool = pool_.classes;
     pool.clear();
     if (class_tuples_.classes.empty()) return false;
-    const auto c = static_cast<std::int32_t>(chance_.below(class_tuples_.classes.size()));
+    const auto c = static_cast<std::int32_t>(random_.below(class_tuples_.classes.size()));
     const ClassTuples::Class& seed = class_tuples_.classes[c];
     if (seed.loss == 0 || seed.tuples.size() > pool_.most / 2) return false;
     pool.push_back(c);
     std::size_t entries = seed.tuples.size();
-    const std::size_t pool_size = 2 + chance_.below(kMostClasses - 1);
+    const std::size_t pool_size = 2 + random_.below(kMostClasses - 1);
     for (std::size_t tries = 4 * pool_size; tries > 0 && pool.size() < pool_size; --tries) {
-        const ClassTuples::Class& from = class_tuples_.classes[pool[chance_.below(pool.size())]];
-        std::int32_t tuple = from.tuples[chance_.below(from.tuples.size())].first;
-        const std::uint32_t step = chance_.below(neighbours_.width() + 1);
+        const ClassTuples::Class& from = class_tuples_.classes[pool[random_.below(pool.size())]];
+        std::int32_t tuple = from.tuples[random_.below(from.tuples.size())].first;
+        const std::uint32_t step = random_.below(neighbours_.width() + 1);
         if (step > 0) tuple = neighbours_.row(tuple)[step - 1];
-        const auto& holding = class_tuples_.of[tuple];
-        if (holding.empty()) continue;
-        const std::int32_t next = holding[chance_.below(holding.size())];
+        const auto& classes_with_tuple = class_tuples_.classes_of_tuple[tuple];
+        if (classes_with_tuple.empty()) continue;
+        const std::int32_t next = classes_with_tuple[random_.below(classes_with_tuple.size())];
         if (std::find(pool.begin(), pool.end(), next) != pool.end()) continue;
         const std::size_t more = class_tuples_.classes[next].tuples.size();
         if (entries + more > pool_.most) continue;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/chance.hpp"
+#include "common/xorshift_random.hpp"
 #include "common/kernel.hpp"
 #include "mixed/class_tuples.hpp"
 #include "mixed/models.hpp"
@@ -15,19 +15,20 @@ namespace dbanon {
 // improvements cheaply.
 class RefineLoss final : public Kernel {
    public:
-    // worth: rounds end once n / k of them save less than 1/worth of the loss; 0 for no such limit.
-    // swapping: run swaps before the rounds.
+    // min_saving_divisor: rounds end once n / k of them save less than 1/min_saving_divisor of the loss;
+    // 0 for no such limit.
+    // swapping: whether to run swaps before the rounds.
     RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
-               const std::vector<LabelCosts>& label_costs, std::int64_t worth, bool swapping);
+               const std::vector<LabelCosts>& label_costs, std::int64_t min_saving_divisor, bool swapping);
 
    protected:
-    Steps run() override;
-    double fraction() const override {
+    Coroutine run() override;
+    double fraction_done() const override {
         // Swaps count as half of the progress if rounds may end early.
-        const double swaps = !swapping_ ? 0.0 : worth_ > 0 ? 0.5 : 0.05;
+        const double swaps = !swapping_ ? 0.0 : min_saving_divisor_ > 0 ? 0.5 : 0.05;
         const double rounds = static_cast<double>(round_) / (static_cast<double>(rounds_) + 1.0);
-        return swaps * swept_ + (1.0 - swaps) * rounds;
+        return swaps * swept_share_ + (1.0 - swaps) * rounds;
     }
 
    private:
@@ -39,7 +40,7 @@ class RefineLoss final : public Kernel {
     };
     struct Cluster {
         Cost loss;
-        double lack;           // missing records or values to be a class
+        double lack;           // records or values that are missing for a valid class
         double price;          // of merging it with the partner
         std::int32_t partner;  // the cheapest partner; -1 for none
     };
@@ -58,55 +59,55 @@ class RefineLoss final : public Kernel {
         std::vector<std::int32_t> classes;  // their classes
         std::vector<Entry> entries;
         std::vector<Cluster> clusters;
-        std::vector<std::int32_t> alive;    // clusters
+        std::vector<std::int32_t> alive_clusters;    // clusters
         double noise = 0;
         Shapes shapes;                      // of the clusters, then of the two below
-        const std::size_t rest, moved;      // scratch: what is left without some records, and these records
+        const std::size_t without_shape, moved_shape;      // scratch: what is left without some records, and these records
 
        private:
         Grid<Count> counts_;  // of the models, by cluster
     };
 
     void collect(const std::int32_t* labels);
-    bool pays();
-    void number();
+    bool is_worthwhile();
+    void number_classes();
     bool choose();
     void gather();
     void agglomerate();
-    Cost lent(std::int32_t i, std::int32_t j) const;
+    Cost shared_loss(std::int32_t i, std::int32_t j) const;
     double price(std::int32_t i, std::int32_t j, double most);
     void cheapest(std::int32_t i);
-    void unite(std::int32_t i, std::int32_t j);
+    void merge_clusters(std::int32_t i, std::int32_t j);
     void move();
-    void join_same();
+    void merge_equal_clusters();
     Cost total();
-    void keep();
+    void accept_pool();
     void count(std::size_t cluster, std::int32_t tuple, Count copies);
     bool keeps_with(std::size_t cluster, std::int32_t tuple, Count copies);
-    bool keeps(std::size_t cluster) { return lack(cluster) == 0; }
+    bool satisfies(std::size_t cluster) { return lack(cluster) == 0; }
     double lack(std::size_t cluster);
-    double help(std::size_t a, std::size_t b);
+    double lack_reduction(std::size_t a, std::size_t b);
 
     const Mixed mixed_;
     const std::int64_t rounds_;
     std::int64_t round_ = 0;
-    const std::int64_t worth_;
+    const std::int64_t min_saving_divisor_;
     const bool swapping_;
-    double swept_ = 0;                 // the share of all sweeps
+    double swept_share_ = 0;                 // the share of all sweeps
     Cost total_loss_ = 0;                    // by all classes
     Cost previous_loss_ = 0;             // at the last call of pays()
     std::int64_t next_ = 0;            // round of the next call of pays()
-    Chance chance_;
+    XorshiftRandom random_;
     ClassTuples class_tuples_;
-    std::vector<std::int32_t> free_;                  // unused class ids
+    std::vector<std::int32_t> free_class_ids_;                  // unused class ids
     Grid<std::int32_t> neighbours_;                   // by tuple
 
     std::vector<bool> withheld_;                      // records suppressed from the start
-    std::vector<std::int32_t> slot_;  // by tuple: its entry while gathering
+    std::vector<std::int32_t> entry_of_tuple_;  // by tuple: its entry while gathering
     Models models_;
-    bool guided_;                     // whether prices consider what clusters lack
+    bool prices_consider_lack_;                     // whether merging prices consider lack
     Pool pool_;
-    std::vector<Count> together_;     // of two clusters
+    std::vector<Count> merged_counts_;     // of two clusters
 };
 
 }  // namespace dbanon

@@ -42,7 +42,7 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
     std::vector<std::vector<Code>> ranks;  // for each table: the first code of each position
     std::vector<int> tabled, even;
     std::vector<std::vector<Code>> paths;  // for each even tree
-    for (int a = 0; a < table.d(); ++a) {
+    for (int a = 0; a < table.n_attributes(); ++a) {
         const LabelCosts& label = labels.empty() ? none : labels[a];
         const std::size_t pieces = label.first.size();
         std::vector<Code> values(n);
@@ -50,10 +50,10 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
         std::sort(values.begin(), values.end());
         values.erase(std::unique(values.begin(), values.end()), values.end());
         const Tree* tree = table.tree(a);
-        if (values.size() <= kTabled && !(tree && !tree->even())) {
+        if (values.size() <= kTabled && !(tree && !tree->has_even_depth())) {
             tabulate(values.size(), [&](std::size_t i, std::size_t j) -> Cost {
                 if (i == j) return 0;
-                if (tree) return tree->climb(tree->deepest(), tree->common(values[i], values[j]));
+                if (tree) return tree->climb(tree->deepest(), tree->common_depth(values[i], values[j]));
                 const Cost range = values[j] - values[i];
                 if (label.empty()) return range;
                 const Cost label_loss =
@@ -67,7 +67,7 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
         std::vector<Field> fields;
         std::vector<Code> path = tree ? paths_of(*tree, fields) : std::vector<Code>();
         if (!path.empty()) {
-            Parting& table = parting_.emplace_back();
+            CostByBit& table = costs_by_bit_.emplace_back();
             for (const Field& field : fields) {
                 // The root's field comes first, so later fields use the bits below it.
                 const auto from = static_cast<std::size_t>(field.shift) + 1;
@@ -187,10 +187,10 @@ Cost Shapes::per_record(std::size_t i, std::size_t j) const {
     for (std::size_t a = 0; a < numeric_.size(); ++a) {
         sum += (std::max(high_i[a], high_j[a]) - std::min(low_i[a], low_j[a])) >> range_shift_[a];
     }
-    for (std::size_t a = 0; a < parting_.size(); ++a) {
+    for (std::size_t a = 0; a < costs_by_bit_.size(); ++a) {
         const std::size_t at = numeric_.size() + a;
         const Code low = std::min(low_i[at], low_j[at]), high = std::max(high_i[at], high_j[at]);
-        sum += parting_[a][std::bit_width(static_cast<std::uint32_t>(low ^ high))];
+        sum += costs_by_bit_[a][std::bit_width(static_cast<std::uint32_t>(low ^ high))];
     }
     return sum;
 }
@@ -209,7 +209,7 @@ Cost Shapes::merged(std::size_t i, std::size_t j, Cost size, int shapes) const {
         const auto [low, high] = leaves(i, j, a);
         if (low == high) continue;
         const Cost share = shares_.row(i)[a] + (shapes > 1 ? shares_.row(j)[a] : 0);
-        sum += size * table_.unit(uneven_[a]) - table_.tree(uneven_[a])->common(low, high) * share;
+        sum += size * table_.unit(uneven_[a]) - table_.tree(uneven_[a])->common_depth(low, high) * share;
     }
     return sum;
 }
@@ -223,7 +223,7 @@ Cost Shapes::loss_with(std::size_t i, std::size_t j, Cost copies) const {
         if (low == high) continue;
         const Tree* tree = table_.tree(uneven_[a]);
         const Cost share = shares_.row(i)[a] + copies * tree->share(wide_low_.row(j)[uneven_from() + a]);
-        sum += size * table_.unit(uneven_[a]) - tree->common(low, high) * share;
+        sum += size * table_.unit(uneven_[a]) - tree->common_depth(low, high) * share;
     }
     return sum;
 }
@@ -236,7 +236,7 @@ Cost Shapes::loss_without(std::size_t i, std::int32_t tuple, Cost copies) const 
         if (low == high) continue;
         const Tree* tree = table_.tree(uneven_[a]);
         const Cost left = shares_.row(i)[a] - copies * share(tuple, a);
-        sum += size * table_.unit(uneven_[a]) - tree->common(low, high) * left;
+        sum += size * table_.unit(uneven_[a]) - tree->common_depth(low, high) * left;
     }
     return sum;
 }

@@ -60,7 +60,7 @@ class Shapes {
     static constexpr std::size_t kLanes = 8;
     // The loss per record of an even tree, by the highest bit in which the paths of both ends
     // differ.
-    using Parting = std::array<std::int32_t, 33>;
+    using CostByBit = std::array<std::int32_t, 33>;
 
     Cost per_record(std::size_t i, std::size_t j) const;
     std::pair<Code, Code> leaves(std::size_t i, std::size_t j, std::size_t a) const;
@@ -70,7 +70,7 @@ class Shapes {
         return table_.tree(uneven_[a])->share(table_.row(tuple)[uneven_[a]]);
     }
     // The index of the first uneven tree among wide columns.
-    std::size_t uneven_from() const { return numeric_.size() + parting_.size(); }
+    std::size_t uneven_from() const { return numeric_.size() + costs_by_bit_.size(); }
     // A lookup table of w by w costs.
     template <class Price>
     void tabulate(std::size_t w, const Price& price);
@@ -79,7 +79,7 @@ class Shapes {
     std::size_t tabled_ = 0, padded_ = 0;
     std::vector<int> numeric_, uneven_;       // attributes
     std::vector<int> range_shift_;                    // by index in numeric_: the shift of the range
-    std::vector<Parting> parting_;            // of trees by paths, after the numbers
+    std::vector<CostByBit> costs_by_bit_;            // of trees by paths, after the numbers
     std::vector<Short> width_;                // values of each tabled attribute, padded with 1
     std::vector<std::size_t> offset_;         // of its table in costs_
     std::vector<std::int32_t> costs_;

@@ -16,7 +16,7 @@ class Split final : public Kernel {
           const std::int32_t* values, Models models);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     using Members = std::vector<std::int32_t>;
@@ -27,8 +27,8 @@ class Split final : public Kernel {
                       values_.data() + static_cast<std::size_t>(record) * models_.attributes(),
                       copies);
     }
-    void look(const Members& members, int attribute);
-    void cut(Members& members, Members& second) const;
+    void find_cut(const Members& members, int attribute);
+    void apply_cut(Members& members, Members& second) const;
 
     const Mixed mixed_;
     Models models_;
@@ -36,12 +36,12 @@ class Split final : public Kernel {
     std::vector<Members> classes_;
     // For one attribute: the members in its order, and the loss of those from each one on.
     Members order_;
-    std::vector<Cost> after_;
+    std::vector<Cost> suffix_loss_;
     std::vector<Count> before_counts_, after_counts_;
     // The best cut so far: below a value of an attribute, and the loss of both parts.
-    int attribute_ = -1;
-    Code below_ = 0;
-    Cost least_ = 0;
+    int cut_attribute_ = -1;
+    Code cut_value_ = 0;
+    Cost least_loss_ = 0;
 };
 
 }  // namespace dbanon

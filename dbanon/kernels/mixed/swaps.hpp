@@ -16,11 +16,11 @@ namespace dbanon {
 
 class Swaps {
    public:
-    // shapes: scratch space for room(most) shapes. most: the largest number of tuples; larger
-    // classes are skipped.
+    // shapes: scratch space for n_shapes(most) shapes. most: the maximum number of tuples; classes
+    // with more are skipped.
     Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std::size_t most,
           ClassTuples& class_tuples, std::int32_t k);
-    static std::size_t room(std::size_t most) { return 4 * most + 2; }
+    static std::size_t n_shapes(std::size_t most) { return 4 * most + 2; }
 
     static constexpr std::int32_t kNear = 12;  // maximum of nearest tuples per tuple
     // Sets the class to compare. neighbours: by tuple, nearest first.
@@ -31,8 +31,8 @@ class Swaps {
 
    private:
     // One of two classes. Its shapes: each tuple, the class without each tuple, the class.
-    struct Side {
-        explicit Side(std::size_t from, std::size_t room) : first(from), most(room) {}
+    struct ComparedClass {
+        explicit ComparedClass(std::size_t from, std::size_t n_shapes) : first(from), most(n_shapes) {}
 
         const std::size_t first, most;
         std::int32_t c = -1;
@@ -51,37 +51,37 @@ class Swaps {
         Count from_a = 0, from_b = 0;
     };
     // A class compared before, and the number of changes at that time.
-    struct Compared {
+    struct PreviousComparison {
         std::int32_t with;
         std::int64_t at;
     };
 
-    const std::vector<std::pair<std::int32_t, std::int32_t>>& tuples(const Side& side) const {
+    const std::vector<std::pair<std::int32_t, std::int32_t>>& tuples(const ComparedClass& side) const {
         return class_tuples_.classes[side.c].tuples;
     }
-    Cost size(const Side& side) const { return shapes_.size(side.class_shape()); }
-    bool compared(std::int32_t c, std::int32_t other) const;
-    void load(Side& side, std::int32_t c);
+    Cost size(const ComparedClass& side) const { return shapes_.size(side.class_shape()); }
+    bool is_up_to_date(std::int32_t c, std::int32_t other) const;
+    void load(ComparedClass& side, std::int32_t c);
     bool improve(Work& work);
     void swap(Change& best, Work& work);
-    Change moved(const Side& from, const Side& to, Cost most, Work& work);
-    bool keeps(const Change& change, Work& work);
-    void make(const Change& change);
-    void hand(const Side& from, const Side& to, std::int32_t tuple, Count copies);
+    Change best_move(const ComparedClass& from, const ComparedClass& to, Cost most, Work& work);
+    bool satisfies(const Change& change, Work& work);
+    void apply_change(const Change& change);
+    void move_copies(const ComparedClass& from, const ComparedClass& to, std::int32_t tuple, Count copies);
 
     const MixedTable& table_;
     const Models& models_;
     Shapes& shapes_;
-    const std::size_t most_;
+    const std::size_t max_tuples_;
     ClassTuples& class_tuples_;
     const std::int32_t k_;
 
-    Side a_, b_;
+    ComparedClass a_, b_;
     std::vector<std::int32_t> partners_;
-    std::vector<std::pair<std::int32_t, std::int32_t>> near_;  // times, class
+    std::vector<std::pair<std::int32_t, std::int32_t>> near_classes_;  // times, class
     std::int64_t changes_ = 0;
-    std::vector<std::int64_t> changed_;                        // by class: number of its last change
-    std::vector<std::vector<Compared>> compared_;              // by class
+    std::vector<std::int64_t> last_change_;                        // by class: number of its last change
+    std::vector<std::vector<PreviousComparison>> previous_comparisons_;              // by class
 };
 
 }  // namespace dbanon

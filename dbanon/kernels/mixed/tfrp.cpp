@@ -5,7 +5,7 @@
 namespace dbanon {
 
 void MixedTfrp::order_records() {
-    const auto d = static_cast<std::size_t>(mixed_->d());
+    const auto d = static_cast<std::size_t>(mixed_->n_attributes());
     std::vector<std::array<Code, 2>> corners(d);
     for (std::size_t a = 0; a < d; ++a) {
         corners[a].fill(mixed_->row(0)[a]);
@@ -33,16 +33,16 @@ void MixedTfrp::order_records() {
 
 std::int32_t MixedTfrp::farthest(std::int32_t label) {
     const std::vector<std::int32_t>& order = order_[label % 2];
-    std::size_t& next = next_[label % 2];
-    while (assigned(order[next])) ++next;
+    std::size_t& next = next_in_order_[label % 2];
+    while (is_assigned(order[next])) ++next;
     return order[next];
 }
 
-Steps MixedTfrp::run() {
+Coroutine MixedTfrp::run() {
     order_records();
     std::int32_t label = 0;
     for (; unassigned_.count() >= k_; ++label) {
-        unassigned_.tidy(work_);
+        unassigned_.rebuild_if_sparse(work_);
         const std::int32_t record = farthest(label);
         take_class(mixed_->tuple_of(record), label);
         if (second_stage_) {
@@ -50,29 +50,29 @@ Steps MixedTfrp::run() {
             std::vector<std::int32_t>& records = classes_.back().records;
             records.insert(records.end(), neighbours_.begin(), neighbours_.end());
         }
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::vector<std::int32_t> leftover;
     for (std::int32_t id = 0; second_stage_ && unassigned_.count() > 0 && id < table_.n; ++id) {
-        if (!assigned(id)) leftover.push_back(id);
+        if (!is_assigned(id)) leftover.push_back(id);
     }
-    Steps last = settle(label);
+    Coroutine last = assign_leftovers(label);
     while (!last.resume()) co_yield nullptr;
     if (!second_stage_ || label < 2) co_return;
     for (const std::int32_t id : leftover) classes_[labels_[id]].records.push_back(id);
-    Steps stage = dissolve();
+    Coroutine stage = dissolve_classes();
     while (!stage.resume()) co_yield nullptr;
     renumber();
 }
 
-Steps MixedTfrp::dissolve() {
+Coroutine MixedTfrp::dissolve_classes() {
     std::vector<std::pair<Sum, std::int32_t>> order;
     for (Class& entry : classes_) {
         for (const std::int32_t id : entry.records) entry.tuples.push_back(mixed_->tuple_of(id));
-        entry.pairs = centre_.within(entry.tuples);
+        entry.pairs = centroid_.sum_of_pair_distances(entry.tuples);
         order.emplace_back(-entry.squares(), static_cast<std::int32_t>(order.size()));
         work_.left -= k_;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::sort(order.begin(), order.end());
     std::size_t left = classes_.size();
@@ -81,11 +81,11 @@ Steps MixedTfrp::dissolve() {
         Class& dissolved = classes_[label];
         const Sum present = dissolved.squares();
         Sum cost = 0;
-        joined_.clear();
+        joined_classes_.clear();
         for (const std::int32_t record : dissolved.records) {
-            Steps search = find_class(mixed_->tuple_of(record), label);
+            Coroutine search = find_class(mixed_->tuple_of(record), label);
             while (!search.resume()) co_yield nullptr;
-            cost += join(record, nearest_);
+            cost += join_class(record, nearest_);
             if (cost >= present) break;
         }
         if (cost < present) {
@@ -93,49 +93,49 @@ Steps MixedTfrp::dissolve() {
             dissolved.tuples.clear();
             --left;
         } else {
-            undo();
+            undo_joins();
         }
     }
 }
 
 // The class whose mean is nearest, but its own; of equal ones the first.
-Steps MixedTfrp::find_class(std::int32_t tuple, std::int32_t own_label) {
+Coroutine MixedTfrp::find_class(std::int32_t tuple, std::int32_t own_label) {
     square_.start(tuple);
     nearest_ = -1;
-    Away least{};
+    DistanceFromMean least{};
     for (std::size_t c = 0; c < classes_.size(); ++c) {
         const Class& entry = classes_[c];
         if (entry.records.empty() || static_cast<std::int32_t>(c) == own_label) continue;
         Sum sum = 0;
         for (const std::int32_t t : entry.tuples) sum += square_.distance(t);
-        const Away away = Away::of(sum, entry.pairs, entry.tuples.size());
-        if (nearest_ < 0 || away < least) {
+        const DistanceFromMean distance = DistanceFromMean::of(sum, entry.pairs, entry.tuples.size());
+        if (nearest_ < 0 || distance < least) {
             nearest_ = static_cast<std::int32_t>(c);
-            to_nearest_ = sum;
-            least = away;
+            distance_sum_to_nearest_ = sum;
+            least = distance;
         }
         work_.left -= static_cast<std::int64_t>(entry.tuples.size());
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 
 // Returns by how much the sum of squares of the class grows.
-MixedTfrp::Sum MixedTfrp::join(std::int32_t record, std::int32_t label) {
+MixedTfrp::Sum MixedTfrp::join_class(std::int32_t record, std::int32_t label) {
     Class& entry = classes_[label];
-    const Sum before = entry.squares();
-    joined_.push_back({label, entry.pairs});
+    const Sum previous_pairs = entry.squares();
+    joined_classes_.push_back({label, entry.pairs});
     entry.records.push_back(record);
     entry.tuples.push_back(mixed_->tuple_of(record));
-    entry.pairs += to_nearest_;
-    return entry.squares() - before;
+    entry.pairs += distance_sum_to_nearest_;
+    return entry.squares() - previous_pairs;
 }
 
-void MixedTfrp::undo() {
-    for (; !joined_.empty(); joined_.pop_back()) {
-        Class& joined = classes_[joined_.back().label];
+void MixedTfrp::undo_joins() {
+    for (; !joined_classes_.empty(); joined_classes_.pop_back()) {
+        Class& joined = classes_[joined_classes_.back().label];
         joined.records.pop_back();
         joined.tuples.pop_back();
-        joined.pairs = joined_.back().before;
+        joined.pairs = joined_classes_.back().previous_pairs;
     }
 }
 

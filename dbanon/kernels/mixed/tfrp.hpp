@@ -6,17 +6,17 @@
 
 #include <array>
 
-#include "mixed/taking.hpp"
+#include "mixed/mixed_sequential.hpp"
 
 namespace dbanon {
 
-class MixedTfrp final : public Taking {
+class MixedTfrp final : public MixedSequentialKernel {
    public:
-    MixedTfrp(Mixed mixed, std::span<const Cost> each, std::int32_t k, bool second_stage)
-        : Taking(std::move(mixed), each, k), second_stage_(second_stage) {}
+    MixedTfrp(Mixed mixed, std::span<const Cost> squared_step_costs, std::int32_t k, bool second_stage)
+        : MixedSequentialKernel(std::move(mixed), squared_step_costs, k), second_stage_(second_stage) {}
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Class {
@@ -25,26 +25,26 @@ class MixedTfrp final : public Taking {
         Sum pairs;                          // their squared distances
         Sum squares() const { return pairs / static_cast<Sum>(records.size()); }
     };
-    struct Joined {
+    struct JoinedClass {
         std::int32_t label;
-        Sum before;  // pairs of the class
+        Sum previous_pairs;  // pairs of the class
     };
 
     void order_records();
     std::int32_t farthest(std::int32_t label);
-    Steps dissolve();
-    Steps find_class(std::int32_t tuple, std::int32_t own_label);
-    Sum join(std::int32_t record, std::int32_t label);
-    void undo();
+    Coroutine dissolve_classes();
+    Coroutine find_class(std::int32_t tuple, std::int32_t own_label);
+    Sum join_class(std::int32_t record, std::int32_t label);
+    void undo_joins();
     void renumber();
 
     const bool second_stage_;
     std::array<std::vector<std::int32_t>, 2> order_;  // by corner: all records, the farthest first
-    std::array<std::size_t, 2> next_{0, 0};
+    std::array<std::size_t, 2> next_in_order_{0, 0};
     std::vector<Class> classes_;
-    std::vector<Joined> joined_;
+    std::vector<JoinedClass> joined_classes_;
     std::int32_t nearest_ = -1;
-    Sum to_nearest_ = 0;  // squared distances to the records of the nearest class
+    Sum distance_sum_to_nearest_ = 0;  // squared distances to the records of the nearest class
 };
 
 }  // namespace dbanon

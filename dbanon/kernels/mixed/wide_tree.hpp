@@ -23,7 +23,7 @@ class WideTree {
    public:
     // The tree is empty at first. Only a tree cut by kGain has masks, which make nearest searches
     // fast. outside: how its measures treat numbers outside a class.
-    WideTree(const MixedTable& table, const Columns& columns, CutBy by, Outside outside);
+    WideTree(const MixedTable& table, const Columns& columns, SplitCriterion by, NumberPenalty number_penalty);
 
     // Builds a tree of these tuples, which are reordered. record: by tuple, its smallest remaining
     // record.
@@ -48,12 +48,12 @@ class WideTree {
     template <class Measure>
     std::int32_t farthest(const Measure& measure, Work& work);
 
-    static constexpr std::int32_t kNone = INT32_MAX;
+    static constexpr std::int32_t kNoRecord = INT32_MAX;
 
     // For other kinds of queries. A leaf: its tuples, and for each column kLanes values, of which
     // the first `filled` are used.
-    std::int32_t leaves() const { return static_cast<std::int32_t>(filled_.size()); }
-    std::int32_t filled(std::int32_t leaf) const { return filled_[leaf]; }
+    std::int32_t leaves() const { return static_cast<std::int32_t>(n_filled_.size()); }
+    std::int32_t n_filled(std::int32_t leaf) const { return n_filled_[leaf]; }
     const Code* values(std::int32_t leaf) const { return records(leaf) + kLanes; }
     const Code* tuples(std::int32_t leaf) const {
         return records(leaf) + (columns_.count() + 1) * kLanes;
@@ -64,15 +64,15 @@ class WideTree {
     // The best result so far; anything worse than `cost` and `record` is skipped.
     struct Best {
         Cost cost;
-        std::int32_t record = kNone, tuple = -1;
+        std::int32_t record = kNoRecord, tuple = -1;
 
         void offer(Cost by, std::int32_t smallest, std::int32_t of) { *this = {by, smallest, of}; }
     };
-    struct Several;
-    struct Others;
-    struct Copies;
+    struct NearestRecords;
+    struct NearestTuples;
+    struct NearestCopies;
     // A pending node, or ~leaf.
-    struct Open {
+    struct OpenNode {
         Cost bound;
         std::int32_t least, link;
     };
@@ -88,16 +88,16 @@ class WideTree {
     bool refresh_node(std::int32_t node, std::int32_t slot);
 
     template <class Measure>
-    void ask(const Measure& measure);
+    void set_query(const Measure& measure);
     // best: a single or several results so far; `cost` and `record` are to be improved on.
-    template <class Way, class Measure, class Found>
-    void look(std::int32_t leaf, const Measure& measure, Found& best, Work& work) const;
-    template <class Way, class Measure, class Found>
-    void walk(const Measure& measure, Found& best, Work& work, std::int32_t looked_at);
+    template <class Direction, class Measure, class Results>
+    void look(std::int32_t leaf, const Measure& measure, Results& best, Work& work) const;
+    template <class Direction, class Measure, class Results>
+    void walk(const Measure& measure, Results& best, Work& work, std::int32_t visited_leaf);
 
     // Several nearest, in order.
-    template <class Measure, class Found>
-    void collect(const Measure& measure, std::int32_t hint, Found& collector, Work& work);
+    template <class Measure, class Results>
+    void collect(const Measure& measure, std::int32_t hint, Results& collector, Work& work);
 
     // For a leaf: records, columns, tuples, kLanes of each.
     Code* records(std::int32_t leaf) { return leaves_.row(leaf); }
@@ -112,25 +112,25 @@ class WideTree {
     const MixedTable& table_;
     const Columns& columns_;
     const LaneOps& ops_;
-    const bool masked_;
-    Cutting cutting_;
+    const bool has_masks_;
+    TupleSplitter splitter_;
 
     std::int32_t root_ = 0;
     Grid<Code> leaves_;
-    std::vector<std::int32_t> filled_, leaf_place_;  // by leaf
+    std::vector<std::int32_t> n_filled_, leaf_slot_;  // by leaf
     std::vector<std::int32_t> leaf_;                 // by tuple, its most recent leaf
     Grid<Code> boxes_;                               // by node
     Grid<std::uint64_t> masks_;                      // by node
-    std::vector<std::int32_t> node_place_;           // by node, -1: the root
+    std::vector<std::int32_t> node_slot_;           // by node, -1: the root
     std::vector<std::int32_t> links_, least_;        // by slot; smallest record below, or kNone
 
     // The query class.
-    Question question_{};
+    ClassQuery query_{};
     std::vector<Code> low_, high_;
-    std::vector<InTree> in_tree_;
+    std::vector<QueryPath> query_paths_;
     std::vector<Level> levels_;
-    std::vector<Open> open_;
-    std::vector<Best> several_;  // a heap, the worst on top
+    std::vector<OpenNode> open_nodes_;
+    std::vector<Best> best_records_;  // a heap, the worst on top
 };
 
 }  // namespace dbanon

@@ -5,23 +5,23 @@
 
 namespace dbanon {
 
-WideTree::WideTree(const MixedTable& table, const Columns& columns, CutBy by, Outside outside)
+WideTree::WideTree(const MixedTable& table, const Columns& columns, SplitCriterion by, NumberPenalty number_penalty)
     : table_(table),
       columns_(columns),
-      ops_(lane_ops(outside)),
-      masked_(by == CutBy::kGain),
-      cutting_(table, by),
+      ops_(lane_ops(number_penalty)),
+      has_masks_(by == SplitCriterion::kGain),
+      splitter_(table, by),
       leaves_((columns.count() + 2) * kLanes),
       leaf_(table.tuples(), -1),
       boxes_(2 * columns.count() * kBranches),
-      masks_(masked_ ? columns.fields() * kBranches : 0),
+      masks_(has_masks_ ? columns.fields() * kBranches : 0),
       low_(columns.numbers()),
       high_(columns.numbers()) {}
 
 void WideTree::build(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record) {
-    filled_.clear();
-    leaf_place_.clear();
-    node_place_.clear();
+    n_filled_.clear();
+    leaf_slot_.clear();
+    node_slot_.clear();
     links_.clear();
     least_.clear();
     leaves_.resize(0);
@@ -32,10 +32,10 @@ void WideTree::build(std::span<std::int32_t> tuples, const std::vector<std::int3
 
 std::int32_t WideTree::make_leaf(std::span<const std::int32_t> members,
                                  const std::vector<std::int32_t>& record, std::int32_t slot) {
-    const auto leaf = static_cast<std::int32_t>(filled_.size());
-    filled_.push_back(static_cast<std::int32_t>(members.size()));
-    leaf_place_.push_back(slot);
-    leaves_.resize(filled_.size());
+    const auto leaf = static_cast<std::int32_t>(n_filled_.size());
+    n_filled_.push_back(static_cast<std::int32_t>(members.size()));
+    leaf_slot_.push_back(slot);
+    leaves_.resize(n_filled_.size());
     for (std::size_t i = 0; i < members.size(); ++i) {
         const std::int32_t t = members[i];
         leaf_[t] = leaf;
@@ -58,18 +58,18 @@ std::int32_t WideTree::make(std::span<std::int32_t> members,
         auto* const largest = std::max_element(
             parts, parts + count, [](const auto& a, const auto& b) { return a.size() < b.size(); });
         if (largest->size() <= kLanes) break;
-        const std::size_t first = cutting_.cut(*largest);
+        const std::size_t first = splitter_.split(*largest);
         // Tuples may differ only in their extra columns.
         const std::size_t cut = first ? first : largest->size() / 2;
         parts[count++] = largest->subspan(cut);
         *largest = largest->first(cut);
     }
-    const auto node = static_cast<std::int32_t>(node_place_.size());
-    node_place_.push_back(slot);
-    boxes_.resize(node_place_.size());
-    masks_.resize(node_place_.size());
-    links_.resize(node_place_.size() * kBranches, 0);
-    least_.resize(node_place_.size() * kBranches, kNone);
+    const auto node = static_cast<std::int32_t>(node_slot_.size());
+    node_slot_.push_back(slot);
+    boxes_.resize(node_slot_.size());
+    masks_.resize(node_slot_.size());
+    links_.resize(node_slot_.size() * kBranches, 0);
+    least_.resize(node_slot_.size() * kBranches, kNoRecord);
     for (std::int32_t i = 0; i < count; ++i) {
         const std::int32_t at = node * kBranches + i;
         const std::int32_t child = make(parts[i], record, at);
@@ -82,10 +82,10 @@ std::int32_t WideTree::make(std::span<std::int32_t> members,
 void WideTree::update(std::int32_t tuple, std::int32_t record) {
     const std::int32_t leaf = leaf_[tuple];
     Code* const ids = tuples(leaf);
-    const auto lane = std::find(ids, ids + filled_[leaf], tuple) - ids;
-    std::int32_t slot = leaf_place_[leaf];
-    if (record == kNone) {
-        const std::int32_t last = --filled_[leaf];
+    const auto lane = std::find(ids, ids + n_filled_[leaf], tuple) - ids;
+    std::int32_t slot = leaf_slot_[leaf];
+    if (record == kNoRecord) {
+        const std::int32_t last = --n_filled_[leaf];
         Code* const all = records(leaf);
         for (std::size_t row = 0; row < columns_.count() + 2; ++row) {
             all[row * kLanes + static_cast<std::size_t>(lane)] =
@@ -94,7 +94,7 @@ void WideTree::update(std::int32_t tuple, std::int32_t record) {
     } else {
         records(leaf)[lane] = record;
     }
-    while (slot >= 0 && refresh(slot)) slot = node_place_[slot / kBranches];
+    while (slot >= 0 && refresh(slot)) slot = node_slot_[slot / kBranches];
 }
 
 // A node's summary of a child; returns whether it changed.
@@ -115,26 +115,26 @@ bool put(Value& at, Value value) {
 }  // namespace
 
 bool WideTree::refresh_leaf(std::int32_t leaf, std::int32_t slot) {
-    const std::int32_t filled = filled_[leaf];
+    const std::int32_t n_filled = n_filled_[leaf];
     const Code* record = records(leaf);
-    bool changed = put(least(slot), filled ? *std::min_element(record, record + filled) : kNone);
-    if (filled == 0) return changed;
+    bool changed = put(least(slot), n_filled ? *std::min_element(record, record + n_filled) : kNoRecord);
+    if (n_filled == 0) return changed;
     const std::int32_t node = slot / kBranches, child = slot % kBranches;
     for (std::size_t c = 0; c < columns_.count(); ++c) {
         const Code* value = values(leaf, c);
         Code low = value[0], high = value[0];
-        for (std::int32_t i = 1; i < filled; ++i) {
+        for (std::int32_t i = 1; i < n_filled; ++i) {
             low = std::min(low, value[i]);
             high = std::max(high, value[i]);
         }
         Code* const box = boxes_.row(node) + 2 * c * kBranches + child;
         changed |= put(box[0], low);
         changed |= put(box[kBranches], high);
-        if (!masked_ || c < columns_.numbers() || c >= columns_.paths_end()) continue;
+        if (!has_masks_ || c < columns_.numbers() || c >= columns_.paths_end()) continue;
         std::uint64_t* mask = masks_.row(node) + columns_.fields_before(c) * kBranches + child;
         for (const Field& field : columns_.fields(c)) {
             std::uint64_t prefixes = 0;
-            for (std::int32_t i = 0; i < filled; ++i) prefixes |= prefix_bit(value[i], field.shift);
+            for (std::int32_t i = 0; i < n_filled; ++i) prefixes |= prefix_bit(value[i], field.shift);
             changed |= put(*mask, prefixes);
             mask += kBranches;
         }
@@ -144,9 +144,9 @@ bool WideTree::refresh_leaf(std::int32_t leaf, std::int32_t slot) {
 
 bool WideTree::refresh_node(std::int32_t below, std::int32_t slot) {
     const std::int32_t* const smallest = least_.data() + below * kBranches;
-    std::int32_t live[kBranches], count = 0, record = kNone;
+    std::int32_t live[kBranches], count = 0, record = kNoRecord;
     for (std::int32_t i = 0; i < kBranches; ++i) {
-        if (smallest[i] == kNone) continue;
+        if (smallest[i] == kNoRecord) continue;
         live[count++] = i;
         record = std::min(record, smallest[i]);
     }

@@ -2,7 +2,7 @@
 
 namespace dbanon {
 
-Steps Cbfs::run() {
+Coroutine Cbfs::run() {
     std::int32_t label = 0;
     for (; records_->size() >= k_; ++label) {
         while (!records_->prepare(work_)) co_yield nullptr;
@@ -19,10 +19,10 @@ Steps Cbfs::run() {
         take(r, label);
         take(near_, label);
         centroid_.subtract(r);
-        for (std::int32_t i = 0; i < near_.count; ++i) centroid_.subtract(near_.found[i].id);
+        for (std::int32_t i = 0; i < near_.count; ++i) centroid_.subtract(near_.results[i].id);
     }
-    begin_settling();
-    while (!settle(work_)) co_yield nullptr;
+    begin_leftovers();
+    while (!assign_leftovers(work_)) co_yield nullptr;
 }
 
 }  // namespace dbanon

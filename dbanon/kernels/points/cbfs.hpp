@@ -7,13 +7,13 @@ namespace dbanon {
 
 // Centroid-based fixed size: each round takes the record farthest from the centroid, and its
 // nearest records.
-class Cbfs final : public TakingKernel {
+class Cbfs final : public SequentialKernel {
    public:
     Cbfs(const Table& table, std::int32_t k, Search search)
-        : TakingKernel(table, k, search), centroid_(table) {}
+        : SequentialKernel(table, k, search), centroid_(table) {}
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     RunningCentroid centroid_;

@@ -1,12 +1,12 @@
-// The running centroid of the remaining records. The update rule is fixed, so that the reference in
-// tests/reference/methods.py gets the same bits.
+// The running centroid of the remaining records. The update rule is fixed, so that the reference
+// implementation in tests/reference/methods.py gets bit-identical results.
 //
 // - The sum of each attribute is stored, and divided by the number of records on demand.
 // - The sum starts at zero and adds the remaining records in index order ("refresh") at the start of
 //   round 0, of every round whose number is a power of two, and of every round in which at most 7/8
 //   of the records of the last refresh are left.
 // - In between, the members of a class are subtracted one by one in the order in which they were
-//   taken: the record the class was built around, then its neighbours by (distance, index).
+//   assigned: the record the class was built around, then its neighbours by (distance, index).
 #pragma once
 
 #include <algorithm>
@@ -22,43 +22,45 @@ class RunningCentroid {
     explicit RunningCentroid(const Table& table)
         : table_(table), sum_(width()), mean_(width()) {}
 
-    // `labels` is negative for remaining records.
+    // Starts a round, numbered from 0, with this number of remaining records.
     void begin_round(std::int64_t round, std::int32_t remaining) {
         remaining_ = remaining;
-        const bool power = (round & (round - 1)) == 0;
-        if (!power && 8 * std::int64_t{remaining} > 7 * std::int64_t{last_}) {
-            next_ = -1;
+        const bool is_power_of_two = (round & (round - 1)) == 0;
+        if (!is_power_of_two && 8 * std::int64_t{remaining} > 7 * std::int64_t{n_at_refresh_}) {
+            next_candidate_ = -1;
             return;
         }
-        last_ = remaining;
-        next_ = 0;
-        stored_ = 0;
-        if (order_.empty()) {
-            order_.resize(table_.n);
-            for (std::int32_t i = 0; i < table_.n; ++i) order_[i] = i;
+        n_at_refresh_ = remaining;
+        next_candidate_ = 0;
+        n_summed_ = 0;
+        if (candidates_.empty()) {
+            candidates_.resize(table_.n);
+            for (std::int32_t i = 0; i < table_.n; ++i) candidates_[i] = i;
         }
         sum_.assign(width(), 0.0);
     }
 
+    // Computes the mean, resumably: false if the slice is spent. `labels` is negative for remaining
+    // records.
     bool update(const std::vector<std::int32_t>& labels, Work& work) {
-        if (next_ >= 0) {
-            const std::int32_t size = static_cast<std::int32_t>(order_.size());
-            while (next_ < size) {
-                if (work.spent()) return false;
-                const std::int32_t stop = std::min(next_ + 1024, size);
-                work.left -= (stop - next_) / block_size(table_.p) * block_cost(table_.p) + 1;
-                const std::int32_t from = stored_;
-                for (; next_ < stop; ++next_) {
-                    const std::int32_t id = order_[next_];
-                    order_[stored_] = id;
-                    stored_ += labels[id] < 0 ? 1 : 0;
+        if (next_candidate_ >= 0) {
+            const std::int32_t size = static_cast<std::int32_t>(candidates_.size());
+            while (next_candidate_ < size) {
+                if (work.is_spent()) return false;
+                const std::int32_t stop = std::min(next_candidate_ + 1024, size);
+                work.left -= (stop - next_candidate_) / block_records(table_.p) * block_cost(table_.p) + 1;
+                const std::int32_t from = n_summed_;
+                for (; next_candidate_ < stop; ++next_candidate_) {
+                    const std::int32_t id = candidates_[next_candidate_];
+                    candidates_[n_summed_] = id;
+                    n_summed_ += labels[id] < 0 ? 1 : 0;
                 }
                 std::size_t j = 0;
                 for (; j + 4 <= width(); j += 4) add<4>(j, from);
                 for (; j < width(); ++j) add<1>(j, from);
             }
-            order_.resize(stored_);
-            next_ = -1;
+            candidates_.resize(n_summed_);
+            next_candidate_ = -1;
         }
         for (std::size_t j = 0; j < width(); ++j) mean_[j] = sum_[j] / remaining_;
         return true;
@@ -72,25 +74,27 @@ class RunningCentroid {
     const double* mean() const { return mean_.data(); }
 
    private:
-    // Add the stored records from this index on, for a few attributes, so that sums stay in
-    // registers.
-    template <int Some>
+    // Adds the records candidates_[from..n_summed_) to the sums of `Width` attributes from j on; so
+    // few that their sums stay in registers.
+    template <int Width>
     void add(std::size_t j, std::int32_t from) {
-        double sum[Some];
-        std::copy_n(&sum_[j], Some, sum);
-        for (; from < stored_; ++from) {
-            const double* row = table_.row(order_[from]) + j;
-            for (int i = 0; i < Some; ++i) sum[i] += row[i];
+        double sum[Width];
+        std::copy_n(&sum_[j], Width, sum);
+        for (; from < n_summed_; ++from) {
+            const double* row = table_.row(candidates_[from]) + j;
+            for (int i = 0; i < Width; ++i) sum[i] += row[i];
         }
-        std::copy_n(sum, Some, &sum_[j]);
+        std::copy_n(sum, Width, &sum_[j]);
     }
 
     std::size_t width() const { return static_cast<std::size_t>(table_.p); }
 
     Table table_;
     std::vector<double> sum_, mean_;
-    std::vector<std::int32_t> order_;  // the records at the last refresh, by index
-    std::int32_t remaining_ = 0, last_ = 0, next_ = -1, stored_ = 0;
+    std::vector<std::int32_t> candidates_;  // the records at the last refresh, by index
+    std::int32_t remaining_ = 0, n_at_refresh_ = 0;
+    std::int32_t next_candidate_ = -1;  // of a refresh that is under way; otherwise -1
+    std::int32_t n_summed_ = 0;         // candidates that remain and are in the sum
 };
 
 }  // namespace dbanon

@@ -9,46 +9,46 @@
 namespace dbanon {
 
 ClassPools::ClassPools(const Table& table, std::int32_t k, const std::int32_t* labels,
-                       std::unique_ptr<Apart> apart)
+                       std::unique_ptr<PairDistances> pair_distances)
     : Kernel(table, k),
-      room_(2 * k - 1),
+      max_class_size_(2 * k - 1),
       class_of_(labels, labels + table.n),
-      pool_(apart ? 0 : table.p, k, ops_for(apart ? 1 : table.p)),
-      apart_(std::move(apart)) {}
+      pool_(pair_distances ? 0 : table.p, k, ops_for(pair_distances ? 1 : table.p)),
+      pair_distances_(std::move(pair_distances)) {}
 
 void ClassPools::add_classes() {
-    const std::size_t most = static_cast<std::size_t>(table_.n / k_);
-    members_.resize(most * static_cast<std::size_t>(room_));
-    size_.assign(most, 0);
-    loss_.assign(most, 0.0);
-    for (std::size_t at = most; at-- > 0;) unused_.push_back(static_cast<std::int32_t>(at));
-    std::vector<Members> pools(most);
+    const std::size_t max_classes = static_cast<std::size_t>(table_.n / k_);
+    members_.resize(max_classes * static_cast<std::size_t>(max_class_size_));
+    size_.assign(max_classes, 0);
+    loss_.assign(max_classes, 0.0);
+    for (std::size_t class_id = max_classes; class_id-- > 0;) free_class_ids_.push_back(static_cast<std::int32_t>(class_id));
+    std::vector<Members> initial_classes(max_classes);
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        pools[static_cast<std::size_t>(class_of(id))].push_back(id);
+        initial_classes[static_cast<std::size_t>(class_of(id))].push_back(id);
     }
-    std::vector<Members> waiting;
-    for (Members& ids : pools) {
-        if (!ids.empty()) waiting.push_back(std::move(ids));
-        while (!waiting.empty()) {
-            Members next = std::move(waiting.back());
-            waiting.pop_back();
-            if (static_cast<std::int32_t>(next.size()) <= room_) {
-                add_class(next);
+    std::vector<Members> pending_classes;
+    for (Members& ids : initial_classes) {
+        if (!ids.empty()) pending_classes.push_back(std::move(ids));
+        while (!pending_classes.empty()) {
+            Members members_to_add = std::move(pending_classes.back());
+            pending_classes.pop_back();
+            if (static_cast<std::int32_t>(members_to_add.size()) <= max_class_size_) {
+                add_class(members_to_add);
                 continue;
             }
-            Members second = apart_ ? split_apart(next) : split(next);
-            waiting.push_back(std::move(second));
-            waiting.push_back(std::move(next));
+            Members split_off = pair_distances_ ? split_by_distances(members_to_add) : split(members_to_add);
+            pending_classes.push_back(std::move(split_off));
+            pending_classes.push_back(std::move(members_to_add));
         }
     }
 }
 
 void ClassPools::add_class(const Members& ids) {
-    const std::int32_t at = unused_.back();
-    unused_.pop_back();
-    size(at) = static_cast<std::int32_t>(ids.size());
-    std::copy(ids.begin(), ids.end(), members(at));
-    for (const std::int32_t id : ids) class_of(id) = at;
+    const std::int32_t class_id = free_class_ids_.back();
+    free_class_ids_.pop_back();
+    size(class_id) = static_cast<std::int32_t>(ids.size());
+    std::copy(ids.begin(), ids.end(), members(class_id));
+    for (const std::int32_t id : ids) class_of(id) = class_id;
 }
 
 // Splits 2k or more records where the sum of squares decreases most, along the line between two
@@ -61,11 +61,11 @@ ClassPools::Members ClassPools::split(Members& ids) const {
         for (int j = 0; j < p; ++j) mean[static_cast<std::size_t>(j)] += table_.row(id)[j] / n;
     }
     const auto farthest = [&](const double* from) {
-        double most = -1.0;
+        double largest = -1.0;
         const double* farthest = nullptr;
         for (const std::int32_t id : ids) {
-            const double at = distance(from, table_.row(id), p);
-            if (at > most) most = at, farthest = table_.row(id);
+            const double squared = distance(from, table_.row(id), p);
+            if (squared > largest) largest = squared, farthest = table_.row(id);
         }
         return farthest;
     };
@@ -79,7 +79,7 @@ ClassPools::Members ClassPools::split(Members& ids) const {
     std::sort(order.begin(), order.end());
     const std::int32_t size = static_cast<std::int32_t>(order.size());
     std::vector<double> sum(static_cast<std::size_t>(p), 0.0);
-    double most = -1.0;
+    double largest_gain = -1.0;
     std::int32_t cut = k_;
     for (std::int32_t left = 1; left <= size - k_; ++left) {
         const double* row = table_.row(order[static_cast<std::size_t>(left - 1)].second);
@@ -90,28 +90,28 @@ ClassPools::Members ClassPools::split(Members& ids) const {
             square += total * total;
         }
         const double gain = square / left + square / (size - left);
-        if (left >= k_ && gain > most) most = gain, cut = left;
+        if (left >= k_ && gain > largest_gain) largest_gain = gain, cut = left;
     }
     ids.clear();
-    Members second;
+    Members split_off;
     for (std::int32_t i = 0; i < size; ++i) {
-        (i < cut ? ids : second).push_back(order[static_cast<std::size_t>(i)].second);
+        (i < cut ? ids : split_off).push_back(order[static_cast<std::size_t>(i)].second);
     }
-    return second;
+    return split_off;
 }
 
 // The same without coordinates: a record's position on the line between two records is half of the
 // difference of its squared distances to both, divided by their distance.
-ClassPools::Members ClassPools::split_apart(Members& ids) const {
+ClassPools::Members ClassPools::split_by_distances(Members& ids) const {
     const std::int32_t size = static_cast<std::int32_t>(ids.size());
     std::vector<double> to_r(ids.size()), to_s(ids.size());
     const auto farthest = [&](std::int32_t from) {
-        apart_->from(from, ids.data(), size, to_r.data());
+        pair_distances_->fill_row(from, ids.data(), size, to_r.data());
         return ids[static_cast<std::size_t>(
             std::max_element(to_r.begin(), to_r.end()) - to_r.begin())];
     };
     const std::int32_t r = farthest(ids[0]), s = farthest(r);
-    apart_->from(s, ids.data(), size, to_s.data());
+    pair_distances_->fill_row(s, ids.data(), size, to_s.data());
     std::vector<std::pair<double, std::int32_t>> order;
     double mean = 0.0;
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -119,65 +119,65 @@ ClassPools::Members ClassPools::split_apart(Members& ids) const {
         mean += (to_r[i] - to_s[i]) / size;
     }
     std::sort(order.begin(), order.end());
-    double sum = 0.0, most = -1.0;
+    double sum = 0.0, largest_gain = -1.0;
     std::int32_t cut = k_;
     for (std::int32_t left = 1; left <= size - k_; ++left) {
         sum += order[static_cast<std::size_t>(left - 1)].first - mean;
         const double gain = sum * sum / left + sum * sum / (size - left);
-        if (left >= k_ && gain > most) most = gain, cut = left;
+        if (left >= k_ && gain > largest_gain) largest_gain = gain, cut = left;
     }
     ids.clear();
-    Members second;
+    Members split_off;
     for (std::int32_t i = 0; i < size; ++i) {
-        (i < cut ? ids : second).push_back(order[static_cast<std::size_t>(i)].second);
+        (i < cut ? ids : split_off).push_back(order[static_cast<std::size_t>(i)].second);
     }
-    return second;
+    return split_off;
 }
 
 void ClassPools::fill_pool() {
-    pooled_.clear();
-    for (const std::int32_t at : chosen_) {
-        pooled_.insert(pooled_.end(), members(at), members(at) + size(at));
+    pool_records_.clear();
+    for (const std::int32_t class_id : pool_classes_) {
+        pool_records_.insert(pool_records_.end(), members(class_id), members(class_id) + size(class_id));
     }
-    pool_.start(static_cast<std::int32_t>(pooled_.size()));
-    for (std::size_t part = 0; part < chosen_.size(); ++part) {
-        const std::int32_t at = chosen_[part];
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            if (apart_) {
+    pool_.start(static_cast<std::int32_t>(pool_records_.size()));
+    for (std::size_t part = 0; part < pool_classes_.size(); ++part) {
+        const std::int32_t class_id = pool_classes_[part];
+        for (std::int32_t i = 0; i < size(class_id); ++i) {
+            if (pair_distances_) {
                 pool_.add(static_cast<std::int32_t>(part));
             } else {
-                pool_.add(table_.row(members(at)[i]), static_cast<std::int32_t>(part));
+                pool_.add(table_.row(members(class_id)[i]), static_cast<std::int32_t>(part));
             }
         }
     }
-    if (!apart_) return pool_.finish();
-    apart_->pairs(pooled_.data(), pool_.records(), pool_.stride(), pool_.written());
-    pool_.finish(apart_->price());
+    if (!pair_distances_) return pool_.finish();
+    pair_distances_->fill_pairwise(pool_records_.data(), pool_.n_records(), pool_.stride(), pool_.distance_rows());
+    pool_.finish(pair_distances_->cost_per_distance());
 }
 
 void ClassPools::write_back() {
-    const std::size_t parts = static_cast<std::size_t>(pool_.parts());
-    for (const std::int32_t at : chosen_) size(at) = 0;
-    for (; chosen_.size() > parts; chosen_.pop_back()) unused_.push_back(chosen_.back());
-    for (; chosen_.size() < parts; unused_.pop_back()) chosen_.push_back(unused_.back());
-    for (std::int32_t x = 0; x < pool_.records(); ++x) {
-        const std::int32_t id = pooled_[static_cast<std::size_t>(x)];
-        const std::int32_t at = chosen_[static_cast<std::size_t>(pool_.part(x))];
-        class_of(id) = at;
-        members(at)[size(at)++] = id;
+    const std::size_t parts = static_cast<std::size_t>(pool_.n_classes());
+    for (const std::int32_t class_id : pool_classes_) size(class_id) = 0;
+    for (; pool_classes_.size() > parts; pool_classes_.pop_back()) free_class_ids_.push_back(pool_classes_.back());
+    for (; pool_classes_.size() < parts; free_class_ids_.pop_back()) pool_classes_.push_back(free_class_ids_.back());
+    for (std::int32_t x = 0; x < pool_.n_records(); ++x) {
+        const std::int32_t id = pool_records_[static_cast<std::size_t>(x)];
+        const std::int32_t class_id = pool_classes_[static_cast<std::size_t>(pool_.class_of(x))];
+        class_of(id) = class_id;
+        members(class_id)[size(class_id)++] = id;
     }
     for (std::size_t part = 0; part < parts; ++part) {
-        loss(chosen_[part]) = pool_.loss(static_cast<std::int32_t>(part));
+        loss(pool_classes_[part]) = pool_.loss(static_cast<std::int32_t>(part));
     }
 }
 
 // Classes are numbered by their first records.
 void ClassPools::number_classes() {
     std::vector<std::int32_t> number(size_.size(), -1);
-    std::int32_t next = 0;
+    std::int32_t next_label = 0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
         std::int32_t& label = number[static_cast<std::size_t>(class_of(id))];
-        if (label < 0) label = next++;
+        if (label < 0) label = next_label++;
         assign(id, label);
     }
 }

@@ -1,4 +1,4 @@
-// Growing classes, for methods in which leftover records join the class with the nearest mean.
+// Class means, for methods that assign leftover records to the class with the nearest mean.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dbanon {
 
-// Sums add the members one by one in the order in which they are taken.
+// The means of classes. Members are added to the sums one by one, in the order of assignment.
 class ClassMeans {
    public:
     explicit ClassMeans(const Table& table) : table_(table), values_(table.p) {}
@@ -26,19 +26,20 @@ class ClassMeans {
         ++count_[label];
     }
 
-    // From sums to means; nothing may be added afterwards.
+    // Turns sums into means; nothing may be added afterwards.
     void close() {
         for (std::size_t c = 0; c < count_.size(); ++c) {
             for (int j = 0; j < table_.p; ++j) values_.row(c)[j] /= count_[c];
         }
     }
+    // Starts a search for the nearest mean: nearest() continues it, label() is its result.
     void start() {
         next_ = 0;
         best_ = {-1.0, -1};
     }
     bool nearest(const double* point, Work& work) {
         for (; next_ < count_.size(); ++next_) {
-            if (work.spent()) return false;
+            if (work.is_spent()) return false;
             --work.left;
             const double* mean = values_.row(next_);
             double squared = 0.0;
@@ -59,13 +60,13 @@ class ClassMeans {
     Grid<double> values_;  // sums, then means, by class
     std::vector<std::int32_t> count_;
     std::size_t next_ = 0;
-    Found best_{-1.0, -1};
+    RecordDistance best_{-1.0, -1};
 };
 
-// A kernel that takes records one after the other and leaves fewer than k at the end.
-class TakingKernel : public Kernel {
+// A kernel that assigns records one after the other and leaves fewer than k at the end.
+class SequentialKernel : public Kernel {
    public:
-    TakingKernel(const Table& table, std::int32_t k, Search search)
+    SequentialKernel(const Table& table, std::int32_t k, Search search)
         : Kernel(table, k), records_(make_records(table, search)), means_(table) {}
 
    protected:
@@ -76,25 +77,25 @@ class TakingKernel : public Kernel {
     }
     void take(NearQuery& q, std::int32_t label) {
         q.sort();
-        for (std::int32_t i = 0; i < q.count; ++i) take(q.found[i].id, label);
+        for (std::int32_t i = 0; i < q.count; ++i) take(q.results[i].id, label);
     }
 
-    // Leftover records join the class with the nearest mean, using the means before any of them
-    // joined.
-    void begin_settling() {
+    // Assigns leftover records to the class with the nearest mean; the means do not include any
+    // leftover record.
+    void begin_leftovers() {
         means_.close();
         means_.start();
-        leftover_ = 0;
+        next_leftover_ = 0;
     }
-    bool settle(Work& work) {
-        for (; leftover_ < table_.n; ++leftover_) {
-            if (assigned(leftover_)) {
-                if (leftover_ % 1024 == 0) work.left -= 64;
-                if (work.spent()) return false;
+    bool assign_leftovers(Work& work) {
+        for (; next_leftover_ < table_.n; ++next_leftover_) {
+            if (is_assigned(next_leftover_)) {
+                if (next_leftover_ % 1024 == 0) work.left -= 64;
+                if (work.is_spent()) return false;
                 continue;
             }
-            if (!means_.nearest(table_.row(leftover_), work)) return false;
-            assign(leftover_, means_.label());
+            if (!means_.nearest(table_.row(next_leftover_), work)) return false;
+            assign(next_leftover_, means_.label());
             means_.start();
         }
         return true;
@@ -106,7 +107,7 @@ class TakingKernel : public Kernel {
     FarQuery far_;
 
    private:
-    std::int32_t leftover_ = 0;
+    std::int32_t next_leftover_ = 0;
 };
 
 }  // namespace dbanon

@@ -9,17 +9,17 @@ namespace dbanon {
 
 namespace {
 
-constexpr int kMostAttributes = 1024;
+constexpr int kMaxAttributes = 1024;
 constexpr std::int32_t kStepSample = 255;
 // Outliers of the sample that are excluded from an attribute's mean deviation.
 constexpr std::int32_t kOutliers = 8;
 // In mean deviations of the sample; 19 standard deviations for a normal distribution.
-constexpr double kWide = 24.0;
+constexpr double kClipDeviations = 24.0;
 // The maximum difference of two records; with 2 more for each attribute, still below 2^15.5.
-constexpr double kLongest = 46000.0;
-constexpr double kWidest = 32000.0;
+constexpr double kMaxLength = 46000.0;
+constexpr double kMaxWidth = 32000.0;
 
-std::atomic<bool>& allowed() {
+std::atomic<bool>& integer_steps_allowed() {
     static std::atomic<bool> value{true};
     return value;
 }
@@ -36,7 +36,7 @@ void sample(const double* points, std::int32_t n, int p, int j, std::vector<doub
 
 Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<double>& middle)
     : p_(p) {
-    if (!allowed() || !pays(p) || p > kMostAttributes || n == 0) return;
+    if (!integer_steps_allowed() || !is_worthwhile(p) || p > kMaxAttributes || n == 0) return;
     const std::size_t width = static_cast<std::size_t>(p);
     std::vector<double> values;
     double squares = 0.0;
@@ -49,7 +49,7 @@ Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<do
         for (const double value : values) deviation += value / static_cast<double>(values.size());
         squares += deviation * deviation / p;
     }
-    const double wide = kWide * std::sqrt(squares);
+    const double clip_distance = kClipDeviations * std::sqrt(squares);
     std::vector<double> low(points, points + p);
     std::vector<double> high = low;
     for (std::int64_t i = 1; i < n; ++i) {
@@ -59,34 +59,34 @@ Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<do
             high[j] = std::max(high[j], row[j]);
         }
     }
-    double longest = 0.0;
+    double length_squared = 0.0;
     double widest = 0.0;
     for (std::size_t j = 0; j < width; ++j) {
-        low[j] = std::max(low[j] - middle[j], -wide);
-        high[j] = std::min(high[j] - middle[j], wide);
-        longest += (high[j] - low[j]) * (high[j] - low[j]);
+        low[j] = std::max(low[j] - middle[j], -clip_distance);
+        high[j] = std::min(high[j] - middle[j], clip_distance);
+        length_squared += (high[j] - low[j]) * (high[j] - low[j]);
         widest = std::max(widest, high[j] - low[j]);
     }
-    step_ = std::max(std::sqrt(longest) / kLongest, widest / kWidest);
+    step_ = std::max(std::sqrt(length_squared) / kMaxLength, widest / kMaxWidth);
     // Far from values whose squares overflow, or lose digits because they are tiny.
-    used_ = step_ > 1e-140 && step_ < 1e140;
-    if (!used_) return;
+    is_enabled_ = step_ > 1e-140 && step_ < 1e140;
+    if (!is_enabled_) return;
     per_step_ = 1.0 / step_;
     for (std::size_t j = 0; j < width; ++j) {
         axes_.push_back({middle[j], low[j] * per_step_ - 1e-6, high[j] * per_step_ + 1e-6});
     }
 }
 
-void allow_whole_steps(bool value) { allowed() = value; }
+void allow_integer_steps(bool value) { integer_steps_allowed() = value; }
 
-bool Coarse::put(const double* row, std::int16_t* block, std::int32_t lane) const {
-    bool cut = false;
+bool Coarse::store_record(const double* row, std::int16_t* block, std::int32_t lane) const {
+    bool clipped = false;
     for (int j = 0; j < p_; ++j) {
         block[(j / 2 * kBlock + lane) * 2 + j % 2] = steps(row[j], j);
-        cut |= beyond(row[j], j);
+        clipped |= is_clipped(row[j], j);
     }
     if (p_ % 2 != 0) block[(p_ / 2 * kBlock + lane) * 2 + 1] = 0;
-    return cut;
+    return clipped;
 }
 
 void Coarse::move(std::int16_t* to, std::int32_t to_lane, const std::int16_t* from,
@@ -96,27 +96,27 @@ void Coarse::move(std::int16_t* to, std::int32_t to_lane, const std::int16_t* fr
     }
 }
 
-void Coarse::ask(const double* point, std::vector<std::int16_t>& room, CoarsePoint& at) const {
+void Coarse::convert_query(const double* point, std::vector<std::int16_t>& storage, CoarsePoint& query) const {
     const int width = 2 * pairs();
-    room.assign(static_cast<std::size_t>(4 * width), 0);
-    std::int16_t* to = room.data();
+    storage.assign(static_cast<std::size_t>(4 * width), 0);
+    std::int16_t* to = storage.data();
     double squared = 0.0;
-    bool inside = true;
+    bool is_unclipped = true;
     for (int j = 0; j < p_; ++j) {
         const int steps_j = steps(point[j], j);
-        inside = inside && !beyond(point[j], j);
+        is_unclipped = is_unclipped && !is_clipped(point[j], j);
         squared += static_cast<double>(steps_j) * steps_j;
-        const double vertex = std::floor(-steps_j / (kMultiplier - 1.0) + 0.5);
+        const double vertex = std::floor(-steps_j / (kReachMultiplier - 1.0) + 0.5);
         to[j] = static_cast<std::int16_t>(steps_j);
         to[width + j] = static_cast<std::int16_t>(steps_j + 1);
         to[2 * width + j] = static_cast<std::int16_t>(steps_j - 1);
         to[3 * width + j] = static_cast<std::int16_t>(std::clamp(vertex, -32700.0, 32700.0));
     }
-    at = {to, to + width, to + 2 * width, to + 3 * width,
-          5.0 * std::sqrt(p_ * squared) + 2963.0 * p_, inside};
+    query = {to, to + width, to + 2 * width, to + 3 * width,
+          5.0 * std::sqrt(p_ * squared) + 2963.0 * p_, is_unclipped};
 }
 
-std::vector<double> sampled_middle(const double* points, std::int32_t n, int p) {
+std::vector<double> sample_medians(const double* points, std::int32_t n, int p) {
     std::vector<double> middle, values;
     for (int j = 0; j < p && n > 0; ++j) {
         sample(points, n, p, j, values);

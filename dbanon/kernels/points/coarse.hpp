@@ -1,5 +1,6 @@
-// Coordinates as 16-bit integer steps: a quarter of the memory, and four times as many per
-// instruction. They only rule out records for certain; all others are checked in doubles.
+// Coordinates as 16-bit integer steps: they take a quarter of the memory of doubles, and an
+// instruction processes four times as many. They only serve to rule out records; the remaining ones
+// are checked in doubles.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +10,25 @@
 
 namespace dbanon {
 
-// Steps of equal length for all attributes, counted from a point in the middle.
+// Steps have the same length in all attributes and are counted from a central point.
 //
 // The step is long enough for sums of squared differences to fit into 32 bits. A few outliers, as
-// in heavy tails, would make it too coarse for all other records, so coordinates beyond kWide times
+// in heavy tails, would make it too coarse for all other records, so coordinates beyond kClipDeviations times
 // the mean deviation (without the farthest records) are clipped. Clipping only brings records
 // together, so nearest searches may rely on it; farthest searches check clipped records in doubles.
 class Coarse {
    public:
     Coarse() = default;
-    // `points` is n x p, row by row. Disabled if there are too few attributes to gain by it, or if
+    // `points` is n x p, row by row. Disabled if there are too few attributes for a gain, or if
     // bounds would not hold for the number of attributes or the values.
     Coarse(const double* points, std::int32_t n, int p, const std::vector<double>& middle);
 
     // With fewer attributes doubles are as fast (1,000,000 records of 4).
-    static constexpr bool pays(int p) { return p >= kStepped; }
+    static constexpr bool is_worthwhile(int p) { return p >= kMinCoarseAttributes; }
 
-    bool used() const { return used_; }
+    bool is_enabled() const { return is_enabled_; }
     int pairs() const { return (p_ + 1) / 2; }
-    // Numbers in a block.
+    // The number of integers in a block.
     std::int64_t block() const { return std::int64_t{2} * pairs() * kBlock; }
     double step() const { return step_; }
 
@@ -40,18 +41,18 @@ class Coarse {
         // Rounds half up, whatever the processor's rounding mode.
         return static_cast<std::int16_t>(static_cast<std::int32_t>(cell + 32768.5) - 32768);
     }
-    bool beyond(double x, int j) const {
+    bool is_clipped(double x, int j) const {
         const Axis& axis = axes_[static_cast<std::size_t>(j)];
         const double cell = (x - axis.origin) * per_step_;
         return !(cell >= axis.least && cell <= axis.most);
     }
-    // One record into a lane of a block; returns whether it was cut off.
-    bool put(const double* row, std::int16_t* block, std::int32_t lane) const;
+    // Writes a record into a lane of a block; returns whether it was clipped.
+    bool store_record(const double* row, std::int16_t* block, std::int32_t lane) const;
     static void move(std::int16_t* to, std::int32_t to_lane, const std::int16_t* from,
                      std::int32_t from_lane, int pairs);
 
-    // A query point in steps. `room` owns what `at` points to.
-    void ask(const double* point, std::vector<std::int16_t>& room, CoarsePoint& at) const;
+    // Converts a query point to steps. `storage` owns the arrays that `query` points to.
+    void convert_query(const double* point, std::vector<std::int16_t>& storage, CoarsePoint& query) const;
 
    private:
     struct Axis {
@@ -59,15 +60,15 @@ class Coarse {
     };
 
     int p_ = 0;
-    bool used_ = false;
+    bool is_enabled_ = false;
     double step_ = 0.0, per_step_ = 0.0;
     std::vector<Axis> axes_;
 };
 
 // For tests and benchmarks: whether new kernels may use integer steps. Labels do not depend on it.
-void allow_whole_steps(bool value);
+void allow_integer_steps(bool value);
 
 // The medians of a fixed sample: a central point that is robust to outliers.
-std::vector<double> sampled_middle(const double* points, std::int32_t n, int p);
+std::vector<double> sample_medians(const double* points, std::int32_t n, int p);
 
 }  // namespace dbanon

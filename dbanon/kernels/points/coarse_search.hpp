@@ -21,45 +21,45 @@
 namespace {
 
 constexpr int kBlockSums = kBlock / Pairs::width;
-constexpr int kFanSums = kFan / Pairs::width;
-constexpr double kSure = 1e-9;
+constexpr int kFanOutSums = kFanOut / Pairs::width;
+constexpr double kRoundingMargin = 1e-9;
 // From this number of candidate records on, checking the complete block in doubles is faster.
-constexpr int kMany = 5;
+constexpr int kMinBlockCheck = 5;
 // If boxes differ by less than a step, doubles can prune more than integer steps. They are used after a
 // leaf without results, and for this number of nodes after each success.
-constexpr std::int32_t kDoubts = 64;
+constexpr std::int32_t kNodesToRecheck = 64;
 
 // The largest sum in steps for which a record needs an exact check, from a squared distance.
 template <int P>
-struct Border {
-    explicit Border(const BlocksView& blocks)
+struct CheckThreshold {
+    explicit CheckThreshold(const BlocksView& blocks)
         : per_step(1.0 / blocks.step),
-          slack(std::sqrt(static_cast<double>(width<P>(blocks.p))) * (1.0 + kSure) + 1e-3) {}
+          slack(std::sqrt(static_cast<double>(width<P>(blocks.p))) * (1.0 + kRoundingMargin) + 1e-3) {}
 
     std::int32_t near(double limit) {
         if (limit != limit_used) {
             limit_used = limit;
-            const double length = std::sqrt(limit) * per_step * (1.0 + kSure) + slack;
-            border = length < 46340.0 ? static_cast<std::int32_t>(length * length) + 1 : kAll;
+            const double length = std::sqrt(limit) * per_step * (1.0 + kRoundingMargin) + slack;
+            threshold = length < 46340.0 ? static_cast<std::int32_t>(length * length) + 1 : kAll;
         }
-        return border;
+        return threshold;
     }
     // One below the least.
     std::int32_t far(double best) {
         if (best != limit_used) {
             limit_used = best;
-            const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kSure) - slack : 0.0;
-            border = length <= 0.0      ? -1
+            const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kRoundingMargin) - slack : 0.0;
+            threshold = length <= 0.0      ? -1
                      : length < 46340.0 ? static_cast<std::int32_t>(length * length) - 1
                                         : kAll;
         }
-        return border;
+        return threshold;
     }
 
     static constexpr std::int32_t kAll = 0x7fffffff;
     double per_step, slack;
     double limit_used = -2.0;
-    std::int32_t border = 0;
+    std::int32_t threshold = 0;
 };
 
 template <int P>
@@ -69,7 +69,7 @@ void coarse_distances(const BlocksView& blocks, std::int32_t block, const Coarse
     const std::int16_t* at = blocks.coarse + std::int64_t{block} * pairs * kBlock * 2;
     for (int part = 0; part < kBlockSums; ++part) sum[part] = Sums::zero();
     for (int i = 0; i < pairs; ++i) {
-        const Pairs q = Pairs::all(point.at + 2 * i);
+        const Pairs q = Pairs::all(point.steps + 2 * i);
         for (int part = 0; part < kBlockSums; ++part) {
             const Pairs x = Pairs::load(at + (i * kBlock + part * Pairs::width) * 2);
             sum[part] = sum[part] + squares(x - q);
@@ -91,13 +91,13 @@ double distance_of(const BlocksView& blocks, std::int32_t id, const double* poin
 
 // Returns whether many exact checks were unnecessary.
 template <int P>
-bool look_near(const BlocksView& blocks, std::int32_t block, unsigned close, Near& near) {
+bool check_near(const BlocksView& blocks, std::int32_t block, unsigned close, Near& near) {
     const double before = near.limit;
-    const bool many = __builtin_popcount(close) >= kMany;
+    const bool many = __builtin_popcount(close) >= kMinBlockCheck;
     if (many) {
         scan_block<P, true, false>(blocks, block, near.point, &near, nullptr);
     } else {
-        const std::int32_t* ids = blocks.ids + std::int64_t{block} * block_size(P);
+        const std::int32_t* ids = blocks.ids + std::int64_t{block} * block_records(P);
         for (; close != 0; close &= close - 1) {
             const std::int32_t id = ids[__builtin_ctz(close)];
             offer(near, distance_of<P>(blocks, id, near.point), id);
@@ -107,13 +107,13 @@ bool look_near(const BlocksView& blocks, std::int32_t block, unsigned close, Nea
 }
 
 template <int P>
-bool look_far(const BlocksView& blocks, std::int32_t block, unsigned distant, Far& far) {
+bool check_far(const BlocksView& blocks, std::int32_t block, unsigned distant, Far& far) {
     const double before = far.best.distance;
-    const bool many = __builtin_popcount(distant) >= kMany;
+    const bool many = __builtin_popcount(distant) >= kMinBlockCheck;
     if (many) {
         scan_block<P, false, true>(blocks, block, far.point, nullptr, &far);
     } else {
-        const std::int32_t* ids = blocks.ids + std::int64_t{block} * block_size(P);
+        const std::int32_t* ids = blocks.ids + std::int64_t{block} * block_records(P);
         for (; distant != 0; distant &= distant - 1) {
             const std::int32_t id = ids[__builtin_ctz(distant)];
             offer(far, distance_of<P>(blocks, id, far.point), id);
@@ -122,72 +122,72 @@ bool look_far(const BlocksView& blocks, std::int32_t block, unsigned distant, Fa
     return many && far.best.distance == before;
 }
 
-inline unsigned above(const Sums (&sum)[kBlockSums], std::int32_t border) {
+inline unsigned above(const Sums (&sum)[kBlockSums], std::int32_t threshold) {
     unsigned mask = 0;
     for (int part = 0; part < kBlockSums; ++part) {
-        mask |= Sums::above(sum[part], border) << (part * Pairs::width);
+        mask |= Sums::above(sum[part], threshold) << (part * Pairs::width);
     }
     return mask;
 }
 
 // The records of the block that may be near enough.
 template <int P>
-bool coarse_near(const BlocksView& blocks, std::int32_t block, Near& near, Border<P>& border) {
+bool coarse_near(const BlocksView& blocks, std::int32_t block, Near& near, CheckThreshold<P>& threshold) {
     Sums sum[kBlockSums];
     coarse_distances<P>(blocks, block, near.coarse, sum);
-    const unsigned used = used_in(blocks, block);
-    const unsigned close = ~above(sum, border.near(near.limit)) & used;
-    return close != 0 && look_near<P>(blocks, block, close, near);
+    const unsigned used = used_lanes(blocks, block);
+    const unsigned close = ~above(sum, threshold.near(near.limit)) & used;
+    return close != 0 && check_near<P>(blocks, block, close, near);
 }
 
 template <int P>
-bool coarse_far(const BlocksView& blocks, std::int32_t block, Far& far, Border<P>& border) {
-    const unsigned used = used_in(blocks, block);
+bool coarse_far(const BlocksView& blocks, std::int32_t block, Far& far, CheckThreshold<P>& threshold) {
+    const unsigned used = used_lanes(blocks, block);
     unsigned distant = used;
-    if (blocks.beyond[block] == 0) {
+    if (blocks.has_clipped[block] == 0) {
         Sums sum[kBlockSums];
         coarse_distances<P>(blocks, block, far.coarse, sum);
-        distant &= above(sum, border.far(far.best.distance));
+        distant &= above(sum, threshold.far(far.best.distance));
     }
-    return distant != 0 && look_far<P>(blocks, block, distant, far);
+    return distant != 0 && check_far<P>(blocks, block, distant, far);
 }
 
 // Both queries for the same point.
 template <int P>
-void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, Border<P>& near_border,
-                 Far& far, Border<P>& far_border) {
+void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, CheckThreshold<P>& near_threshold,
+                 Far& far, CheckThreshold<P>& far_threshold) {
     Sums sum[kBlockSums];
     coarse_distances<P>(blocks, block, near.coarse, sum);
-    const unsigned used = used_in(blocks, block);
-    const unsigned close = ~above(sum, near_border.near(near.limit)) & used;
+    const unsigned used = used_lanes(blocks, block);
+    const unsigned close = ~above(sum, near_threshold.near(near.limit)) & used;
     unsigned distant = used;
-    if (blocks.beyond[block] == 0) distant &= above(sum, far_border.far(far.best.distance));
-    if (close != 0) look_near<P>(blocks, block, close, near);
-    if (distant != 0) look_far<P>(blocks, block, distant, far);
+    if (blocks.has_clipped[block] == 0) distant &= above(sum, far_threshold.far(far.best.distance));
+    if (close != 0) check_near<P>(blocks, block, close, near);
+    if (distant != 0) check_far<P>(blocks, block, distant, far);
 }
 
 // Lower bounds of the squared distances to the children's records, in doubles. Like the next one it
 // stays a separate function: inlined into a walk it took a twentieth longer.
 template <int P>
 [[gnu::noinline]] void coarse_near_bounds(const TreeView& tree, std::int32_t node,
-                                          const CoarsePoint& point, Lanes (&out)[kFanParts]) {
+                                          const CoarsePoint& point, Lanes (&out)[kFanOutParts]) {
     const int pairs = (width<P>(tree.leaves.p) + 1) / 2;
-    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFan * 4;
-    Sums sum[kFanSums];
-    for (int part = 0; part < kFanSums; ++part) sum[part] = Sums::zero();
-    for (int i = 0; i < pairs; ++i, at += kFan * 4) {
+    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFanOut * 4;
+    Sums sum[kFanOutSums];
+    for (int part = 0; part < kFanOutSums; ++part) sum[part] = Sums::zero();
+    for (int i = 0; i < pairs; ++i, at += kFanOut * 4) {
         const Pairs over = Pairs::all(point.above + 2 * i);
         const Pairs under = Pairs::all(point.below + 2 * i);
-        for (int part = 0; part < kFanSums; ++part) {
+        for (int part = 0; part < kFanOutSums; ++part) {
             const Pairs low = Pairs::load(at + part * Pairs::width * 2);
-            const Pairs high = Pairs::load(at + kFan * 2 + part * Pairs::width * 2);
+            const Pairs high = Pairs::load(at + kFanOut * 2 + part * Pairs::width * 2);
             sum[part] = sum[part] + squares(max(max(low - over, under - high), Pairs::zero()));
         }
     }
-    std::int32_t whole[kFan];
-    for (int part = 0; part < kFanSums; ++part) sum[part].store(whole + part * Pairs::width);
-    const Lanes unit = Lanes::all(tree.leaves.step * tree.leaves.step * (1.0 - kSure));
-    for (int part = 0; part < kFanParts; ++part) {
+    std::int32_t whole[kFanOut];
+    for (int part = 0; part < kFanOutSums; ++part) sum[part].store(whole + part * Pairs::width);
+    const Lanes unit = Lanes::all(tree.leaves.step * tree.leaves.step * (1.0 - kRoundingMargin));
+    for (int part = 0; part < kFanOutParts; ++part) {
         out[part] = Lanes::load(whole + part * Lanes::width) * unit;
     }
 }
@@ -195,41 +195,41 @@ template <int P>
 // Upper bounds of the squared distances to the children's records; no record may be clipped.
 template <int P>
 [[gnu::noinline]] void coarse_far_bounds(const TreeView& tree, std::int32_t node,
-                                         const CoarsePoint& point, Lanes (&out)[kFanParts]) {
+                                         const CoarsePoint& point, Lanes (&out)[kFanOutParts]) {
     const int pairs = (width<P>(tree.leaves.p) + 1) / 2;
-    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFan * 4;
-    Sums corner[kFanSums], from_point[kFanSums], from_middle[kFanSums];
-    for (int part = 0; part < kFanSums; ++part) {
+    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFanOut * 4;
+    Sums corner[kFanOutSums], from_point[kFanOutSums], from_middle[kFanOutSums];
+    for (int part = 0; part < kFanOutSums; ++part) {
         corner[part] = from_point[part] = from_middle[part] = Sums::zero();
     }
-    for (int i = 0; i < pairs; ++i, at += kFan * 4) {
-        const Pairs q = Pairs::all(point.at + 2 * i);
+    for (int i = 0; i < pairs; ++i, at += kFanOut * 4) {
+        const Pairs q = Pairs::all(point.steps + 2 * i);
         const Pairs over = Pairs::all(point.above + 2 * i);
         const Pairs under = Pairs::all(point.below + 2 * i);
         const Pairs vertex = Pairs::all(point.vertex + 2 * i);
-        for (int part = 0; part < kFanSums; ++part) {
+        for (int part = 0; part < kFanOutSums; ++part) {
             const Pairs low = Pairs::load(at + part * Pairs::width * 2);
-            const Pairs high = Pairs::load(at + kFan * 2 + part * Pairs::width * 2);
+            const Pairs high = Pairs::load(at + kFanOut * 2 + part * Pairs::width * 2);
             corner[part] = corner[part] + squares(max(over - low, high - under));
             const Pairs x = min(max(vertex, low), high);
             from_point[part] = from_point[part] + squares(x - q);
             from_middle[part] = from_middle[part] + squares(x);
         }
     }
-    std::int32_t whole[3][kFan];
-    for (int part = 0; part < kFanSums; ++part) {
+    std::int32_t whole[3][kFanOut];
+    for (int part = 0; part < kFanOutSums; ++part) {
         corner[part].store(whole[0] + part * Pairs::width);
         from_point[part].store(whole[1] + part * Pairs::width);
         from_middle[part].store(whole[2] + part * Pairs::width);
     }
-    const double* reach = tree.coarse_reach + std::int64_t{node} * kFan;
-    for (int part = 0; part < kFanParts; ++part) {
+    const double* reach = tree.coarse_reach + std::int64_t{node} * kFanOut;
+    for (int part = 0; part < kFanOutParts; ++part) {
         const int at = part * Lanes::width;
         const Lanes inner = Lanes::load(whole[1] + at) -
-                            Lanes::all(kMultiplier - 1.0 / 1024) * Lanes::load(whole[2] + at) +
+                            Lanes::all(kReachMultiplier - 1.0 / 1024) * Lanes::load(whole[2] + at) +
                             Lanes::load(reach + at) + Lanes::all(point.slack);
         const Lanes steps = min(inner, Lanes::load(whole[0] + at));
-        out[part] = (steps * Lanes::all(1.0 + kSure) + Lanes::all(1.0)) *
+        out[part] = (steps * Lanes::all(1.0 + kRoundingMargin) + Lanes::all(1.0)) *
                     Lanes::all(tree.leaves.step * tree.leaves.step);
     }
 }

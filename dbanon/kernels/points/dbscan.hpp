@@ -9,29 +9,31 @@
 
 namespace dbanon {
 
-// A record is core when k records, itself among them, lie within the radius. Classes grow from the
-// first core record that is in none, over all within the radius of a core record; what none reaches
-// keeps the label -1. One tree answers both questions, as all core records are found before the
-// first record is taken out of it: each of the at most 2n queries then takes what it finds, or is
-// the last about its record, and no list of neighbours is kept.
+// A record is a core record if at least k records, including itself, lie within the radius. A class
+// grows from the first unassigned core record to all records within the radius of its core records;
+// records that no class reaches keep the label -1.
+//
+// All core records are identified before the first record is assigned, so one tree serves both
+// phases: assigned records are erased from it, each query returns unassigned records only, and no
+// lists of neighbours are stored. There are at most 2n queries.
 class Dbscan final : public Kernel {
    public:
     Dbscan(const Table& table, std::int32_t k, double radius);
 
    protected:
-    Steps run() override;
-    double fraction() const override { return 0.5 * Kernel::fraction() + 0.5 * rated_ / (table_.n + 1.0); }
+    Coroutine run() override;
+    double fraction_done() const override { return 0.5 * Kernel::fraction_done() + 0.5 * n_rated_ / (table_.n + 1.0); }
 
    private:
-    void ask(std::int32_t id, std::int32_t n_neighbours);
+    void start_query(std::int32_t id, std::int32_t n_neighbours);
     void take(std::int32_t id, std::int32_t label);
 
-    const double limit_;  // the squared radius
+    const double squared_radius_;
     KdTree tree_;
     NearQuery near_;
-    std::vector<bool> core_;
-    std::vector<std::int32_t> waiting_;  // core records of the class whose neighbours are not taken
-    std::int32_t rated_ = 0;
+    std::vector<bool> is_core_;
+    std::vector<std::int32_t> core_to_expand_;  // core records of the class whose neighbours are not assigned yet
+    std::int32_t n_rated_ = 0;
 };
 
 }  // namespace dbanon

@@ -14,38 +14,38 @@ namespace dbanon {
 // little longer than needed, which is looked up again only when it runs short. Records with equal rows
 // have equal candidates, member by member in value, so only the first one that remains has to be
 // rated: otherwise a value shared by many records would make every round touch them all.
-class Density final : public TakingKernel {
+class Density final : public SequentialKernel {
    public:
-    Density(const Table& table, std::int32_t k, bool lowest, Search search);
+    Density(const Table& table, std::int32_t k, bool lowest_first, Search search);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Entry {
-        double within;
+        double sum_of_squares;
         std::int32_t id;
         std::int32_t version;
     };
     bool same_row(std::int32_t a, std::int32_t b) const;
-    void link(std::int32_t id);
-    bool blurred(std::int32_t id) const;
-    std::int32_t shorten(std::int32_t id);
-    void look_up(std::int32_t id);
-    void rate(std::int32_t id, std::int32_t n_remaining);
-    void collect(std::int32_t removed);
-    bool leads(std::int32_t id) const { return version_[id] >= 0; }
-    bool after(const Entry& a, const Entry& b) const;
-    std::int32_t* list(std::int32_t id) { return lists_.row(id); }
+    void add_to_equal_rows(std::int32_t id);
+    bool has_underflow(std::int32_t id) const;
+    std::int32_t drop_assigned(std::int32_t id);
+    void store_neighbours(std::int32_t id);
+    void rate_candidate(std::int32_t id, std::int32_t n_remaining);
+    void mark_affected_candidates(std::int32_t removed);
+    bool is_first_of_row(std::int32_t id) const { return version_[id] >= 0; }
+    bool comes_after(const Entry& a, const Entry& b) const;
+    std::int32_t* neighbours(std::int32_t id) { return neighbour_lists_.row(id); }
 
-    bool lowest_;
-    std::int32_t room_;  // neighbours kept for a record
-    Grid<std::int32_t> lists_;
-    std::vector<std::int32_t> length_, hit_;
+    bool lowest_first_;
+    std::int32_t max_neighbours_;  // neighbours kept for a record
+    Grid<std::int32_t> neighbour_lists_;
+    std::vector<std::int32_t> list_length_, candidates_to_rate_;
     std::vector<std::int32_t> version_;  // of the candidate; -1: not the first with its row
-    std::vector<std::int32_t> same_, last_same_, slots_;  // chains of equal rows, and their hash table
-    std::vector<std::vector<std::int32_t>> holders_;  // whose candidate a record may be in
-    std::vector<bool> marked_;
+    std::vector<std::int32_t> next_equal_row_, last_equal_row_, slots_;  // chains of equal rows, and their hash table
+    std::vector<std::vector<std::int32_t>> holders_;  // by record: the records whose candidates may contain it
+    std::vector<bool> is_marked_;
     std::vector<Entry> heap_;
     std::vector<double> mean_;
 };

@@ -12,12 +12,12 @@ namespace dbanon {
 // farthest remaining partner. Removals only decrease that distance, so bounds stay valid, and are
 // exact while the partner remains. Equal bounds are ordered by record, so the search may stop at
 // ties.
-class Diameter final : public TakingKernel {
+class Diameter final : public SequentialKernel {
    public:
-    Diameter(const Table& table, std::int32_t k, Search search) : TakingKernel(table, k, search) {}
+    Diameter(const Table& table, std::int32_t k, Search search) : SequentialKernel(table, k, search) {}
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     struct Entry {
@@ -28,10 +28,10 @@ class Diameter final : public TakingKernel {
             return bound < other.bound || (bound == other.bound && id > other.id);
         }
     };
-    double reach(std::int32_t id) const;
+    double distance_to_middle(std::int32_t id) const;
 
-    std::vector<double> middle_;
-    std::vector<Entry> heap_, seen_;
+    std::vector<double> centroid_;
+    std::vector<Entry> heap_, examined_;
 };
 
 }  // namespace dbanon

@@ -57,6 +57,6 @@ bool set_simd_level(const std::string& name) {
     return false;
 }
 
-const Ops& ops_for(int p) { return levels()[current()].ops[p <= kTemplated ? p : 0]; }
+const Ops& ops_for(int p) { return levels()[current()].ops[p <= kMaxTemplatedAttributes ? p : 0]; }
 
 }  // namespace dbanon

@@ -10,17 +10,17 @@ namespace {
 using namespace dbanon;
 
 template <int P>
-constexpr int kBlockParts = block_size(P) / Lanes::width;
-constexpr int kFanParts = kFan / Lanes::width;
+constexpr int kBlockParts = block_records(P) / Lanes::width;
+constexpr int kFanOutParts = kFanOut / Lanes::width;
 
-bool before(const Found& a, const Found& b) {
+bool before(const RecordDistance& a, const RecordDistance& b) {
     return a.distance < b.distance || (a.distance == b.distance && a.id < b.id);
 }
 
 void offer(Near& q, double distance, std::int32_t id) {
-    if (id == q.exclude || distance > q.limit || (distance == q.limit && id > q.limit_id)) return;
-    Found* heap = q.found;
-    const Found entry{distance, id};
+    if (id == q.excluded_id || distance > q.limit || (distance == q.limit && id > q.limit_id)) return;
+    RecordDistance* heap = q.results;
+    const RecordDistance entry{distance, id};
     std::int32_t at;
     if (q.count < q.k) {
         at = q.count++;
@@ -50,12 +50,12 @@ void offer(Far& q, double distance, std::int32_t id) {
     }
 }
 
-inline std::int32_t first_of(const TreeView& tree, std::int32_t node, int slot) {
-    return tree.links[node * kLinks + kFan + slot];
+inline std::int32_t first_id_of(const TreeView& tree, std::int32_t node, int slot) {
+    return tree.links[node * kLinksPerNode + kFanOut + slot];
 }
 
 // The lanes of a block that hold records.
-inline unsigned used_in(const BlocksView& blocks, std::int32_t block) {
+inline unsigned used_lanes(const BlocksView& blocks, std::int32_t block) {
     return static_cast<unsigned>((std::uint64_t{1} << blocks.count[block]) - 1);
 }
 
@@ -68,12 +68,12 @@ template <int P>
 void block_distances(const BlocksView& blocks, std::int32_t block, const double* point,
                      Lanes (&sum)[kBlockParts<P>]) {
     const int p = width<P>(blocks.p);
-    const double* at = blocks.points + static_cast<std::int64_t>(block) * p * block_size(P);
+    const double* at = blocks.points + static_cast<std::int64_t>(block) * p * block_records(P);
     for (int part = 0; part < kBlockParts<P>; ++part) sum[part] = Lanes::all(0.0);
     for (int j = 0; j < p; ++j) {
         const Lanes q = Lanes::all(point[j]);
         for (int part = 0; part < kBlockParts<P>; ++part) {
-            const Lanes gap = q - Lanes::load(at + j * block_size(P) + part * Lanes::width);
+            const Lanes gap = q - Lanes::load(at + j * block_records(P) + part * Lanes::width);
             sum[part] = sum[part] + gap * gap;
         }
     }
@@ -84,25 +84,25 @@ void scan_block(const BlocksView& blocks, std::int32_t block, const double* poin
                 Far* far) {
     Lanes sum[kBlockParts<P>];
     block_distances<P>(blocks, block, point, sum);
-    const unsigned used = used_in(blocks, block);
+    const unsigned used = used_lanes(blocks, block);
     unsigned close = 0;
     unsigned distant = 0;
     for (int part = 0; part < kBlockParts<P>; ++part) {
         if constexpr (Nearest) {
-            close |= at_most(sum[part], Lanes::all(near->limit)) << (part * Lanes::width);
+            close |= lanes_at_most(sum[part], Lanes::all(near->limit)) << (part * Lanes::width);
         }
         if constexpr (Farthest) {
-            distant |= at_most(Lanes::all(far->best.distance), sum[part]) << (part * Lanes::width);
+            distant |= lanes_at_most(Lanes::all(far->best.distance), sum[part]) << (part * Lanes::width);
         }
     }
     close &= used;
     distant &= used;
     if ((close | distant) == 0) return;
-    double distance[block_size(P)];
+    double distance[block_records(P)];
     for (int part = 0; part < kBlockParts<P>; ++part) {
         sum[part].store(distance + part * Lanes::width);
     }
-    const std::int32_t* ids = blocks.ids + static_cast<std::int64_t>(block) * block_size(P);
+    const std::int32_t* ids = blocks.ids + static_cast<std::int64_t>(block) * block_records(P);
     for (; close != 0; close &= close - 1) {
         const int lane = __builtin_ctz(close);
         offer(*near, distance[lane], ids[lane]);
@@ -116,16 +116,16 @@ void scan_block(const BlocksView& blocks, std::int32_t block, const double* poin
 // Squared distances from the point to the children's boxes.
 template <int P>
 void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
-                 Lanes (&sum)[kFanParts]) {
+                 Lanes (&sum)[kFanOutParts]) {
     const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
-    const double* hi = lo + p * kFan;
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFanOut;
+    const double* hi = lo + p * kFanOut;
     const Lanes zero = Lanes::all(0.0);
-    for (int part = 0; part < kFanParts; ++part) sum[part] = zero;
+    for (int part = 0; part < kFanOutParts; ++part) sum[part] = zero;
     for (int j = 0; j < p; ++j) {
         const Lanes q = Lanes::all(point[j]);
-        for (int part = 0; part < kFanParts; ++part) {
-            const int at = j * kFan + part * Lanes::width;
+        for (int part = 0; part < kFanOutParts; ++part) {
+            const int at = j * kFanOut + part * Lanes::width;
             const Lanes gap = max(max(Lanes::load(lo + at) - q, q - Lanes::load(hi + at)), zero);
             sum[part] = sum[part] + gap * gap;
         }
@@ -136,21 +136,21 @@ void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
 // (clustered, 1,000,000 records of 4).
 template <int P>
 [[gnu::always_inline]] inline void far_bounds(const TreeView& tree, std::int32_t node,
-                                              const Far& far, Lanes (&sum)[kFanParts]) {
+                                              const Far& far, Lanes (&sum)[kFanOutParts]) {
     const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
-    const double* hi = lo + p * kFan;
-    const double* reach = hi + p * kFan;
-    const Lanes multiplier = Lanes::all(kMultiplier);
-    Lanes inner[kFanParts], corner[kFanParts];
-    for (int part = 0; part < kFanParts; ++part) corner[part] = inner[part] = Lanes::all(0.0);
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFanOut;
+    const double* hi = lo + p * kFanOut;
+    const double* reach = hi + p * kFanOut;
+    const Lanes multiplier = Lanes::all(kReachMultiplier);
+    Lanes inner[kFanOutParts], corner[kFanOutParts];
+    for (int part = 0; part < kFanOutParts; ++part) corner[part] = inner[part] = Lanes::all(0.0);
     for (int j = 0; j < p; ++j) {
         const Lanes q = Lanes::all(far.point[j]);
         const Lanes middle = Lanes::all(tree.middle[j]);
-        const Lanes toward = Lanes::all(far.toward[j]);
+        const Lanes toward = Lanes::all(far.to_middle[j]);
         const Lanes vertex = Lanes::all(far.vertex[j]);
-        for (int part = 0; part < kFanParts; ++part) {
-            const int at = j * kFan + part * Lanes::width;
+        for (int part = 0; part < kFanOutParts; ++part) {
+            const int at = j * kFanOut + part * Lanes::width;
             const Lanes low = Lanes::load(lo + at);
             const Lanes high = Lanes::load(hi + at);
             const Lanes gap = max(q - low, high - q);
@@ -160,10 +160,10 @@ template <int P>
             inner[part] = inner[part] + (length * length - multiplier * (x * x));
         }
     }
-    const Lanes away = Lanes::all(far.away);
+    const Lanes away = Lanes::all(far.middle_distance);
     // Every term is at most 2.6 (N + |q - o|)^2; the last summand covers squares that underflow.
     const Lanes slack = Lanes::all(p * (p + 16) * 4.5e-16);
-    for (int part = 0; part < kFanParts; ++part) {
+    for (int part = 0; part < kFanOutParts; ++part) {
         const Lanes out = Lanes::load(reach + part * Lanes::width);
         const Lanes both = out + away;
         const Lanes bound = inner[part] + multiplier * (out * out) + slack * (both * both) +

@@ -18,29 +18,29 @@ class Gathering final : public Kernel {
    public:
     // The arrays must outlive the kernel: `prices` of the records, `count` centres.
     Gathering(const Table& table, std::int32_t k, const double* prices, const double* centres,
-              std::size_t count, double threshold);
+              std::size_t n_centres, double threshold);
 
     // The classes below the threshold, k records each, ascending.
     const std::vector<std::int32_t>& classes() const { return classes_; }
 
    protected:
-    Steps run() override;
-    double fraction() const override {
-        return static_cast<double>(done_) / (static_cast<double>(count_) + 1.0);
+    Coroutine run() override;
+    double fraction_done() const override {
+        return static_cast<double>(n_gathered_) / (static_cast<double>(n_centres_) + 1.0);
     }
 
    private:
-    void gather(const double* centre);
-    double cost();
+    void gather_class(const double* centre);
+    double compute_reduced_cost();
 
     const double* prices_;
     const double* centres_;
-    const std::size_t count_;
+    const std::size_t n_centres_;
     const double threshold_;
-    std::size_t done_ = 0;
+    std::size_t n_gathered_ = 0;
     WeightedTree tree_;
-    std::vector<WeightedTree::Found> nearest_;
-    std::vector<std::int32_t> members_, before_, classes_;
+    std::vector<WeightedTree::Entry> nearest_;
+    std::vector<std::int32_t> members_, previous_members_, classes_;
     std::vector<double> mean_;
 };
 

@@ -17,24 +17,24 @@ Genetic::Genes Genetic::random_genes() {
         const std::int32_t at = i / k_ < classes_ ? i / k_ : random_.below(classes_);
         genes[order[i]] = at;
     }
-    mend(genes);
+    repair(genes);
     return genes;
 }
 
 // A random record of a class, or for -1 of any class larger than k; -1 if there is none.
-std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
+std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t drawn_class) {
     std::int32_t count = 0, best = -1;
     for (std::int32_t i = 0; i < table_.n; ++i) {
         const std::int32_t at = genes[i];
-        const bool fits = of < 0 ? size_[at] > k_ : at == of;
-        if (fits && random_.below(++count) == 0) best = i;
+        const bool is_eligible = drawn_class < 0 ? size_[at] > k_ : at == drawn_class;
+        if (is_eligible && random_.below(++count) == 0) best = i;
     }
     return best;
 }
 
 // Classes of 1 to k - 1 records are filled from larger ones or dissolved, those of 2k or more
 // split.
-void Genetic::mend(Genes& genes) {
+void Genetic::repair(Genes& genes) {
     size_.assign(classes_, 0);
     for (const std::int32_t at : genes) ++size_[at];
     const auto move = [&](std::int32_t id, std::int32_t into) {
@@ -92,8 +92,8 @@ double Genetic::loss(const Genes& genes) {
     return total;
 }
 
-std::size_t Genetic::wheel(const std::vector<double>& fitness, double total) {
-    double left = random_.share() * total;
+std::size_t Genetic::draw_parent(const std::vector<double>& fitness, double total) {
+    double left = random_.uniform() * total;
     for (std::size_t i = 0; i + 1 < fitness.size(); ++i) {
         left -= fitness[i];
         if (left < 0.0) return i;
@@ -101,52 +101,52 @@ std::size_t Genetic::wheel(const std::vector<double>& fitness, double total) {
     return fitness.size() - 1;
 }
 
-Steps Genetic::run() {
+Coroutine Genetic::run() {
     const std::size_t count = settings_.population;
-    const std::int64_t price = std::int64_t{table_.n} * (table_.p + 4);
-    std::vector<Genes> people, children;
+    const std::int64_t work_per_individual = std::int64_t{table_.n} * (table_.p + 4);
+    std::vector<Genes> population, children;
     for (std::size_t i = 0; i < count; ++i) {
-        people.push_back(random_genes());
-        work_.left -= price;
-        if (work_.spent()) co_yield nullptr;
+        population.push_back(random_genes());
+        work_.left -= work_per_individual;
+        if (work_.is_spent()) co_yield nullptr;
     }
     std::vector<double> fitness(count);
     for (std::int32_t generation = 0;; ++generation) {
         std::size_t best = 0;
         double total = 0.0;
         for (std::size_t i = 0; i < count; ++i) {
-            const double fit = 1.0 / (1.0 + loss(people[i]));
+            const double fit = 1.0 / (1.0 + loss(population[i]));
             fitness[i] = fit;
             total += fit;
             if (fit > fitness[best]) best = i;
-            work_.left -= 3 * price;
-            if (work_.spent()) co_yield nullptr;
+            work_.left -= 3 * work_per_individual;
+            if (work_.is_spent()) co_yield nullptr;
         }
         if (generation == settings_.generations) {
-            std::swap(people[0], people[best]);
+            std::swap(population[0], population[best]);
             break;
         }
-        children.assign(1, people[best]);
+        children.assign(1, population[best]);
         while (children.size() < count) {
-            Genes child = people[wheel(fitness, total)];
-            const Genes& other = people[wheel(fitness, total)];
-            if (random_.share() < settings_.crossover) {
+            Genes child = population[draw_parent(fitness, total)];
+            const Genes& second_parent = population[draw_parent(fitness, total)];
+            if (random_.uniform() < settings_.crossover) {
                 const std::int32_t from = random_.below(table_.n);
-                std::copy(other.begin() + from, other.end(), child.begin() + from);
+                std::copy(second_parent.begin() + from, second_parent.end(), child.begin() + from);
             }
             for (std::int32_t& gene : child) {
-                if (random_.share() < settings_.mutation) gene = random_.below(classes_);
+                if (random_.uniform() < settings_.mutation) gene = random_.below(classes_);
             }
-            mend(child);
+            repair(child);
             children.push_back(std::move(child));
         }
-        people.swap(children);
-        done_ = (generation + 1.0) / (settings_.generations + 1.0);
+        population.swap(children);
+        fraction_done_ = (generation + 1.0) / (settings_.generations + 1.0);
     }
     std::vector<std::int32_t> number(classes_, -1);
     std::int32_t next = 0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        std::int32_t& label = number[people[0][id]];
+        std::int32_t& label = number[population[0][id]];
         if (label < 0) label = next++;
         assign(id, label);
     }

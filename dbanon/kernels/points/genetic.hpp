@@ -19,23 +19,23 @@ class Genetic final : public Kernel {
         : Kernel(table, k), settings_(settings), random_(settings.seed), classes_(table.n / k) {}
 
    protected:
-    Steps run() override;
-    double fraction() const override { return done_; }
+    Coroutine run() override;
+    double fraction_done() const override { return fraction_done_; }
 
    private:
     // One gene per record: the number of its class. Some numbers may be unused.
     using Genes = std::vector<std::int32_t>;
 
     Genes random_genes();
-    void mend(Genes& genes);
+    void repair(Genes& genes);
     double loss(const Genes& genes);
-    std::size_t wheel(const std::vector<double>& fitness, double total);
-    std::int32_t draw_member(const Genes& genes, std::int32_t of);
+    std::size_t draw_parent(const std::vector<double>& fitness, double total);
+    std::int32_t draw_member(const Genes& genes, std::int32_t drawn_class);
 
     const Settings settings_;
     Random random_;
     const std::int32_t classes_;
-    double done_ = 0.0;
+    double fraction_done_ = 0.0;
     std::vector<std::int32_t> size_;
     Grid<double> sum_;
 };

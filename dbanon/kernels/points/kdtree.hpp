@@ -25,28 +25,28 @@ class KdTree {
 
     std::int32_t size() const { return size_; }
     int attributes() const { return p_; }
-    bool alive(std::int32_t id) const { return position_[static_cast<std::size_t>(id)] >= 0; }
+    bool is_alive(std::int32_t id) const { return position_[static_cast<std::size_t>(id)] >= 0; }
     const double* row(std::int32_t id) const { return points_ + std::int64_t{id} * p_; }
     void erase(std::int32_t id);
     // Prefetches the data that erase() reads first.
-    void fetch(std::int32_t id) const { __builtin_prefetch(&position_[static_cast<std::size_t>(id)], 1); }
+    void prefetch(std::int32_t id) const { __builtin_prefetch(&position_[static_cast<std::size_t>(id)], 1); }
 
     void begin(NearQuery& q) const;
     void begin(FarQuery& q) const;
     bool nearest(NearQuery& q, Work& work) const { return ops_.nearest(view_, q, work); }
-    // Any records within q.limit, in no order: see Ops.
+    // Any records within q.limit, in no particular order (see Ops).
     bool within(NearQuery& q, Work& work) const { return ops_.within(view_, q, work); }
     bool farthest(FarQuery& q, Work& work) const { return ops_.farthest(view_, q, work); }
 
-    // For other kinds of searches (see moving_farthest.hpp).
+    // For searches implemented elsewhere (moving_farthest.hpp).
     const TreeView& view() const { return view_; }
     const Ops& ops() const { return ops_; }
 
    private:
-    // Distributes the records order_[begin..end) to `slots` slots of a node, starting at `slot`;
-    // `part` records per slot, or equal parts if it is 0.
-    struct Task {
-        std::int32_t begin, end, node, slot, slots, part, depth;
+    // Distributes the records order_[begin..end) to `n_slots` slots of a node, starting at
+    // `slot`: `slot_records` records each, or equal numbers if that is 0.
+    struct BuildTask {
+        std::int32_t begin, end, node, slot, n_slots, slot_records, depth;
     };
     // A split of a range too long for one slice: stable, left side in place, right side in spare_.
     struct Split {
@@ -65,23 +65,23 @@ class KdTree {
         std::int32_t id;
     };
 
-    void grow(std::int64_t leaves);
-    bool run(const Task& task, Work& work);
-    void add_leaf(const Task& task);
-    void add_node(const Task& task);
-    void branch(const Task& task, std::int32_t middle);
-    std::int32_t cut_short(const Task& task);
-    bool cut_long(const Task& task, Work& work, std::int32_t& middle);
-    Axis widest(std::int32_t begin, std::int32_t end) const;
-    void enclose(std::int32_t node, std::int32_t slot, std::int32_t inner);
+    void reserve_leaves(std::int64_t leaves);
+    bool run_task(const BuildTask& task, Work& work);
+    void add_leaf(const BuildTask& task);
+    void add_node(const BuildTask& task);
+    void push_halves(const BuildTask& task, std::int32_t middle);
+    std::int32_t split_short(const BuildTask& task);
+    bool split_long(const BuildTask& task, Work& work, std::int32_t& middle);
+    Axis choose_axis(std::int32_t begin, std::int32_t end) const;
+    void set_box_from_node(std::int32_t node, std::int32_t slot, std::int32_t inner);
     double coordinate(std::int32_t id, int j) const { return row(id)[j]; }
-    double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFan; }
-    double* high(std::int32_t node) { return low(node) + p_ * kFan; }
-    double* reach(std::int32_t node) { return high(node) + p_ * kFan; }
-    std::int32_t* child(std::int32_t node) { return links_.data() + std::int64_t{node} * kLinks; }
-    std::int32_t* first(std::int32_t node) { return child(node) + kFan; }
-    double reach_of(std::int32_t id) const;
-    void coarsen(std::int32_t node, int slot);
+    double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFanOut; }
+    double* high(std::int32_t node) { return low(node) + p_ * kFanOut; }
+    double* reach(std::int32_t node) { return high(node) + p_ * kFanOut; }
+    std::int32_t* child(std::int32_t node) { return links_.data() + std::int64_t{node} * kLinksPerNode; }
+    std::int32_t* first_ids(std::int32_t node) { return child(node) + kFanOut; }
+    double compute_reach(std::int32_t id) const;
+    void update_coarse_box(std::int32_t node, int slot);
     void refresh_view();
     void close_slot(std::int32_t node, int slot);
     bool shrink_leaf(std::int32_t leaf, std::int32_t id, double reached);
@@ -91,34 +91,34 @@ class KdTree {
     int p_, block_;
     const Ops& ops_;
     std::int32_t size_;
-    Pages<std::int32_t> position_;  // record -> leaf * block_ + lane, -1 once erased
+    HugePageVector<std::int32_t> position_;  // record -> leaf * block_ + lane, -1 once erased
 
     std::vector<std::int32_t> order_, spare_;
-    std::vector<Task> tasks_;
+    std::vector<BuildTask> tasks_;
     std::vector<Key> keys_;
     std::vector<std::uint64_t> ranks_;  // value, then record
     Split split_;
-    std::int32_t enclosed_ = -1;  // nodes from this index have boxes in their parents
+    std::int32_t first_enclosed_ = -1;  // nodes from this index have boxes in their parents
     std::int32_t depth_ = 0;
-    bool ready_ = false;
+    bool is_built_ = false;
 
-    Pages<double> boxes_;
+    HugePageVector<double> boxes_;
     std::vector<double> middle_;
-    Pages<std::int32_t> links_;
-    std::vector<std::int32_t> up_;  // up_: node -> parent * kFan + slot
-    std::vector<std::uint8_t> live_;
+    HugePageVector<std::int32_t> links_;
+    std::vector<std::int32_t> parent_slots_;  // node -> parent * kFanOut + slot
+    std::vector<std::uint8_t> live_children_;
 
-    std::int64_t leaf_room_ = 0;
-    std::int32_t leaves_ = 0;
-    Pages<double> leaf_points_, leaf_reach_;
-    Pages<std::int32_t> leaf_ids_;
-    std::vector<std::int32_t> leaf_count_, leaf_up_;
+    std::int64_t leaf_capacity_ = 0;
+    std::int32_t n_leaves_ = 0;
+    HugePageVector<double> leaf_points_, leaf_reach_;
+    HugePageVector<std::int32_t> leaf_ids_;
+    std::vector<std::int32_t> leaf_count_, leaf_parent_slots_;
 
     // The same in integer steps, if worthwhile: see search.hpp.
     Coarse coarse_;
-    Pages<std::int16_t> leaf_coarse_, coarse_boxes_;
-    Pages<double> coarse_reach_;
-    std::vector<std::uint8_t> leaf_beyond_, beyond_;
+    HugePageVector<std::int16_t> leaf_coarse_, coarse_boxes_;
+    HugePageVector<double> coarse_reach_;
+    std::vector<std::uint8_t> leaf_has_clipped_, has_clipped_;
     TreeView view_{};
 };
 

@@ -1,4 +1,4 @@
-// Construction of the tree; kdtree.cpp has the rest.
+// Construction of the tree; queries and deletion are in kdtree.cpp.
 #include "points/kdtree.hpp"
 
 #include <algorithm>
@@ -12,32 +12,32 @@ namespace {
 
 // Ranges up to this length are split exactly and at once; longer ones at the median of a sample,
 // piece by piece.
-constexpr std::int32_t kShort = 16384;
+constexpr std::int32_t kShortRange = 16384;
 constexpr std::int32_t kCutSample = 255;
-constexpr std::int32_t kPiece = 4096;
-constexpr std::int32_t kAhead = 32;  // distance of prefetched records
-constexpr double kRanks = 4294967295.0;
+constexpr std::int32_t kSliceRecords = 4096;
+constexpr std::int32_t kPrefetchAhead = 32;  // distance of prefetched records
+constexpr double kMaxRank = 4294967295.0;
 // Limits of the selection, after which std::nth_element takes over: for few keys, or after many
 // rounds, which only adversarial orders need.
-constexpr std::int32_t kFewKeys = 16;
-constexpr int kRounds = 40;
+constexpr std::int32_t kMinSelectKeys = 16;
+constexpr int kMaxSelectRounds = 40;
 
 // A fixed sequence: the tree, hence the time, is the same in every run.
-std::uint64_t mix(std::uint64_t x) {
+std::uint64_t mix_bits(std::uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
 
-std::int32_t sampled(std::int32_t begin, std::int32_t end, std::int32_t i) {
+std::int32_t sample_index(std::int32_t begin, std::int32_t end, std::int32_t i) {
     const std::uint64_t length = static_cast<std::uint64_t>(end - begin);
-    return begin + static_cast<std::int32_t>(mix(static_cast<std::uint64_t>(i) + length) % length);
+    return begin + static_cast<std::int32_t>(mix_bits(static_cast<std::uint64_t>(i) + length) % length);
 }
 
 // std::nth_element for distinct keys, without unpredictable branches.
 void select(std::uint64_t* first, std::uint64_t* last, const std::uint64_t* middle) {
-    for (int round = 0; last - first > kFewKeys && round < kRounds; ++round) {
+    for (int round = 0; last - first > kMinSelectKeys && round < kMaxSelectRounds; ++round) {
         const std::uint64_t a = first[0], b = first[(last - first) / 2], c = last[-1];
         const std::uint64_t pivot = std::max(std::min(a, b), std::min(std::max(a, b), c));
         std::uint64_t* to = first;
@@ -57,44 +57,44 @@ void select(std::uint64_t* first, std::uint64_t* last, const std::uint64_t* midd
 KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     : points_(points),
       p_(p),
-      block_(block_size(p)),
+      block_(block_records(p)),
       ops_(ops),
       size_(n),
       position_(static_cast<std::size_t>(n), 0) {
     order_.resize(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
     // The middle need not be exact, only the same in all that follows.
-    middle_ = sampled_middle(points, n, p);
+    middle_ = sample_medians(points, n, p);
     coarse_ = Coarse(points, n, p, middle_);
     // Every short range may leave a leaf partly empty, and short ranges have at least an eighth of
     // kShort records unless the sample is bad; add_leaf() grows the storage if necessary.
-    grow(size_ / block_ + size_ / 512 + kFan);
+    reserve_leaves(size_ / block_ + size_ / 512 + kFanOut);
     add_node({0, size_, -1, 0, 1, 0, 0});
 }
 
 // Reserves room for this number of leaves; pages are not touched before they are filled.
-void KdTree::grow(std::int64_t leaves) {
+void KdTree::reserve_leaves(std::int64_t leaves) {
     leaf_points_.resize(static_cast<std::size_t>(leaves * block_ * p_));
     leaf_reach_.resize(static_cast<std::size_t>(leaves * block_));
     leaf_ids_.resize(static_cast<std::size_t>(leaves * block_));
-    if (coarse_.used()) leaf_coarse_.resize(static_cast<std::size_t>(leaves * coarse_.block()));
-    leaf_room_ = leaves;
+    if (coarse_.is_enabled()) leaf_coarse_.resize(static_cast<std::size_t>(leaves * coarse_.block()));
+    leaf_capacity_ = leaves;
 }
 
 bool KdTree::build(Work& work) {
-    if (ready_) return true;
+    if (is_built_) return true;
     while (!tasks_.empty()) {
-        if (work.spent()) return false;
-        const Task task = tasks_.back();
-        if (!run(task, work)) return false;
+        if (work.is_spent()) return false;
+        const BuildTask task = tasks_.back();
+        if (!run_task(task, work)) return false;
     }
-    if (enclosed_ < 0) enclosed_ = static_cast<std::int32_t>(live_.size());
+    if (first_enclosed_ < 0) first_enclosed_ = static_cast<std::int32_t>(live_children_.size());
     // Children have larger numbers than their parents, so backwards is bottom-up.
-    while (enclosed_ > 1) {
-        if (work.spent()) return false;
-        --enclosed_;
-        const std::int32_t up = up_[static_cast<std::size_t>(enclosed_)];
-        enclose(up / kFan, up % kFan, enclosed_);
+    while (first_enclosed_ > 1) {
+        if (work.is_spent()) return false;
+        --first_enclosed_;
+        const std::int32_t up = parent_slots_[static_cast<std::size_t>(first_enclosed_)];
+        set_box_from_node(up / kFanOut, up % kFanOut, first_enclosed_);
         work.left -= block_cost(p_);
     }
     order_ = {};
@@ -102,11 +102,11 @@ bool KdTree::build(Work& work) {
     keys_ = {};
     ranks_ = {};
     refresh_view();
-    ready_ = true;
+    is_built_ = true;
     return true;
 }
 
-bool KdTree::run(const Task& task, Work& work) {
+bool KdTree::run_task(const BuildTask& task, Work& work) {
     const std::int32_t length = task.end - task.begin;
     if (length <= block_) {
         tasks_.pop_back();
@@ -114,63 +114,63 @@ bool KdTree::run(const Task& task, Work& work) {
         work.left -= 4 * block_cost(p_);
         return true;
     }
-    if (task.slots == 1) {
+    if (task.n_slots == 1) {
         tasks_.pop_back();
         add_node(task);
         return true;
     }
     std::int32_t middle;
-    if (length <= kShort) {
-        middle = cut_short(task);
+    if (length <= kShortRange) {
+        middle = split_short(task);
         work.left -= 4 * std::int64_t{length};
-    } else if (!cut_long(task, work, middle)) {
+    } else if (!split_long(task, work, middle)) {
         return false;
     }
     tasks_.pop_back();
-    branch(task, middle);
+    push_halves(task, middle);
     return true;
 }
 
-void KdTree::branch(const Task& task, std::int32_t middle) {
-    const std::int32_t half = task.slots / 2;
-    tasks_.push_back({middle, task.end, task.node, task.slot + half, task.slots - half, task.part,
+void KdTree::push_halves(const BuildTask& task, std::int32_t middle) {
+    const std::int32_t half = task.n_slots / 2;
+    tasks_.push_back({middle, task.end, task.node, task.slot + half, task.n_slots - half, task.slot_records,
                       task.depth});
-    tasks_.push_back({task.begin, middle, task.node, task.slot, half, task.part, task.depth});
+    tasks_.push_back({task.begin, middle, task.node, task.slot, half, task.slot_records, task.depth});
 }
 
-// A node for a whole range. Short ranges are packed: all leaves full but the last, all nodes above
+// Adds a node for a range. Short ranges are packed: all leaves full but the last, all nodes above
 // full but the last.
-void KdTree::add_node(const Task& task) {
-    const std::int32_t node = static_cast<std::int32_t>(live_.size());
+void KdTree::add_node(const BuildTask& task) {
+    const std::int32_t node = static_cast<std::int32_t>(live_children_.size());
     const std::int32_t length = task.end - task.begin;
     if (task.node >= 0) {
         child(task.node)[task.slot] = node;
-        live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
+        live_children_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
     }
-    boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFan));
-    links_.resize(links_.size() + kLinks, 0);
-    beyond_.push_back(0);
-    if (coarse_.used()) {
-        coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFan * 4), 0);
-        coarse_reach_.resize(coarse_reach_.size() + kFan, 0.0);
+    boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFanOut));
+    links_.resize(links_.size() + kLinksPerNode, 0);
+    has_clipped_.push_back(0);
+    if (coarse_.is_enabled()) {
+        coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFanOut * 4), 0);
+        coarse_reach_.resize(coarse_reach_.size() + kFanOut, 0.0);
     }
-    up_.push_back(task.node < 0 ? -1 : task.node * kFan + task.slot);
-    live_.push_back(0);
-    for (int slot = 0; slot < kFan; ++slot) close_slot(node, slot);
-    std::int32_t part = 0;
-    std::int32_t slots = kFan;
-    if (length <= kShort) {
-        part = block_;
-        while (part * kFan < length) part *= kFan;
-        slots = std::max(1, (length + part - 1) / part);
+    parent_slots_.push_back(task.node < 0 ? -1 : task.node * kFanOut + task.slot);
+    live_children_.push_back(0);
+    for (int slot = 0; slot < kFanOut; ++slot) close_slot(node, slot);
+    std::int32_t slot_records = 0;
+    std::int32_t n_slots = kFanOut;
+    if (length <= kShortRange) {
+        slot_records = block_;
+        while (slot_records * kFanOut < length) slot_records *= kFanOut;
+        n_slots = std::max(1, (length + slot_records - 1) / slot_records);
     }
     depth_ = std::max(depth_, task.depth + 1);
-    tasks_.push_back({task.begin, task.end, node, 0, slots, part, task.depth + 1});
+    tasks_.push_back({task.begin, task.end, node, 0, n_slots, slot_records, task.depth + 1});
 }
 
-void KdTree::add_leaf(const Task& task) {
-    if (leaves_ == leaf_room_) grow(leaf_room_ + leaf_room_ / 2);
-    const std::int32_t leaf = leaves_++;
+void KdTree::add_leaf(const BuildTask& task) {
+    if (n_leaves_ == leaf_capacity_) reserve_leaves(leaf_capacity_ + leaf_capacity_ / 2);
+    const std::int32_t leaf = n_leaves_++;
     const std::int32_t count = task.end - task.begin;
     double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
     std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * block_;
@@ -182,30 +182,30 @@ void KdTree::add_leaf(const Task& task) {
             order_[static_cast<std::size_t>(task.begin + (lane < count ? lane : 0))];
         for (int j = 0; j < p_; ++j) block[j * block_ + lane] = coordinate(id, j);
         ids[lane] = id;
-        reaches[lane] = reach_of(id);
+        reaches[lane] = compute_reach(id);
         position_[static_cast<std::size_t>(id)] = leaf * block_ + (lane < count ? lane : 0);
-        if (coarse_.used()) coarse_.put(row(id), leaf_coarse_.data() + leaf * coarse_.block(), lane);
+        if (coarse_.is_enabled()) coarse_.store_record(row(id), leaf_coarse_.data() + leaf * coarse_.block(), lane);
     }
     leaf_count_.push_back(count);
-    leaf_beyond_.push_back(0);
-    leaf_up_.push_back(task.node * kFan + task.slot);
+    leaf_has_clipped_.push_back(0);
+    leaf_parent_slots_.push_back(task.node * kFanOut + task.slot);
     double* lo = low(task.node) + task.slot;
     double* hi = high(task.node) + task.slot;
     for (int j = 0; j < p_; ++j) {
         const double* from = block + j * block_;
         const auto [least, most] = std::minmax_element(from, from + block_);
-        lo[j * kFan] = *least;
-        hi[j * kFan] = *most;
+        lo[j * kFanOut] = *least;
+        hi[j * kFanOut] = *most;
     }
     reach(task.node)[task.slot] = *std::max_element(reaches, reaches + block_);
     child(task.node)[task.slot] = ~leaf;
-    first(task.node)[task.slot] = ids[0];
-    live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
-    coarsen(task.node, task.slot);
+    first_ids(task.node)[task.slot] = ids[0];
+    live_children_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
+    update_coarse_box(task.node, task.slot);
 }
 
 // The distance from the middle, rounded up.
-double KdTree::reach_of(std::int32_t id) const {
+double KdTree::compute_reach(std::int32_t id) const {
     double squared = 0.0;
     for (int j = 0; j < p_; ++j) {
         const double gap = coordinate(id, j) - middle_[static_cast<std::size_t>(j)];
@@ -217,12 +217,12 @@ double KdTree::reach_of(std::int32_t id) const {
 // The attribute that a cut in the middle splits best. If a sample has only two values, as for a
 // category, the width does not reflect how many records are on either side: use twice the
 // deviation, which equals the width if both sides are equal.
-KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
+KdTree::Axis KdTree::choose_axis(std::int32_t begin, std::int32_t end) const {
     const std::int32_t length = end - begin;
     const std::int32_t count = std::min(length, kCutSample);
     const double* rows[kCutSample];
     for (std::int32_t i = 0; i < count; ++i) {
-        const std::int32_t at = length <= kCutSample ? begin + i : sampled(begin, end, i);
+        const std::int32_t at = length <= kCutSample ? begin + i : sample_index(begin, end, i);
         rows[i] = row(order_[static_cast<std::size_t>(at)]);
     }
     Axis best{0, 0.0, 0.0};
@@ -259,18 +259,18 @@ KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
 
 // Values become integers within the sample's range: ties are ordered by index, like equal values,
 // and values outside are not near the cut.
-std::int32_t KdTree::cut_short(const Task& task) {
+std::int32_t KdTree::split_short(const BuildTask& task) {
     const std::int32_t length = task.end - task.begin;
     const std::int32_t left =
-        task.part > 0 ? std::min(task.slots / 2 * task.part, length) : length / 2;
-    const Axis axis = widest(task.begin, task.end);
-    const double scale = kRanks / (axis.most - axis.least);
+        task.slot_records > 0 ? std::min(task.n_slots / 2 * task.slot_records, length) : length / 2;
+    const Axis axis = choose_axis(task.begin, task.end);
+    const double scale = kMaxRank / (axis.most - axis.least);
     std::int32_t* order = order_.data() + task.begin;
     ranks_.resize(static_cast<std::size_t>(length));
     for (std::int32_t i = 0; i < length; ++i) {
         double rank = (coordinate(order[i], axis.attribute) - axis.least) * scale;
         rank = rank >= 0.0 ? rank : 0.0;  // NaN if all are equal
-        rank = rank <= kRanks ? rank : kRanks;
+        rank = rank <= kMaxRank ? rank : kMaxRank;
         ranks_[static_cast<std::size_t>(i)] =
             static_cast<std::uint64_t>(static_cast<std::int64_t>(rank)) << 32 |
             static_cast<std::uint32_t>(order[i]);
@@ -282,13 +282,13 @@ std::int32_t KdTree::cut_short(const Task& task) {
     return task.begin + left;
 }
 
-bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
+bool KdTree::split_long(const BuildTask& task, Work& work, std::int32_t& middle) {
     if (!split_.active) {
-        const int attribute = widest(task.begin, task.end).attribute;
+        const int attribute = choose_axis(task.begin, task.end).attribute;
         keys_.clear();
         for (std::int32_t i = 0; i < kCutSample; ++i) {
             const std::int32_t id =
-                order_[static_cast<std::size_t>(sampled(task.begin, task.end, i))];
+                order_[static_cast<std::size_t>(sample_index(task.begin, task.end, i))];
             keys_.push_back({coordinate(id, attribute), id});
         }
         std::sort(keys_.begin(), keys_.end(), [](const Key& a, const Key& b) {
@@ -300,12 +300,12 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
         work.left -= kCutSample * p_;
     }
     while (split_.next < task.end) {
-        if (work.spent()) return false;
-        const std::int32_t stop = std::min(split_.next + kPiece, task.end);
+        if (work.is_spent()) return false;
+        const std::int32_t stop = std::min(split_.next + kSliceRecords, task.end);
         work.left -= 4 * std::int64_t{stop - split_.next};
         for (; split_.next < stop; ++split_.next) {
             const std::int32_t id = order_[static_cast<std::size_t>(split_.next)];
-            const std::int32_t ahead = std::min(split_.next + kAhead, task.end - 1);
+            const std::int32_t ahead = std::min(split_.next + kPrefetchAhead, task.end - 1);
             __builtin_prefetch(row(order_[static_cast<std::size_t>(ahead)]) + split_.attribute);
             const double value = coordinate(id, split_.attribute);
             const bool left = value < split_.value || (value == split_.value && id < split_.id);
@@ -322,29 +322,29 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
 }
 
 // Sets a child's box and smallest index in its parent from the child's own slots.
-void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
+void KdTree::set_box_from_node(std::int32_t node, std::int32_t slot, std::int32_t inner) {
     for (int j = 0; j < p_; ++j) {
-        const double* lo = low(inner) + j * kFan;
-        const double* hi = high(inner) + j * kFan;
-        low(node)[j * kFan + slot] = *std::min_element(lo, lo + kFan);
-        high(node)[j * kFan + slot] = *std::max_element(hi, hi + kFan);
+        const double* lo = low(inner) + j * kFanOut;
+        const double* hi = high(inner) + j * kFanOut;
+        low(node)[j * kFanOut + slot] = *std::min_element(lo, lo + kFanOut);
+        high(node)[j * kFanOut + slot] = *std::max_element(hi, hi + kFanOut);
     }
-    reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFan);
-    first(node)[slot] = *std::min_element(first(inner), first(inner) + kFan);
-    coarsen(node, slot);
+    reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFanOut);
+    first_ids(node)[slot] = *std::min_element(first_ids(inner), first_ids(inner) + kFanOut);
+    update_coarse_box(node, slot);
 }
 
 void KdTree::refresh_view() {
-    const bool used = coarse_.used();
+    const bool used = coarse_.is_enabled();
     view_ = {{p_, leaf_points_.data(), leaf_ids_.data(), leaf_count_.data(), points_,
-              used ? leaf_coarse_.data() : nullptr, leaf_beyond_.data(), coarse_.step()},
+              used ? leaf_coarse_.data() : nullptr, leaf_has_clipped_.data(), coarse_.step()},
              boxes_.data(),
              middle_.data(),
              links_.data(),
-             live_.data(),
+             live_children_.data(),
              used ? coarse_boxes_.data() : nullptr,
              coarse_reach_.data(),
-             beyond_.data()};
+             has_clipped_.data()};
 }
 
 }  // namespace dbanon

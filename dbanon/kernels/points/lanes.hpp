@@ -28,7 +28,7 @@ struct Lanes {
     friend Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_pd(a.v, b.v)}; }
     friend Lanes max(Lanes a, Lanes b) { return {_mm512_max_pd(a.v, b.v)}; }
     friend Lanes min(Lanes a, Lanes b) { return {_mm512_min_pd(a.v, b.v)}; }
-    friend unsigned at_most(Lanes a, Lanes b) { return _mm512_cmp_pd_mask(a.v, b.v, _CMP_LE_OQ); }
+    friend unsigned lanes_at_most(Lanes a, Lanes b) { return _mm512_cmp_pd_mask(a.v, b.v, _CMP_LE_OQ); }
 };
 
 #elif defined(__AVX__)
@@ -47,7 +47,7 @@ struct Lanes {
     friend Lanes operator*(Lanes a, Lanes b) { return {_mm256_mul_pd(a.v, b.v)}; }
     friend Lanes max(Lanes a, Lanes b) { return {_mm256_max_pd(a.v, b.v)}; }
     friend Lanes min(Lanes a, Lanes b) { return {_mm256_min_pd(a.v, b.v)}; }
-    friend unsigned at_most(Lanes a, Lanes b) {
+    friend unsigned lanes_at_most(Lanes a, Lanes b) {
         return static_cast<unsigned>(_mm256_movemask_pd(_mm256_cmp_pd(a.v, b.v, _CMP_LE_OQ)));
     }
 };
@@ -68,7 +68,7 @@ struct Lanes {
     friend Lanes operator*(Lanes a, Lanes b) { return {_mm_mul_pd(a.v, b.v)}; }
     friend Lanes max(Lanes a, Lanes b) { return {_mm_max_pd(a.v, b.v)}; }
     friend Lanes min(Lanes a, Lanes b) { return {_mm_min_pd(a.v, b.v)}; }
-    friend unsigned at_most(Lanes a, Lanes b) {
+    friend unsigned lanes_at_most(Lanes a, Lanes b) {
         return static_cast<unsigned>(_mm_movemask_pd(_mm_cmple_pd(a.v, b.v)));
     }
 };
@@ -87,7 +87,7 @@ struct Lanes {
     friend Lanes operator*(Lanes a, Lanes b) { return {a.v * b.v}; }
     friend Lanes max(Lanes a, Lanes b) { return {a.v > b.v ? a.v : b.v}; }
     friend Lanes min(Lanes a, Lanes b) { return {a.v < b.v ? a.v : b.v}; }
-    friend unsigned at_most(Lanes a, Lanes b) { return a.v <= b.v ? 1u : 0u; }
+    friend unsigned lanes_at_most(Lanes a, Lanes b) { return a.v <= b.v ? 1u : 0u; }
 };
 
 #endif

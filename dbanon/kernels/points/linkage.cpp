@@ -7,56 +7,56 @@
 namespace dbanon {
 
 // Two points are requested first, then four times as many as long as the last one ties.
-Steps Linkage::run() {
+Coroutine Linkage::run() {
     for (std::int32_t id = 0; id < table_.n; ++id) {
         std::int64_t n_neighbours = std::min(2, points_.n);
-        limit_ = limits_ ? limits_[id] * kTie : kInf;
+        search_limit_ = limits_ ? limits_[id] * kTie : kInf;
         for (;;) {
             while (!records_->prepare(work_)) co_yield nullptr;
             near_.start(table_.row(id), static_cast<std::int32_t>(n_neighbours));
-            near_.limit = limit_;
+            near_.limit = search_limit_;
             records_->begin(near_);
             while (!records_->nearest(near_, work_)) co_yield nullptr;
             near_.sort();
             work_.left -= near_.count + 1;
-            const Verdict verdict = judge();
-            if (verdict == Verdict::all) break;
-            if (verdict == Verdict::beyond_limit) {
-                limit_ = kInf;
+            const SearchOutcome outcome = judge_search();
+            if (outcome == SearchOutcome::all_ties) break;
+            if (outcome == SearchOutcome::beyond_limit) {
+                search_limit_ = kInf;
                 continue;
             }
             // Distances beyond the ties only matter if the second distance is requested.
-            if (!second_) limit_ = tie_;
+            if (!finds_second_) search_limit_ = tie_limit_;
             n_neighbours = std::min<std::int64_t>(4 * n_neighbours, points_.n);
         }
-        answer(id);
-        if (work_.spent()) co_yield nullptr;
+        write_answer(id);
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 
 // Whether the search was sufficient for the answer.
-Linkage::Verdict Linkage::judge() {
-    if (near_.count == 0) return Verdict::beyond_limit;
-    tie_ = near_.found[0].distance * kTie;
-    if (near_.count == points_.n || near_.found[near_.count - 1].distance > tie_) {
-        return Verdict::all;
+Linkage::SearchOutcome Linkage::judge_search() {
+    if (near_.count == 0) return SearchOutcome::beyond_limit;
+    tie_limit_ = near_.results[0].distance * kTie;
+    if (near_.count == points_.n || near_.results[near_.count - 1].distance > tie_limit_) {
+        return SearchOutcome::all_ties;
     }
-    if (near_.count == near_.k) return Verdict::not_all;
+    if (near_.count == near_.k) return SearchOutcome::more_ties_possible;
     // There is nothing else within the limit.
-    return second_ || tie_ > limit_ ? Verdict::beyond_limit : Verdict::all;
+    return finds_second_ || tie_limit_ > search_limit_ ? SearchOutcome::beyond_limit : SearchOutcome::all_ties;
 }
 
-void Linkage::answer(std::int32_t id) {
+void Linkage::write_answer(std::int32_t id) {
     const std::size_t at = id;
-    nearest_[at] = near_.found[0].distance;
+    nearest_[at] = near_.results[0].distance;
     std::int32_t ties = 0;
     std::int64_t weight = 0;
-    for (; ties < near_.count && near_.found[ties].distance <= tie_; ++ties) {
-        weight += weights_ ? weights_[near_.found[ties].id] : 1;
+    for (; ties < near_.count && near_.results[ties].distance <= tie_limit_; ++ties) {
+        weight += weights_ ? weights_[near_.results[ties].id] : 1;
     }
-    weight_[at] = weight;
-    if (second_) next_[at] = near_.found[ties < near_.count ? ties : 0].distance;
-    assign(id, near_.found[0].id);
+    tied_weight_[at] = weight;
+    if (finds_second_) second_[at] = near_.results[ties < near_.count ? ties : 0].distance;
+    assign(id, near_.results[0].id);
 }
 
 }  // namespace dbanon

@@ -20,41 +20,41 @@ class Linkage final : public Kernel {
     // The arrays must outlive the kernel. `limits`: for each query a squared distance within which
     // its answer is expected, or null: a guess affects the time, never the result. `weights`: one
     // for each point, or null for ones. `second`: also find the smallest distance beyond the ties.
-    Linkage(const Table& questions, const Table& points, const double* limits,
-            const std::int64_t* weights, bool second, Search search)
-        : Kernel(questions, 1),
+    Linkage(const Table& queries, const Table& points, const double* limits,
+            const std::int64_t* weights, bool find_second, Search search)
+        : Kernel(queries, 1),
           points_(points),
           limits_(limits),
           weights_(weights),
-          second_(second),
-          records_(make_records(points, search, questions.n)),
-          nearest_(questions.n),
-          next_(second ? nearest_.size() : 0),
-          weight_(nearest_.size()) {}
+          finds_second_(find_second),
+          records_(make_records(points, search, queries.n)),
+          nearest_(queries.n),
+          second_(find_second ? nearest_.size() : 0),
+          tied_weight_(nearest_.size()) {}
 
     // By query. The label is the nearest point, in an exact tie the first one.
     const std::vector<double>& nearest() const { return nearest_; }        // squared
-    const std::vector<double>& next() const { return next_; }              // squared; or nearest()
-    const std::vector<std::int64_t>& weight() const { return weight_; }    // of all nearest points
+    const std::vector<double>& second_nearest() const { return second_; }              // squared; nearest() if there is none
+    const std::vector<std::int64_t>& tied_weight() const { return tied_weight_; }    // of all nearest points
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
-    enum class Verdict { all, not_all, beyond_limit };
-    Verdict judge();
-    void answer(std::int32_t id);
+    enum class SearchOutcome { all_ties, more_ties_possible, beyond_limit };
+    SearchOutcome judge_search();
+    void write_answer(std::int32_t id);
 
     const Table points_;
     const double* limits_;
     const std::int64_t* weights_;
-    const bool second_;
+    const bool finds_second_;
     std::unique_ptr<Records> records_;
     NearQuery near_;
-    double limit_ = 0.0;  // the search was limited
-    double tie_ = 0.0;    // limit for ties
-    std::vector<double> nearest_, next_;
-    std::vector<std::int64_t> weight_;
+    double search_limit_ = 0.0;  // limit of the current search
+    double tie_limit_ = 0.0;    // limit for ties
+    std::vector<double> nearest_, second_;
+    std::vector<std::int64_t> tied_weight_;
 };
 
 }  // namespace dbanon

@@ -12,16 +12,16 @@ void Mdav::take(NearQuery& q, std::int32_t label) {
     q.sort();
     // Neighbours are scattered in memory: prefetch all before taking the first.
     for (std::int32_t i = 0; i < q.count; ++i) {
-        const std::int32_t id = q.found[i].id;
+        const std::int32_t id = q.results[i].id;
         __builtin_prefetch(table_.row(id));
         __builtin_prefetch(table_.row(id) + table_.p - 1);
         __builtin_prefetch(&labels_[static_cast<std::size_t>(id)], 1);
-        records_->fetch(id);
+        records_->prefetch(id);
     }
-    for (std::int32_t i = 0; i < q.count; ++i) take(q.found[i].id, label);
+    for (std::int32_t i = 0; i < q.count; ++i) take(q.results[i].id, label);
 }
 
-Steps Mdav::run() {
+Coroutine Mdav::run() {
     const std::int64_t k = k_;
     std::int32_t label = 0;
     for (std::int64_t round = 0; records_->size() >= 2 * k; ++round) {
@@ -41,21 +41,21 @@ Steps Mdav::run() {
         if (last) {
             while (!records_->nearest(near_, work_)) co_yield nullptr;
         } else {
-            while (!records_->around(near_, far_, work_)) co_yield nullptr;
+            while (!records_->nearest_and_farthest(near_, far_, work_)) co_yield nullptr;
         }
         take(r, label);
         take(near_, label++);
         if (last) break;
 
         const std::int32_t s = far_.best.id;
-        const bool is_assigned = assigned(s);
-        near_.start(table_.row(s), is_assigned ? k_ : k_ - 1, is_assigned ? -1 : s);
+        const bool was_assigned = is_assigned(s);
+        near_.start(table_.row(s), was_assigned ? k_ : k_ - 1, was_assigned ? -1 : s);
         records_->begin(near_);
         while (!records_->nearest(near_, work_)) co_yield nullptr;
-        if (!is_assigned) take(s, label);
+        if (!was_assigned) take(s, label);
         take(near_, label++);
     }
-    if (records_->size() > 0) assign_rest(label);
+    if (records_->size() > 0) assign_remaining(label);
 }
 
 }  // namespace dbanon

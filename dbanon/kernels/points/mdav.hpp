@@ -15,7 +15,7 @@ class Mdav final : public Kernel {
           centroid_(table) {}
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     void take(std::int32_t id, std::int32_t label);

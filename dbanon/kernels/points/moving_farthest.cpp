@@ -10,23 +10,23 @@ namespace dbanon {
 namespace {
 
 // Above the error of squares that underflow, below any relevant difference of doubles.
-constexpr double kTiny = 1e-150;
+constexpr double kUnderflowMargin = 1e-150;
 // With many exact ties (coarse grids, identical records) the heap degenerates, unlike the tree with
 // its smallest-index rule: give up after this number of repeated visits of leaves, and pause for a
 // while. The first visit of a leaf is not counted.
-constexpr std::int32_t kLooks = 256;
+constexpr std::int32_t kMaxRepeatedVisits = 256;
 constexpr std::int32_t kLongestPause = 4096;
 // Values of a leaf to prefetch; the hardware prefetches the following ones.
-constexpr int kFetched = 64;
+constexpr int kPrefetchedValues = 64;
 
-double up(double x) { return x + std::fabs(x) * 4.5e-16; }
+double round_up(double x) { return x + std::fabs(x) * 4.5e-16; }
 
 }  // namespace
 
-MovingFarthest::Entry MovingFarthest::entry(double squared, std::int32_t ref, bool looked) const {
+MovingFarthest::Entry MovingFarthest::make_entry(double squared, std::int32_t ref, bool is_exact) const {
     const double slack = (tree_.attributes() + 8) * 2.3e-16;
-    const double distance = std::sqrt(squared * (1.0 + slack)) * (1.0 + 4.5e-16) + kTiny;
-    return {up(distance - path_), ref, looked};
+    const double distance = std::sqrt(squared * (1.0 + slack)) * (1.0 + 4.5e-16) + kUnderflowMargin;
+    return {round_up(distance - path_length_), ref, is_exact};
 }
 
 void MovingFarthest::begin(FarQuery& q) {
@@ -34,49 +34,49 @@ void MovingFarthest::begin(FarQuery& q) {
     if (!heap_.empty()) {
         double squared = 0.0;
         for (std::size_t j = 0; j < p; ++j) {
-            const double gap = q.point[j] - last_[j];
+            const double gap = q.point[j] - last_point_[j];
             squared += gap * gap;
         }
         const double slack = (tree_.attributes() + 8) * 2.3e-16;
-        path_ = up(path_ + up(std::sqrt(squared * (1.0 + slack)) + kTiny));
-        if (!(path_ < 1e300)) heap_.clear();
+        path_length_ = round_up(path_length_ + round_up(std::sqrt(squared * (1.0 + slack)) + kUnderflowMargin));
+        if (!(path_length_ < 1e300)) heap_.clear();
     }
     if (heap_.empty()) {
-        path_ = 0.0;
+        path_length_ = 0.0;
         heap_.push_back({kInf, 0, false});
     }
-    last_.assign(q.point, q.point + p);
-    seen_.clear();
-    looked_ = 0;
+    last_point_.assign(q.point, q.point + p);
+    visited_.clear();
+    n_repeated_visits_ = 0;
     tree_.begin(q);
-    in_heap_ = pause_ == 0;
-    if (!in_heap_) --pause_;
+    uses_heap_ = pause_queries_ == 0;
+    if (!uses_heap_) --pause_queries_;
 }
 
 bool MovingFarthest::find(FarQuery& q, Work& work) {
-    if (in_heap_) {
+    if (uses_heap_) {
         if (!walk(q, work)) return false;
-        put_back();
-        if (looked_ < kLooks) {
-            next_pause_ = 1;
+        restore_visited();
+        if (n_repeated_visits_ < kMaxRepeatedVisits) {
+            next_pause_queries_ = 1;
             return true;
         }
-        pause_ = next_pause_;
-        next_pause_ = std::min(2 * next_pause_, kLongestPause);
-        in_heap_ = false;
+        pause_queries_ = next_pause_queries_;
+        next_pause_queries_ = std::min(2 * next_pause_queries_, kLongestPause);
+        uses_heap_ = false;
         // The best so far stays in q and prunes the search of the tree.
     }
     return tree_.farthest(q, work);
 }
 
 // Prefetches the records of the leaf that is likely to be next.
-void MovingFarthest::fetch(std::int32_t ref) const {
+void MovingFarthest::prefetch_leaf(std::int32_t ref) const {
     if (ref >= 0) return;
     const BlocksView& leaves = tree_.view().leaves;
-    const int room = block_size(leaves.p);
+    const int room = block_records(leaves.p);
     const double* block = leaves.points + std::int64_t{~ref} * leaves.p * room;
     constexpr int line = 64 / sizeof(double);
-    const int size = std::min(leaves.p * room, kFetched);
+    const int size = std::min(leaves.p * room, kPrefetchedValues);
     for (int at = 0; at < size; at += line) __builtin_prefetch(block + at);
     __builtin_prefetch(leaves.ids + std::int64_t{~ref} * room);
 }
@@ -84,45 +84,45 @@ void MovingFarthest::fetch(std::int32_t ref) const {
 bool MovingFarthest::walk(FarQuery& q, Work& work) {
     const TreeView& view = tree_.view();
     const double slack = (tree_.attributes() + 8) * 2.3e-16;
-    while (!heap_.empty() && looked_ < kLooks) {
-        if (work.spent()) return false;
+    while (!heap_.empty() && n_repeated_visits_ < kMaxRepeatedVisits) {
+        if (work.is_spent()) return false;
         const Entry top = heap_.front();
-        const double bound = up(top.key + path_);
+        const double bound = round_up(top.key + path_length_);
         if (bound * bound * (1.0 + slack) < q.best.distance) break;
         std::pop_heap(heap_.begin(), heap_.end());
         heap_.pop_back();
-        if (!heap_.empty()) fetch(heap_.front().ref);
+        if (!heap_.empty()) prefetch_leaf(heap_.front().ref);
         work.left -= 2 * block_cost(tree_.attributes());
         if (top.ref >= 0) {
-            double bounds[kFan];
+            double bounds[kFanOut];
             tree_.ops().far_bounds(view, top.ref, q, bounds);
-            for (int slot = 0; slot < kFan; ++slot) {
-                if ((view.live[top.ref] >> slot & 1) == 0) continue;
-                heap_.push_back(entry(bounds[slot], view.links[top.ref * kLinks + slot], false));
+            for (int slot = 0; slot < kFanOut; ++slot) {
+                if ((view.live_children[top.ref] >> slot & 1) == 0) continue;
+                heap_.push_back(make_entry(bounds[slot], view.links[top.ref * kLinksPerNode + slot], false));
                 std::push_heap(heap_.begin(), heap_.end());
             }
             continue;
         }
         const std::int32_t leaf = ~top.ref;
         if (view.leaves.count[leaf] == 0) continue;
-        if (top.looked) ++looked_;
-        Far inside{q.point, nullptr, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
-        tree_.ops().scan_far(view.leaves, leaf, leaf + 1, inside);
-        seen_.push_back(entry(inside.best.distance, top.ref, true));
-        if (inside.best.distance > q.best.distance ||
-            (inside.best.distance == q.best.distance && inside.best.id < q.best.id)) {
-            q.best = inside.best;
+        if (top.is_exact) ++n_repeated_visits_;
+        Far leaf_query{q.point, nullptr, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
+        tree_.ops().scan_far(view.leaves, leaf, leaf + 1, leaf_query);
+        visited_.push_back(make_entry(leaf_query.best.distance, top.ref, true));
+        if (leaf_query.best.distance > q.best.distance ||
+            (leaf_query.best.distance == q.best.distance && leaf_query.best.id < q.best.id)) {
+            q.best = leaf_query.best;
         }
     }
     return true;
 }
 
-void MovingFarthest::put_back() {
-    for (const Entry& seen : seen_) {
-        heap_.push_back(seen);
+void MovingFarthest::restore_visited() {
+    for (const Entry& visited : visited_) {
+        heap_.push_back(visited);
         std::push_heap(heap_.begin(), heap_.end());
     }
-    seen_.clear();
+    visited_.clear();
 }
 
 }  // namespace dbanon

@@ -2,9 +2,9 @@
 // remaining records. All border leaves nearly tie around it, so independent searches visit
 // thousands of leaves.
 //
-// A lazy heap instead: with L(t) the length of the point's path up to question t, a leaf is kept under
-// key = (its farthest distance when last looked at) - L(then). By the triangle inequality
-// key + L(now) bounds its distance now, and most keys are never looked at again. Square roots and
+// Instead, a lazy heap is used. With L(t) the length of the point's path up to query t, the key of a
+// leaf is its farthest distance at the time t of its last visit, minus L(t). By the triangle inequality
+// key + L(now) bounds its distance now, and most leaves are never visited again. Square roots and
 // sums on this path are rounded up, so a bound is never too small and the answer is exact.
 #pragma once
 
@@ -26,22 +26,22 @@ class MovingFarthest {
     struct Entry {
         double key;
         std::int32_t ref;  // as in TreeView::child
-        bool looked;       // a leaf whose key comes from its records, not from its box
+        bool is_exact;       // a leaf whose key comes from its records, not from its box
         bool operator<(const Entry& other) const { return key < other.key; }
     };
 
     bool walk(FarQuery& q, Work& work);
-    Entry entry(double squared, std::int32_t ref, bool looked) const;
-    void fetch(std::int32_t ref) const;
-    void put_back();
+    Entry make_entry(double squared, std::int32_t ref, bool is_exact) const;
+    void prefetch_leaf(std::int32_t ref) const;
+    void restore_visited();
 
     const KdTree& tree_;
-    std::vector<Entry> heap_, seen_;
-    std::vector<double> last_;
-    double path_ = 0.0;
-    std::int32_t looked_ = 0;
-    std::int32_t pause_ = 0, next_pause_ = 1;
-    bool in_heap_ = false;
+    std::vector<Entry> heap_, visited_;
+    std::vector<double> last_point_;
+    double path_length_ = 0.0;
+    std::int32_t n_repeated_visits_ = 0;
+    std::int32_t pause_queries_ = 0, next_pause_queries_ = 1;
+    bool uses_heap_ = false;
 };
 
 }  // namespace dbanon

@@ -16,38 +16,38 @@ class Mst final : public Kernel {
           records_(make_records(table, search)) {}
 
    protected:
-    Steps run() override;
-    double fraction() const override {
-        return 0.9 * static_cast<double>(grown_.size()) / (table_.n + 1.0);
+    Coroutine run() override;
+    double fraction_done() const override {
+        return 0.9 * static_cast<double>(joined_.size()) / (table_.n + 1.0);
     }
 
    private:
     // A tree record and its nearest free record at the time of the search.
-    struct Reach {
+    struct NearestFree {
         double distance;  // squared
         std::int32_t to;
-        std::int32_t order;  // of the record of the tree, in grown_
-        bool operator<(const Reach& other) const {
+        std::int32_t from_index;  // of the record of the tree, in grown_
+        bool operator<(const NearestFree& other) const {
             if (distance != other.distance) return distance > other.distance;
-            return to > other.to || (to == other.to && order > other.order);
+            return to > other.to || (to == other.to && from_index > other.from_index);
         }
     };
 
-    void begin_cut();
-    bool cut(Work& work);
-    std::vector<std::vector<std::int32_t>> trees() const;
+    void prepare_cuts();
+    bool cut_edges(Work& work);
+    std::vector<std::vector<std::int32_t>> list_trees() const;
 
     const bool diametric_;
     const Search search_;
     std::unique_ptr<Records> records_;  // those not yet in the tree
     NearQuery near_;
-    std::vector<Reach> heap_;
-    std::vector<std::int32_t> grown_;   // records in the order in which they joined the tree
+    std::vector<NearestFree> heap_;
+    std::vector<std::int32_t> joined_;   // records in the order in which they joined the tree
     std::vector<std::int32_t> parent_;  // [record], -1 for a root
-    std::vector<double> length_;        // [record], squared, of the edge to the parent
-    std::vector<std::int32_t> below_;   // [record]: with its descendants
-    std::vector<std::int32_t> edges_;   // by their lower ends, the longest first
-    std::size_t looked_at_ = 0;         // of edges_
+    std::vector<double> edge_length_;        // [record], squared, of the edge to the parent
+    std::vector<std::int32_t> subtree_size_;   // [record]: with its descendants
+    std::vector<std::int32_t> edges_by_length_;   // by their lower ends, the longest first
+    std::size_t next_edge_ = 0;         // of edges_
 };
 
 }  // namespace dbanon

@@ -2,7 +2,7 @@
 
 namespace dbanon {
 
-Steps Neighbours::run() {
+Coroutine Neighbours::run() {
     for (std::int32_t id = 0; id < table_.n; ++id) {
         while (!records_->prepare(work_)) co_yield nullptr;
         near_.start(table_.row(id), count_, id);
@@ -11,13 +11,13 @@ Steps Neighbours::run() {
         near_.sort();
         double sum = 0.0;
         for (std::int32_t i = 0; i < near_.count; ++i) {
-            sum += near_.found[i].distance;
-            if (keep_) ids_.row(id)[i] = near_.found[i].id;
+            sum += near_.results[i].distance;
+            if (keep_) ids_.row(id)[i] = near_.results[i].id;
         }
         sums_[id] = sum;
         assign(id, 0);
         work_.left -= count_ + 1;
-        if (work_.spent()) co_yield nullptr;
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 

@@ -26,7 +26,7 @@ class Neighbours final : public Kernel {
     const std::vector<std::int32_t>& ids() const { return ids_.values(); }  // n x count, nearest first
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
     const std::int32_t count_;

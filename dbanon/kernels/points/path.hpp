@@ -16,16 +16,16 @@ class NearestPath final : public Kernel {
     NearestPath(const Table& table, const std::int32_t* groups);
 
    protected:
-    Steps run() override;
+    Coroutine run() override;
 
    private:
-    std::int32_t nearest_in(std::int32_t group, const double* from) const;
-    void walk(std::int32_t group, std::int32_t from, std::int32_t& position);
+    std::int32_t nearest_unvisited(std::int32_t group, const double* start) const;
+    void visit_group(std::int32_t group, std::int32_t start, std::int32_t& position);
 
     std::vector<std::vector<std::int32_t>> members_;
     std::vector<double> centroids_;
     NearQuery near_;
-    RunningCentroid mean_;
+    RunningCentroid centroid_;
 };
 
 // The cut of an order into classes of k to 2k - 1 neighbours with the least SSE: the shortest path of
@@ -37,12 +37,12 @@ class PathCut final : public Kernel {
         : Kernel(table, k), order_(order, order + table.n) {}
 
    protected:
-    Steps run() override;
-    double fraction() const override { return 0.9 * done_ / (table_.n + 1.0); }
+    Coroutine run() override;
+    double fraction_done() const override { return 0.9 * n_placed_ / (table_.n + 1.0); }
 
    private:
     std::vector<std::int32_t> order_;
-    std::int32_t done_ = 0;
+    std::int32_t n_placed_ = 0;
 };
 
 }  // namespace dbanon

@@ -11,51 +11,51 @@ namespace dbanon {
 
 namespace {
 
-// The limit of candidates whose pairwise distances are stored.
-constexpr std::size_t kMostCandidates = 3000;
-// Fewer records are scanned.
-constexpr std::int32_t kIndexed = 3000;
+// The maximum number of candidates whose pairwise distances are stored.
+constexpr std::size_t kMaxCandidates = 3000;
+// With fewer records, scanning is faster than the tree.
+constexpr std::int32_t kMinIndexedRecords = 3000;
 
 }  // namespace
 
-Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
-                 const double* inner, double threshold, std::int32_t classes_per_seed, std::int64_t effort,
+Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const double* nearest_sums,
+                 const double* smaller_class_prices, double threshold, std::int32_t classes_per_seed, std::int64_t max_steps,
                  const Tolls& tolls, Search search)
     : Kernel(table, k),
       prices_(prices),
-      inner_(inner),
+      smaller_class_prices_(smaller_class_prices),
       weights_(table.n),
       threshold_(threshold),
       classes_per_seed_(classes_per_seed),
-      effort_(effort),
-      order_(table.n),
-      least_(order_.size(), 0.0),
-      to_seed_(order_.size()),
-      candidate_of_(order_.size(), -1),
-      options_(k) {
-    std::iota(order_.begin(), order_.end(), 0);
-    std::stable_sort(order_.begin(), order_.end(),
+      max_steps_(max_steps),
+      by_price_(table.n),
+      lower_bounds_(by_price_.size(), 0.0),
+      to_seed_(by_price_.size()),
+      candidate_of_(by_price_.size(), -1),
+      extensions_by_missing_(k) {
+    std::iota(by_price_.begin(), by_price_.end(), 0);
+    std::stable_sort(by_price_.begin(), by_price_.end(),
                      [&](std::int32_t a, std::int32_t b) { return prices_[a] > prices_[b]; });
     double highest = 0.0;
     for (std::int32_t id = 0; id < table.n; ++id) highest = std::max(highest, std::abs(prices[id]));
-    for (std::int64_t i = 0; inner && i < std::int64_t{k - 2} * table.n; ++i) {
-        highest = std::max(highest, std::abs(inner[i]) / k);
+    for (std::int64_t i = 0; smaller_class_prices && i < std::int64_t{k - 2} * table.n; ++i) {
+        highest = std::max(highest, std::abs(smaller_class_prices[i]) / k);
     }
     // Relevant bounds involve distances up to twice the prices of k records, with at most p + k * k
     // roundings; the remaining slack is a safety margin.
     slack_ = std::ldexp(1.0 * table.p + 1.0 * k * k + 64.0, -49) * 4.0 * k * (highest - threshold);
-    const double* last = inner && k > 2 ? inner + std::int64_t{k - 3} * table.n : nullptr;
+    const double* last = smaller_class_prices && k > 2 ? smaller_class_prices + std::int64_t{k - 3} * table.n : nullptr;
     for (std::int32_t id = 0; id < table.n; ++id) {
-        weights_[id] = (last ? last[id] : bars[id] / 2) / k - prices[id];
+        weights_[id] = (last ? last[id] : nearest_sums[id] / 2) / k - prices[id];
     }
     list_tolls(tolls);
-    if (search == Search::index || (search == Search::automatic && table.n > kIndexed)) {
+    if (search == Search::index || (search == Search::automatic && table.n > kMinIndexedRecords)) {
         tree_ = std::make_unique<WeightedTree>(table);
     }
 }
 
 void Pricing::list_tolls(const Tolls& tolls) {
-    first_toll_.assign(order_.size() + 1, 0);
+    first_toll_.assign(by_price_.size() + 1, 0);
     for (std::size_t i = 0; i < 2 * tolls.count; ++i) {
         ++first_toll_[static_cast<std::size_t>(tolls.pairs[i]) + 1];
     }
@@ -68,40 +68,40 @@ void Pricing::list_tolls(const Tolls& tolls) {
     }
 }
 
-Steps Pricing::run() {
+Coroutine Pricing::run() {
     if (tree_) {
         while (!tree_->build(work_)) co_yield nullptr;
-        std::vector<std::int32_t> places(order_.size());
-        for (std::size_t i = 0; i < order_.size(); ++i) {
-            places[order_[i]] = static_cast<std::int32_t>(i);
+        std::vector<std::int32_t> ranks(by_price_.size());
+        for (std::size_t i = 0; i < by_price_.size(); ++i) {
+            ranks[by_price_[i]] = static_cast<std::int32_t>(i);
         }
-        tree_->weigh(weights_, places);
+        tree_->set_weights(weights_, ranks);
     }
-    for (std::size_t position = 0; position < order_.size(); ++position) {
-        look_from(position);
-        assign(order_[position], 0);
-        work_.left -= steps_ + listed_ * (1 + table_.p / 8);
-        if (work_.spent()) co_yield nullptr;
+    for (std::size_t position = 0; position < by_price_.size(); ++position) {
+        search_from_seed(position);
+        assign(by_price_[position], 0);
+        work_.left -= steps_ + listing_steps_ * (1 + table_.p / 8);
+        if (work_.is_spent()) co_yield nullptr;
     }
 }
 
 // The sum of the smallest values; reorders them.
-double Pricing::least_sum(std::vector<double>& of, std::int32_t count) const {
+double Pricing::least_sum(std::vector<double>& values, std::int32_t count) const {
     if (count <= 0) return 0.0;
-    const auto end = of.begin() + count;
-    std::nth_element(of.begin(), end - 1, of.end());
-    return std::accumulate(of.begin(), end, 0.0);
+    const auto end = values.begin() + count;
+    std::nth_element(values.begin(), end - 1, values.end());
+    return std::accumulate(values.begin(), end, 0.0);
 }
 
-void Pricing::look_from(std::size_t position) {
-    const std::int32_t seed = order_[position];
-    best_.clear();
+void Pricing::search_from_seed(std::size_t position) {
+    const std::int32_t seed = by_price_[position];
+    best_classes_.clear();
     chosen_.clear();
-    bar_ = threshold_;
-    open_ = 0.0;
+    cost_limit_ = threshold_;
+    skipped_bound_ = 0.0;
     steps_ = 0;
-    listed_ = 0;
-    if (order_.size() - position < static_cast<std::size_t>(k_)) return;  // too few records after the seed
+    listing_steps_ = 0;
+    if (by_price_.size() - position < static_cast<std::size_t>(k_)) return;  // too few records after the seed
     list_candidates(position);
     for (const std::int32_t id : candidates_) {
         to_seed_[id] = distance(table_.row(seed), table_.row(id), table_.p);
@@ -109,20 +109,20 @@ void Pricing::look_from(std::size_t position) {
     for (const Toll& toll : tolls_of(seed)) {
         to_seed_[toll.other] += toll.distance;
     }
-    double& least = least_[seed];
-    if (candidates_.size() + 1 >= static_cast<std::size_t>(k_) && narrow(seed)) {
-        std::vector<Option>& options = options_[k_ - 1];
-        options.clear();
+    double& lower_bound = lower_bounds_[seed];
+    if (candidates_.size() + 1 >= static_cast<std::size_t>(k_) && filter_candidates(seed)) {
+        std::vector<Extension>& extensions = extensions_by_missing_[k_ - 1];
+        extensions.clear();
         for (std::int32_t c = 0; c < static_cast<std::int32_t>(candidates_.size()); ++c) {
-            options.push_back({0.0, to_seed_[candidates_[c]], c});
+            extensions.push_back({0.0, to_seed_[candidates_[c]], c});
         }
-        branch(k_ - 1, -prices_[seed]);
+        choose_remaining(k_ - 1, -prices_[seed]);
     }
-    least = std::min({0.0, bar_, open_, best_.empty() ? 0.0 : best_.front().cost}) - slack_;
-    for (const Class& priced : best_) {
-        classes_.push_back(seed);
+    lower_bound = std::min({0.0, cost_limit_, skipped_bound_, best_classes_.empty() ? 0.0 : best_classes_.front().cost}) - slack_;
+    for (const Class& priced : best_classes_) {
+        priced_classes_.push_back(seed);
         for (const std::int32_t c : priced.members) {
-            classes_.push_back(candidates_[c]);
+            priced_classes_.push_back(candidates_[c]);
         }
     }
 }
@@ -130,108 +130,108 @@ void Pricing::look_from(std::size_t position) {
 // Candidates after the seed; the tree applies the first filter of narrow().
 void Pricing::list_candidates(std::size_t position) {
     if (!tree_) {
-        candidates_.assign(order_.begin() + static_cast<std::ptrdiff_t>(position) + 1, order_.end());
-        listed_ = static_cast<std::int64_t>(candidates_.size());
+        candidates_.assign(by_price_.begin() + static_cast<std::ptrdiff_t>(position) + 1, by_price_.end());
+        listing_steps_ = static_cast<std::int64_t>(candidates_.size());
         return;
     }
-    const std::int32_t seed = order_[position];
+    const std::int32_t seed = by_price_[position];
     const std::int32_t seed_position = static_cast<std::int32_t>(position);
     const double* point = table_.row(seed);
     const double scale = 1.0 / k_;
-    listed_ = 1 + tree_->least(point, scale, seed_position, std::numeric_limits<double>::infinity(), k_ - 2,
+    listing_steps_ = 1 + tree_->find_least(point, scale, seed_position, std::numeric_limits<double>::infinity(), k_ - 2,
                                nearest_);
     double bound = -prices_[seed];
-    for (const WeightedTree::Found& neighbour : nearest_) bound += neighbour.value;
-    listed_ += tree_->below(point, scale, seed_position, bar_ - bound + slack_, nearest_);
+    for (const WeightedTree::Entry& neighbour : nearest_) bound += neighbour.value;
+    listing_steps_ += tree_->find_below(point, scale, seed_position, cost_limit_ - bound + slack_, nearest_);
     std::sort(nearest_.begin(), nearest_.end(),
-              [&](const WeightedTree::Found& a, const WeightedTree::Found& b) {
+              [&](const WeightedTree::Entry& a, const WeightedTree::Entry& b) {
                   const double x = prices_[a.id], y = prices_[b.id];
                   return x > y || (x == y && a.id < b.id);
               });
     candidates_.clear();
-    for (const WeightedTree::Found& neighbour : nearest_) candidates_.push_back(neighbour.id);
+    for (const WeightedTree::Entry& neighbour : nearest_) candidates_.push_back(neighbour.id);
 }
 
-// Filters the candidates to those that may be in a class below the bar, and computes their pairwise
+// Filters the candidates to those that may be in a class below `cost_limit_`, and computes their pairwise
 // costs; false if there are too few for a class, or too many to search.
-bool Pricing::narrow(std::int32_t seed) {
-    const std::int32_t others = k_ - 2;  // besides the seed and element candidate
-    for (bool measured = false;; measured = true) {
+bool Pricing::filter_candidates(std::int32_t seed) {
+    const std::int32_t n_others = k_ - 2;  // besides the seed and the candidate that is rated
+    for (bool has_pair_distances = false;; has_pair_distances = true) {
         const std::size_t before = candidates_.size();
         std::vector<double> bound(before);
         for (std::size_t c = 0; c < before; ++c) {
             const std::int32_t id = candidates_[c];
-            bound[c] = measured ? (to_seed_[id] + halves(others)[c]) / k_ - prices_[id]
+            bound[c] = has_pair_distances ? (to_seed_[id] + half_sums(n_others)[c]) / k_ - prices_[id]
                                 : to_seed_[id] / k_ + weights_[id];
         }
-        some_ = bound;
-        const double least_others = least_sum(some_, others) - prices_[seed];
+        scratch_ = bound;
+        const double others_bound = least_sum(scratch_, n_others) - prices_[seed];
         std::size_t left = 0;
-        double least = std::numeric_limits<double>::infinity();
+        double lower_bound = std::numeric_limits<double>::infinity();
         for (std::size_t c = 0; c < before; ++c) {
-            least = std::min(least, bound[c]);
-            if (least_others + bound[c] < bar_) candidates_[left++] = candidates_[c];
+            lower_bound = std::min(lower_bound, bound[c]);
+            if (others_bound + bound[c] < cost_limit_) candidates_[left++] = candidates_[c];
         }
-        if (left <= static_cast<std::size_t>(others)) return false;
+        if (left <= static_cast<std::size_t>(n_others)) return false;
         // Filter again only if many candidates drop out: recomputing costs more than keeping a few.
-        if (measured && left + before / 5 >= before) {
+        if (has_pair_distances && left + before / 5 >= before) {
             if (left < before) {
                 candidates_.resize(left);
-                measure();
+                compute_pair_distances();
             }
             return true;
         }
         // Pairwise distances count as steps, too.
-        if (left > kMostCandidates || std::int64_t(left * left) > 4 * effort_) {
-            open_ = std::min(open_, least_others + least);
+        if (left > kMaxCandidates || std::int64_t(left * left) > 4 * max_steps_) {
+            skipped_bound_ = std::min(skipped_bound_, others_bound + lower_bound);
             return false;
         }
         candidates_.resize(left);
-        measure();
+        compute_pair_distances();
     }
 }
 
-void Pricing::measure() {
+void Pricing::compute_pair_distances() {
     const std::size_t count = candidates_.size();
-    apart_.assign(count, count);
+    distances_.assign(count, count);
     for (std::size_t a = 0; a < count; ++a) {
-        apart_.row(a)[a] = 0.0;
+        distances_.row(a)[a] = 0.0;
         for (std::size_t b = 0; b < a; ++b) {
-            apart_.row(a)[b] = apart_.row(b)[a] =
+            distances_.row(a)[b] = distances_.row(b)[a] =
                 distance(table_.row(candidates_[a]), table_.row(candidates_[b]), table_.p);
         }
     }
     add_tolls();
-    halves_.assign(k_, count);
+    half_sums_.assign(k_, count);
     const std::size_t most = std::min(count - 1, static_cast<std::size_t>(k_ - 2));
     for (std::size_t a = 0; a < count; ++a) {
-        const double* from = apart_.row(a);
-        some_.assign(from, from + count);
-        some_.erase(some_.begin() + static_cast<std::ptrdiff_t>(a));
-        std::partial_sort(some_.begin(), some_.begin() + static_cast<std::ptrdiff_t>(most), some_.end());
+        const double* from = distances_.row(a);
+        scratch_.assign(from, from + count);
+        scratch_.erase(scratch_.begin() + static_cast<std::ptrdiff_t>(a));
+        std::partial_sort(scratch_.begin(), scratch_.begin() + static_cast<std::ptrdiff_t>(most), scratch_.end());
         double sum = 0.0;
         for (std::size_t r = 1; r <= most; ++r) {
-            sum += some_[r - 1] / 2;
-            halves_.row(r)[a] = sum;
+            sum += scratch_[r - 1] / 2;
+            half_sums_.row(r)[a] = sum;
         }
     }
-    if (inner_) choose_inner();
+    if (smaller_class_prices_) tighten_halves();
     steps_ += static_cast<std::int64_t>(count * count);
 }
 
-// Replace halves by the prices of smaller classes if these give better bounds.
-void Pricing::choose_inner() {
+// Replaces half sums by the prices of smaller classes where these give better bounds.
+void Pricing::tighten_halves() {
     for (std::int32_t r = 2; r < k_; ++r) {
-        const double* inner = inner_ + std::int64_t{r - 2} * table_.n;
-        double* half = halves(r - 1);
+        const double* smaller_class_prices = smaller_class_prices_ + std::int64_t{r - 2} * table_.n;
+        double* half = half_sums(r - 1);
         double more = 0.0;
-        for (std::size_t c = 0; c < candidates_.size(); ++c) more += inner[candidates_[c]] - half[c];
+        for (std::size_t c = 0; c < candidates_.size(); ++c) more += smaller_class_prices[candidates_[c]] - half[c];
         if (!(more > 0.0)) continue;
-        for (std::size_t c = 0; c < candidates_.size(); ++c) half[c] = inner[candidates_[c]];
+        for (std::size_t c = 0; c < candidates_.size(); ++c) half[c] = smaller_class_prices[candidates_[c]];
     }
 }
 
-// Adds tolls to the pairwise costs of candidates.
+// Adds tolls to the pairwise distances of candidates.
 void Pricing::add_tolls() {
     if (tolls_.empty()) return;
     const std::size_t count = candidates_.size();
@@ -241,89 +241,89 @@ void Pricing::add_tolls() {
     for (std::size_t c = 0; c < count; ++c) {
         for (const Toll& toll : tolls_of(candidates_[c])) {
             const std::int32_t other = candidate_of_[toll.other];
-            if (other >= 0) apart_.row(c)[other] += toll.distance;
+            if (other >= 0) distances_.row(c)[other] += toll.distance;
         }
     }
     for (const std::int32_t id : candidates_) candidate_of_[id] = -1;
 }
 
-// Chooses the `missing` remaining members; base is D(T)/k - y(T).
-void Pricing::branch(std::int32_t missing, double base) {
-    std::vector<Option>& options = options_[missing];
-    const std::size_t count = options.size();
+// Chooses the `missing` remaining members. `base` is D(T)/k - y(T), see pricing.hpp.
+void Pricing::choose_remaining(std::int32_t missing, double base) {
+    std::vector<Extension>& extensions = extensions_by_missing_[missing];
+    const std::size_t count = extensions.size();
     const std::size_t needed = missing;
     if (count < needed) return;
     steps_ += static_cast<std::int64_t>(count);
-    const double* half = halves(missing - 1);
-    for (Option& option : options) {
-        option.bound = (option.together + half[option.candidate]) / k_ - price(option.candidate);
+    const double* half = half_sums(missing - 1);
+    for (Extension& extension : extensions) {
+        extension.bound = (extension.distance_sum + half[extension.index]) / k_ - price(extension.index);
     }
     if (missing == 1) {
-        for (const Option& option : options) {
-            if (base + option.bound >= bar_) continue;
-            chosen_.push_back(option.candidate);
-            keep(base + option.bound);
+        for (const Extension& extension : extensions) {
+            if (base + extension.bound >= cost_limit_) continue;
+            chosen_.push_back(extension.index);
+            keep_class(base + extension.bound);
             chosen_.pop_back();
         }
         return;
     }
-    std::sort(options.begin(), options.end(), [](const Option& a, const Option& b) {
-        return a.bound < b.bound || (a.bound == b.bound && a.candidate < b.candidate);
+    std::sort(extensions.begin(), extensions.end(), [](const Extension& a, const Extension& b) {
+        return a.bound < b.bound || (a.bound == b.bound && a.index < b.index);
     });
     if (missing == 2) {
-        pair(options, base);
+        choose_last_two(extensions, base);
         return;
     }
     for (std::size_t first = 0; first + needed <= count; ++first) {
         double bound = base;
-        for (std::size_t i = first; i < first + needed; ++i) bound += options[i].bound;
-        if (bound >= bar_) return;
-        if (steps_ > effort_) {
-            open_ = std::min(open_, bound);
+        for (std::size_t i = first; i < first + needed; ++i) bound += extensions[i].bound;
+        if (bound >= cost_limit_) return;
+        if (steps_ > max_steps_) {
+            skipped_bound_ = std::min(skipped_bound_, bound);
             return;
         }
-        const Option option = options[first];
-        const double* apart = row(option.candidate);
-        std::vector<Option>& next = options_[needed - 1];
+        const Extension extension = extensions[first];
+        const double* candidate_distances = row(extension.index);
+        std::vector<Extension>& next = extensions_by_missing_[needed - 1];
         next.clear();
         for (std::size_t i = first + 1; i < count; ++i) {
-            const std::int32_t c = options[i].candidate;
-            next.push_back({0.0, options[i].together + apart[c], c});
+            const std::int32_t c = extensions[i].index;
+            next.push_back({0.0, extensions[i].distance_sum + candidate_distances[c], c});
         }
-        chosen_.push_back(option.candidate);
-        branch(missing - 1, base + option.together / k_ - price(option.candidate));
+        chosen_.push_back(extension.index);
+        choose_remaining(missing - 1, base + extension.distance_sum / k_ - price(extension.index));
         chosen_.pop_back();
     }
 }
 
 // Chooses the last two members together.
-void Pricing::pair(const std::vector<Option>& options, double base) {
-    for (std::size_t a = 0; a + 1 < options.size(); ++a) {
-        const Option& option = options[a];
-        if (base + option.bound + options[a + 1].bound >= bar_) return;
-        const double* apart = row(option.candidate);
-        const double with_one = base + option.together / k_ - price(option.candidate);
-        for (std::size_t b = a + 1; b < options.size(); ++b) {
-            const Option& other = options[b];
-            if (base + option.bound + other.bound >= bar_) break;
+void Pricing::choose_last_two(const std::vector<Extension>& extensions, double base) {
+    for (std::size_t a = 0; a + 1 < extensions.size(); ++a) {
+        const Extension& extension = extensions[a];
+        if (base + extension.bound + extensions[a + 1].bound >= cost_limit_) return;
+        const double* candidate_distances = row(extension.index);
+        const double base_with_first = base + extension.distance_sum / k_ - price(extension.index);
+        for (std::size_t b = a + 1; b < extensions.size(); ++b) {
+            const Extension& other = extensions[b];
+            if (base + extension.bound + other.bound >= cost_limit_) break;
             ++steps_;
-            const double cost = with_one + (other.together + apart[other.candidate]) / k_ -
-                                price(other.candidate);
-            if (cost >= bar_) continue;
-            chosen_.push_back(option.candidate);
-            chosen_.push_back(other.candidate);
-            keep(cost);
+            const double cost = base_with_first + (other.distance_sum + candidate_distances[other.index]) / k_ -
+                                price(other.index);
+            if (cost >= cost_limit_) continue;
+            chosen_.push_back(extension.index);
+            chosen_.push_back(other.index);
+            keep_class(cost);
             chosen_.resize(chosen_.size() - 2);
         }
     }
 }
 
-void Pricing::keep(double cost) {
-    const auto position = std::upper_bound(best_.begin(), best_.end(), cost,
+void Pricing::keep_class(double cost) {
+    const auto position = std::upper_bound(best_classes_.begin(), best_classes_.end(), cost,
                                         [](double c, const Class& element) { return c < element.cost; });
-    best_.insert(position, {cost, chosen_});
-    if (best_.size() > static_cast<std::size_t>(classes_per_seed_)) best_.pop_back();
-    if (best_.size() == static_cast<std::size_t>(classes_per_seed_)) bar_ = best_.back().cost;
+    best_classes_.insert(position, {cost, chosen_});
+    if (best_classes_.size() > static_cast<std::size_t>(classes_per_seed_)) best_classes_.pop_back();
+    if (best_classes_.size() == static_cast<std::size_t>(classes_per_seed_)) cost_limit_ = best_classes_.back().cost;
 }
 
 }  // namespace dbanon

@@ -1,4 +1,4 @@
-// Own the memory behind the plain query structures of search.hpp.
+// Queries that own the memory behind the plain structures of search.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,45 +10,46 @@
 
 namespace dbanon {
 
-inline bool nearer(const Found& a, const Found& b) {
+inline bool is_nearer(const RecordDistance& a, const RecordDistance& b) {
     return a.distance < b.distance || (a.distance == b.distance && a.id < b.id);
 }
 
 class NearQuery : public Near {
    public:
-    // `exclude` is a record that does not count as its own neighbour, or -1.
-    void start(const double* position, std::int32_t size, std::int32_t excluded = -1) {
-        heap_.resize(std::max(size, 1));
-        point = position;
-        k = size;
-        exclude = excluded;
+    // Prepares a search for the `n_nearest` records nearest to `query_point`. `own_id` is a record
+    // that does not count as its own neighbour, or -1.
+    void start(const double* query_point, std::int32_t n_nearest, std::int32_t own_id = -1) {
+        heap_.resize(std::max(n_nearest, 1));
+        point = query_point;
+        k = n_nearest;
+        excluded_id = own_id;
         count = 0;
         pending = 0;
         limit = std::numeric_limits<double>::infinity();
         limit_id = std::numeric_limits<std::int32_t>::max();
-        found = heap_.data();
+        results = heap_.data();
     }
-    // Ends the query: found[0..count) by distance, then index.
-    void sort() { std::sort(found, found + count, nearer); }
+    // After the query: sorts results[0..count) by distance, then index.
+    void sort() { std::sort(results, results + count, is_nearer); }
 
-    std::vector<Pending> waiting;
-    std::vector<std::int16_t> steps;
+    std::vector<PendingNode> stack_storage;
+    std::vector<std::int16_t> coarse_storage;
 
    private:
-    std::vector<Found> heap_;
+    std::vector<RecordDistance> heap_;
 };
 
 class FarQuery : public Far {
    public:
-    void start(const double* position) {
-        point = position;
+    void start(const double* query_point) {
+        point = query_point;
         best = {-1.0, -1};
         pending = 0;
     }
 
-    std::vector<Pending> waiting;
-    std::vector<double> direction;
-    std::vector<std::int16_t> steps;
+    std::vector<PendingNode> stack_storage;
+    std::vector<double> direction_storage;
+    std::vector<std::int16_t> coarse_storage;
 };
 
 }  // namespace dbanon

@@ -10,12 +10,12 @@ namespace dbanon {
 namespace {
 
 // Limit of stored class members: absolute, and as a multiple of the records.
-constexpr std::size_t kIds = 1 << 22, kTimes = 16;
-constexpr int kSteps = 400;        // of the prices
+constexpr std::size_t kMaxStoredIds = 1 << 22, kStoredIdsPerRecord = 16;
+constexpr int kPriceSteps = 400;        // of price computation
 constexpr int kPatience = 20;      // steps without improvement before they are shortened
-constexpr double kKept = 0.6;      // weight of the previous direction
-constexpr double kSlowest = 1e-3;  // the pace at which the search ends
-constexpr double kShortest = 1e-2;  // the shortest step of a price, relative to the mean
+constexpr double kDirectionMemory = 0.6;      // weight of the previous direction
+constexpr double kMinStepScale = 1e-3;  // price computation ends below this scale
+constexpr double kMinRelativeStep = 1e-2;  // the shortest step of a price, relative to the mean
 
 std::uint64_t hash_of(const std::int32_t* ids, std::int32_t count) {
     std::uint64_t hash = 0;
@@ -28,100 +28,100 @@ std::uint64_t hash_of(const std::int32_t* ids, std::int32_t count) {
 
 }  // namespace
 
-void Recombine::Ascent::start(std::vector<double> from) {
+void Recombine::PriceAscent::start(std::vector<double> from) {
     prices = std::move(from);
     best = prices;
     double mean = 0.0;
     for (const double price : prices) mean += price / static_cast<double>(prices.size());
     scale = prices;
-    for (double& length : scale) length = std::max(length, kShortest * mean);
+    for (double& length : scale) length = std::max(length, kMinRelativeStep * mean);
     direction.assign(prices.size(), 0.0);
     bound = -std::numeric_limits<double>::infinity();
-    pace = 1.0;
+    step_scale = 1.0;
     stalled = 0;
 }
 
-// Moves prices towards uncovered records. `value` is that of the relaxation at the current prices,
-// `most` an upper bound of it. False at the optimum.
-bool Recombine::Ascent::step(double value, double most, const std::vector<std::int32_t>& lack) {
+// Moves prices towards uncovered records. `value` is the value of the relaxation at the current
+// prices, `most` an upper bound of it; `shortfall` is 1 minus the number of classes that cover a record. False at the optimum.
+bool Recombine::PriceAscent::step(double value, double most, const std::vector<std::int32_t>& shortfall) {
     if (value > bound) {
         bound = value;
         best = prices;
         stalled = 0;
     } else if (++stalled >= kPatience) {
-        pace /= 2;
+        step_scale /= 2;
         stalled = 0;
     }
     double norm = 0.0;
     for (std::size_t i = 0; i < prices.size(); ++i) {
-        direction[i] = lack[i] + kKept * direction[i];
+        direction[i] = shortfall[i] + kDirectionMemory * direction[i];
         norm += scale[i] * direction[i] * direction[i];
     }
-    if (norm == 0.0 || pace < kSlowest || bound >= most) return false;
-    const double by = pace * (most - value) / norm;
-    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] += by * scale[i] * direction[i];
+    if (norm == 0.0 || step_scale < kMinStepScale || bound >= most) return false;
+    const double step_length = step_scale * (most - value) / norm;
+    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] += step_length * scale[i] * direction[i];
     return true;
 }
 
-Recombine::Recombine(const Table& table, std::int32_t k, Apart* apart)
+Recombine::Recombine(const Table& table, std::int32_t k, PairDistances* pair_distances)
     : table_(table),
-      apart_(apart),
+      pair_distances_(pair_distances),
       k_(k),
-      room_(2 * k - 1),
-      most_(std::max(kIds, kTimes * static_cast<std::size_t>(table.n)) /
-            static_cast<std::size_t>(room_)),
-      members_(room_),
+      max_class_size_(2 * k - 1),
+      max_classes_(std::max(kMaxStoredIds, kStoredIdsPerRecord * static_cast<std::size_t>(table.n)) /
+            static_cast<std::size_t>(max_class_size_)),
+      members_(max_class_size_),
       slots_(1 << 12, -1),
       position_(table.n, -1),
-      inside_(room_) {}
+      region_positions_(max_class_size_) {}
 
 std::int32_t& Recombine::slot(std::uint64_t hash) {
     return slots_[static_cast<std::size_t>(hash) & (slots_.size() - 1)];
 }
 
 // Rebuilds the hash table.
-void Recombine::index() {
+void Recombine::rebuild_hash_table() {
     std::fill(slots_.begin(), slots_.end(), -1);
-    for (std::int32_t at = 0; at < static_cast<std::int32_t>(size_.size()); ++at) {
-        std::uint64_t hash = hash_of(members(at), size(at));
+    for (std::int32_t class_id = 0; class_id < static_cast<std::int32_t>(size_.size()); ++class_id) {
+        std::uint64_t hash = hash_of(members(class_id), size(class_id));
         while (slot(hash) >= 0) ++hash;
-        slot(hash) = at;
+        slot(hash) = class_id;
     }
 }
 
-std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
-    const std::size_t at = size_.size();
-    members_.resize(at + 1);
-    std::int32_t* sorted = members_.row(at);
+std::int32_t Recombine::find_or_add(const std::int32_t* ids, std::int32_t count) {
+    const std::size_t class_id = size_.size();
+    members_.resize(class_id + 1);
+    std::int32_t* sorted = members_.row(class_id);
     std::copy(ids, ids + count, sorted);
     std::sort(sorted, sorted + count);
-    spent_ += 60 + 8 * count;
+    work_done_ += 60 + 8 * count;
     std::uint64_t hash = hash_of(sorted, count);
     for (; slot(hash) >= 0; ++hash) {
         const std::int32_t other = slot(hash);
         if (size(other) == count && std::equal(sorted, sorted + count, members(other))) {
-            members_.resize(at);
+            members_.resize(class_id);
             return other;
         }
     }
-    slot(hash) = static_cast<std::int32_t>(at);
+    slot(hash) = static_cast<std::int32_t>(class_id);
     size_.push_back(count);
-    const double sum = squares(sorted, count);
-    spent_ += apart_ ? count * count * apart_->price() : std::int64_t{count} * table_.p;
+    const double sum = sum_of_squares(sorted, count);
+    work_done_ += pair_distances_ ? count * count * pair_distances_->cost_per_distance() : std::int64_t{count} * table_.p;
     loss_.push_back(std::isfinite(sum) ? sum : std::numeric_limits<double>::max());
     if (2 * size_.size() > slots_.size()) {
         slots_.resize(2 * slots_.size());
-        index();
+        rebuild_hash_table();
     }
-    return static_cast<std::int32_t>(at);
+    return static_cast<std::int32_t>(class_id);
 }
 
 // The sum of squares of a class.
-double Recombine::squares(const std::int32_t* ids, std::int32_t count) const {
+double Recombine::sum_of_squares(const std::int32_t* ids, std::int32_t count) const {
     double sum = 0.0;
-    if (apart_) {
+    if (pair_distances_) {
         std::vector<double> row(static_cast<std::size_t>(count) * static_cast<std::size_t>(count));
-        apart_->pairs(ids, count, count, row.data());
+        pair_distances_->fill_pairwise(ids, count, count, row.data());
         return std::accumulate(row.begin(), row.end(), 0.0) / 2 / count;
     }
     for (int j = 0; j < table_.p; ++j) {
@@ -137,14 +137,14 @@ double Recombine::squares(const std::int32_t* ids, std::int32_t count) const {
 }
 
 // The squared distance of a member from the mean of its class.
-double Recombine::to_mean(std::int32_t at, std::int32_t i) const {
-    const std::int32_t* ids = members(at);
-    const std::int32_t count = size(at);
-    if (apart_) {
+double Recombine::distance_to_mean(std::int32_t class_id, std::int32_t i) const {
+    const std::int32_t* ids = members(class_id);
+    const std::int32_t count = size(class_id);
+    if (pair_distances_) {
         std::vector<double> row(static_cast<std::size_t>(count));
-        apart_->from(ids[i], ids, count, row.data());
+        pair_distances_->fill_row(ids[i], ids, count, row.data());
         const double sum = std::accumulate(row.begin(), row.end(), 0.0);
-        return std::max(sum - loss(at), 0.0) / count;
+        return std::max(sum - loss(class_id), 0.0) / count;
     }
     double squared = 0.0;
     for (int j = 0; j < table_.p; ++j) {
@@ -156,43 +156,43 @@ double Recombine::to_mean(std::int32_t at, std::int32_t i) const {
     return squared;
 }
 
-void Recombine::begin(const std::vector<std::int32_t>& labels) {
+void Recombine::start_from(const std::vector<std::int32_t>& labels) {
     std::vector<std::vector<std::int32_t>> classes;
     for (std::size_t id = 0; id < labels.size(); ++id) {
-        const std::size_t at = labels[id];
-        if (at >= classes.size()) classes.resize(at + 1);
-        classes[at].push_back(static_cast<std::int32_t>(id));
+        const std::size_t class_id = labels[id];
+        if (class_id >= classes.size()) classes.resize(class_id + 1);
+        classes[class_id].push_back(static_cast<std::int32_t>(id));
     }
     current_.resize(labels.size());
     std::vector<double> prices(labels.size());
     for (const auto& ids : classes) {
         if (ids.empty()) continue;
-        const std::int32_t at = find(ids.data(), static_cast<std::int32_t>(ids.size()));
-        for (const std::int32_t id : ids) current_[id] = at;
-        share(at, prices);
+        const std::int32_t class_id = find_or_add(ids.data(), static_cast<std::int32_t>(ids.size()));
+        for (const std::int32_t id : ids) current_[id] = class_id;
+        share_loss(class_id, prices);
     }
     ascent_.start(std::move(prices));
-    steps_left_ = kSteps;
+    steps_left_ = kPriceSteps;
 }
 
 // Shares of a class's loss by record: half by distance from the mean, half in equal parts.
-void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
-    const std::int32_t* ids = members(at);
-    for (std::int32_t i = 0; i < size(at); ++i) {
+void Recombine::share_loss(std::int32_t class_id, std::vector<double>& prices) const {
+    const std::int32_t* ids = members(class_id);
+    for (std::int32_t i = 0; i < size(class_id); ++i) {
         double& price = prices[ids[i]];
         // Also if distances overflow.
-        price = std::min(to_mean(at, i), loss(at)) / 2 + loss(at) / size(at) / 2;
+        price = std::min(distance_to_mean(class_id, i), loss(class_id)) / 2 + loss(class_id) / size(class_id) / 2;
     }
 }
 
-double Recombine::reduced(std::int32_t at, const std::vector<double>& prices) const {
-    double left = loss(at);
-    const std::int32_t* ids = members(at);
-    for (std::int32_t i = 0; i < size(at); ++i) left -= prices[ids[i]];
+double Recombine::reduced_cost(std::int32_t class_id, const std::vector<double>& prices) const {
+    double left = loss(class_id);
+    const std::int32_t* ids = members(class_id);
+    for (std::int32_t i = 0; i < size(class_id); ++i) left -= prices[ids[i]];
     return left;
 }
 
-double Recombine::total() const {
+double Recombine::total_loss() const {
     double sum = 0.0;
     for (std::size_t id = 0; id < current_.size(); ++id) {
         if (*members(current_[id]) == static_cast<std::int32_t>(id)) sum += loss(current_[id]);
@@ -200,80 +200,80 @@ double Recombine::total() const {
     return sum;
 }
 
-bool Recombine::price() {
-    lack_.assign(current_.size(), 1);
+bool Recombine::step_prices() {
+    shortfall_.assign(current_.size(), 1);
     double value = std::accumulate(ascent_.prices.begin(), ascent_.prices.end(), 0.0);
     const std::int32_t count = static_cast<std::int32_t>(size_.size());
-    for (std::int32_t at = 0; at < count; ++at) {
-        const double left = reduced(at, ascent_.prices);
+    for (std::int32_t class_id = 0; class_id < count; ++class_id) {
+        const double left = reduced_cost(class_id, ascent_.prices);
         if (left >= 0.0) continue;
         value += left;
-        const std::int32_t* ids = members(at);
-        for (std::int32_t i = 0; i < size(at); ++i) --lack_[ids[i]];
+        const std::int32_t* ids = members(class_id);
+        for (std::int32_t i = 0; i < size(class_id); ++i) --shortfall_[ids[i]];
     }
-    spent_ += std::int64_t{count} * (4 + k_);
-    if (ascent_.step(value, total(), lack_) && --steps_left_ > 0) return true;
-    forget();
-    list();
+    work_done_ += std::int64_t{count} * (4 + k_);
+    if (ascent_.step(value, total_loss(), shortfall_) && --steps_left_ > 0) return true;
+    drop_expensive();
+    list_classes_by_record();
     return false;
 }
 
 // Drops the more expensive half of the classes if storage is full.
-void Recombine::forget() {
+void Recombine::drop_expensive() {
     const std::size_t count = size_.size();
-    reduced_.resize(count);
-    for (std::size_t at = 0; at < count; ++at) {
-        reduced_[at] = reduced(static_cast<std::int32_t>(at), ascent_.best);
+    reduced_costs_.resize(count);
+    for (std::size_t class_id = 0; class_id < count; ++class_id) {
+        reduced_costs_[class_id] = reduced_cost(static_cast<std::int32_t>(class_id), ascent_.best);
         // If losses or prices overflow.
-        if (std::isnan(reduced_[at])) reduced_[at] = std::numeric_limits<double>::infinity();
+        if (std::isnan(reduced_costs_[class_id])) reduced_costs_[class_id] = std::numeric_limits<double>::infinity();
     }
-    if (count <= most_ / 2) return;
-    std::vector<double> order = reduced_;
-    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(most_ / 2);
+    if (count <= max_classes_ / 2) return;
+    std::vector<double> order = reduced_costs_;
+    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(max_classes_ / 2);
     std::nth_element(order.begin(), middle, order.end());
     const double bar = *middle;
     std::vector<std::int32_t> moved(count, -1);
-    for (const std::int32_t at : current_) moved[at] = 0;
+    for (const std::int32_t class_id : current_) moved[class_id] = 0;
     std::size_t left = 0;
-    for (std::size_t at = 0; at < count; ++at) {
-        if (reduced_[at] >= bar && moved[at] < 0) continue;
-        moved[at] = static_cast<std::int32_t>(left);
-        if (left < at) members_.copy(at, left);
-        size_[left] = size_[at];
-        loss_[left] = loss_[at];
-        reduced_[left++] = reduced_[at];
+    for (std::size_t class_id = 0; class_id < count; ++class_id) {
+        if (reduced_costs_[class_id] >= bar && moved[class_id] < 0) continue;
+        moved[class_id] = static_cast<std::int32_t>(left);
+        if (left < class_id) members_.copy(class_id, left);
+        size_[left] = size_[class_id];
+        loss_[left] = loss_[class_id];
+        reduced_costs_[left++] = reduced_costs_[class_id];
     }
-    for (std::int32_t& at : current_) at = moved[at];
+    for (std::int32_t& class_id : current_) class_id = moved[class_id];
     members_.resize(left);
     size_.resize(left);
     loss_.resize(left);
-    reduced_.resize(left);
-    index();
+    reduced_costs_.resize(left);
+    rebuild_hash_table();
 }
 
 // The classes of each record.
-void Recombine::list() {
+void Recombine::list_classes_by_record() {
     const std::int32_t count = static_cast<std::int32_t>(size_.size());
-    first_.assign(current_.size() + 1, 0);
-    for (std::int32_t at = 0; at < count; ++at) {
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            ++first_[static_cast<std::size_t>(members(at)[i]) + 1];
+    first_class_.assign(current_.size() + 1, 0);
+    for (std::int32_t class_id = 0; class_id < count; ++class_id) {
+        for (std::int32_t i = 0; i < size(class_id); ++i) {
+            ++first_class_[static_cast<std::size_t>(members(class_id)[i]) + 1];
         }
     }
-    std::partial_sum(first_.begin(), first_.end(), first_.begin());
-    std::vector<std::int32_t> order(size_.size()), next(first_.begin(), first_.end() - 1);
+    std::partial_sum(first_class_.begin(), first_class_.end(), first_class_.begin());
+    std::vector<std::int32_t> order(size_.size()), next(first_class_.begin(), first_class_.end() - 1);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return reduced_[a] < reduced_[b];
+        return reduced_costs_[a] < reduced_costs_[b];
     });
-    of_.resize(first_.back());
-    for (const std::int32_t at : order) {
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            std::int32_t& slot = next[members(at)[i]];
-            of_[slot++] = at;
+    classes_of_record_.resize(first_class_.back());
+    for (const std::int32_t class_id : order) {
+        for (std::int32_t i = 0; i < size(class_id); ++i) {
+            std::int32_t& slot = next[members(class_id)[i]];
+            classes_of_record_[slot++] = class_id;
         }
     }
-    spent_ += std::int64_t{count} * (100 + 8 * k_);
+    work_done_ += std::int64_t{count} * (100 + 8 * k_);
 }
 
 std::vector<std::int32_t> Recombine::labels() const {
@@ -287,10 +287,10 @@ std::vector<std::int32_t> Recombine::labels() const {
     return labels;
 }
 
-std::int64_t Recombine::spent() {
-    const std::int64_t spent = spent_;
-    spent_ = 0;
-    return spent;
+std::int64_t Recombine::take_work() {
+    const std::int64_t work_done = work_done_;
+    work_done_ = 0;
+    return work_done;
 }
 
 }  // namespace dbanon

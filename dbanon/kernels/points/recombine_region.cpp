@@ -9,29 +9,29 @@ namespace dbanon {
 
 namespace {
 
-constexpr int kRegionSteps = 100;  // of the prices
+constexpr int kRegionPriceSteps = 100;  // of price computation
 // A region grows by one of this many best classes of a record, at random.
-constexpr std::int32_t kGrowing = 8;
-constexpr std::size_t kLocal = 6000;     // limit of classes in a region
-constexpr std::int64_t kEffort = 1 << 21;  // limit of classes visited by branch and bound
+constexpr std::int32_t kBestClasses = 8;
+constexpr std::size_t kMaxRegionClasses = 6000;     // limit of classes in a region
+constexpr std::int64_t kMaxVisited = 1 << 21;  // limit of classes visited by branch and bound
 // Factors of the region width after a region that was too large, or was not, and its limits.
-constexpr double kNarrower = 0.85, kWider = 1.02, kLeast = 48.0;
+constexpr double kShrinkFactor = 0.85, kGrowthFactor = 1.02, kMinRegionWidth = 48.0;
 // The least gain, as a share of a region's loss; smaller ones may be rounding errors.
 constexpr double kRegionGain = 1e-10;
 
 }  // namespace
 
-bool Mask::within(const Mask& other) const {
+bool RecordSet::is_subset_of(const RecordSet& other) const {
     std::uint64_t out = 0;
     for (std::size_t i = 0; i < words_.size(); ++i) out |= words_[i] & ~other.words_[i];
     return out == 0;
 }
 
-void Mask::remove(const Mask& other) {
+void RecordSet::remove(const RecordSet& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~other.words_[i];
 }
 
-std::int32_t Mask::pop() {
+std::int32_t RecordSet::pop_first() {
     std::size_t i = 0;
     while (words_[i] == 0) ++i;
     const int bit = std::countr_zero(words_[i]);
@@ -39,154 +39,155 @@ std::int32_t Mask::pop() {
     return static_cast<std::int32_t>(64 * i) + bit;
 }
 
-void Recombine::enter(std::int32_t at) {
-    region_loss_ += loss(at);
-    region_reduced_ += reduced_[at];
-    for (std::int32_t i = 0; i < size(at); ++i) {
-        const std::int32_t id = members(at)[i];
+void Recombine::add_to_region(std::int32_t class_id) {
+    region_loss_ += loss(class_id);
+    region_reduced_ += reduced_costs_[class_id];
+    for (std::int32_t i = 0; i < size(class_id); ++i) {
+        const std::int32_t id = members(class_id)[i];
         position_[id] = static_cast<std::int32_t>(records_.size());
         records_.push_back(id);
     }
 }
 
-// A class that costs more than its prices, and classes that share records with the best of others.
-void Recombine::gather(Random& random) {
+// Chooses a region: a class that costs more than its prices, then repeatedly the classes that share
+// records with a class of low reduced cost.
+void Recombine::choose_region(Random& random) {
     records_.clear();
     region_loss_ = region_reduced_ = 0.0;
-    const auto cost = [&](std::int32_t at) { return reduced_[at]; };
+    const auto cost = [&](std::int32_t class_id) { return reduced_costs_[class_id]; };
     const auto random_class = [&] { return current_[random.below(table_.n)]; };
     const std::int32_t first = random_class(), other = random_class();
-    enter(cost(other) > cost(first) ? other : first);
-    const std::int32_t wide = static_cast<std::int32_t>(width_);
-    const std::int32_t most = wide / 2 + random.below(wide / 2);
-    for (int tries = 2 * Mask::kRecords; tries > 0; --tries) {
+    add_to_region(cost(other) > cost(first) ? other : first);
+    const std::int32_t region_width = static_cast<std::int32_t>(region_width_);
+    const std::int32_t most = region_width / 2 + random.below(region_width / 2);
+    for (int tries = 2 * RecordSet::kCapacity; tries > 0; --tries) {
         const std::int32_t count = static_cast<std::int32_t>(records_.size());
         if (count >= most) break;
-        spent_ += 10 + 4 * k_;
+        work_done_ += 10 + 4 * k_;
         const std::size_t from = records_[random.below(count)];
-        const std::int32_t best = std::min(first_[from + 1] - first_[from], kGrowing);
-        const std::int32_t by = of_[first_[from] + random.below(best)];
-        for (std::int32_t i = 0; i < size(by); ++i) {
-            const std::size_t id = members(by)[i];
-            const std::int32_t at = current_[id];
-            const bool fits = static_cast<std::int32_t>(records_.size()) + size(at) <= Mask::kRecords;
-            if (position_[id] < 0 && fits) enter(at);
+        const std::int32_t best = std::min(first_class_[from + 1] - first_class_[from], kBestClasses);
+        const std::int32_t neighbour_class = classes_of_record_[first_class_[from] + random.below(best)];
+        for (std::int32_t i = 0; i < size(neighbour_class); ++i) {
+            const std::size_t id = members(neighbour_class)[i];
+            const std::int32_t class_id = current_[id];
+            const bool fits = static_cast<std::int32_t>(records_.size()) + size(class_id) <= RecordSet::kCapacity;
+            if (position_[id] < 0 && fits) add_to_region(class_id);
         }
     }
 }
 
 // The classes within the region that may improve it.
-void Recombine::collect() {
-    local_.clear();
+void Recombine::collect_region_classes() {
+    region_classes_.clear();
     for (std::size_t x = 0; x < records_.size(); ++x) {
         const std::size_t id = records_[x];
-        for (std::int32_t i = first_[id]; i < first_[id + 1]; ++i) {
-            const std::int32_t at = of_[i];
-            if (reduced_[at] > region_reduced_) break;
-            ++spent_;
-            Local local{{}, 0.0, at};
+        for (std::int32_t i = first_class_[id]; i < first_class_[id + 1]; ++i) {
+            const std::int32_t class_id = classes_of_record_[i];
+            if (reduced_costs_[class_id] > region_reduced_) break;
+            ++work_done_;
+            RegionClass region_class{{}, 0.0, class_id};
             bool inside = true;
-            for (std::int32_t l = 0; l < size(at) && inside; ++l) {
-                const std::int32_t position = position_[members(at)[l]];
+            for (std::int32_t l = 0; l < size(class_id) && inside; ++l) {
+                const std::int32_t position = position_[members(class_id)[l]];
                 // Only below x, since another record adds it otherwise.
                 inside = position >= static_cast<std::int32_t>(x);
-                if (inside) local.mask.add(position);
+                if (inside) region_class.record_set.add(position);
             }
-            if (inside) local_.push_back(local);
+            if (inside) region_classes_.push_back(region_class);
         }
     }
-    if (local_.size() > kLocal) {
-        const auto cheaper = [&](const Local& a, const Local& b) {
-            const double cost_a = reduced_[a.at];
-            const double other = reduced_[b.at];
-            return cost_a < other || (cost_a == other && a.at < b.at);
+    if (region_classes_.size() > kMaxRegionClasses) {
+        const auto cheaper = [&](const RegionClass& a, const RegionClass& b) {
+            const double cost_a = reduced_costs_[a.class_id];
+            const double other = reduced_costs_[b.class_id];
+            return cost_a < other || (cost_a == other && a.class_id < b.class_id);
         };
-        std::nth_element(local_.begin(), local_.begin() + kLocal, local_.end(), cheaper);
-        local_.resize(kLocal);
+        std::nth_element(region_classes_.begin(), region_classes_.begin() + kMaxRegionClasses, region_classes_.end(), cheaper);
+        region_classes_.resize(kMaxRegionClasses);
     }
-    inside_.resize(local_.size());
-    for (std::size_t c = 0; c < local_.size(); ++c) {
-        const std::int32_t at = local_[c].at;
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            inside_.row(c)[i] = static_cast<std::uint8_t>(position_[members(at)[i]]);
+    region_positions_.resize(region_classes_.size());
+    for (std::size_t c = 0; c < region_classes_.size(); ++c) {
+        const std::int32_t class_id = region_classes_[c].class_id;
+        for (std::int32_t i = 0; i < size(class_id); ++i) {
+            region_positions_.row(c)[i] = static_cast<std::uint8_t>(position_[members(class_id)[i]]);
         }
     }
-    spent_ += std::ssize(local_) * (4 + k_) + 8 * std::ssize(records_);
+    work_done_ += std::ssize(region_classes_) * (4 + k_) + 8 * std::ssize(records_);
     for (const std::int32_t id : records_) position_[id] = -1;
 }
 
-double Recombine::above(std::size_t c, const std::vector<double>& prices) const {
-    const std::uint8_t* places = inside_.row(c);
-    double left = loss(local_[c].at);
-    for (std::int32_t i = 0; i < size(local_[c].at); ++i) left -= prices[places[i]];
+double Recombine::region_reduced_cost(std::size_t c, const std::vector<double>& prices) const {
+    const std::uint8_t* positions = region_positions_.row(c);
+    double left = loss(region_classes_[c].class_id);
+    for (std::int32_t i = 0; i < size(region_classes_[c].class_id); ++i) left -= prices[positions[i]];
     return left;
 }
 
 // Computes prices of the region; false if they prove that it is optimal.
-bool Recombine::bound() {
+bool Recombine::compute_bound() {
     std::vector<double> from;
     for (const std::int32_t id : records_) from.push_back(ascent_.best[id]);
-    around_.start(std::move(from));
+    region_ascent_.start(std::move(from));
     const double most = region_loss_ * (1.0 - kRegionGain);
-    for (int step = 0; step < kRegionSteps; ++step) {
-        lack_.assign(records_.size(), 1);
-        double value = std::accumulate(around_.prices.begin(), around_.prices.end(), 0.0);
-        for (std::size_t c = 0; c < local_.size(); ++c) {
-            const double left = above(c, around_.prices);
+    for (int step = 0; step < kRegionPriceSteps; ++step) {
+        shortfall_.assign(records_.size(), 1);
+        double value = std::accumulate(region_ascent_.prices.begin(), region_ascent_.prices.end(), 0.0);
+        for (std::size_t c = 0; c < region_classes_.size(); ++c) {
+            const double left = region_reduced_cost(c, region_ascent_.prices);
             if (left >= 0.0) continue;
             value += left;
-            const std::uint8_t* places = inside_.row(c);
-            for (std::int32_t i = 0; i < size(local_[c].at); ++i) --lack_[places[i]];
+            const std::uint8_t* positions = region_positions_.row(c);
+            for (std::int32_t i = 0; i < size(region_classes_[c].class_id); ++i) --shortfall_[positions[i]];
         }
-        spent_ += std::ssize(local_) * (2 + k_ / 2) + 4 * std::ssize(records_);
-        if (!around_.step(value, most, lack_)) break;
+        work_done_ += std::ssize(region_classes_) * (2 + k_ / 2) + 4 * std::ssize(records_);
+        if (!region_ascent_.step(value, most, shortfall_)) break;
     }
-    return around_.bound < most;
+    return region_ascent_.bound < most;
 }
 
 // Lowers prices until no class costs less, and filters the classes that may still be chosen.
-void Recombine::settle() {
-    std::vector<double>& prices = around_.best;
+void Recombine::filter_by_prices() {
+    std::vector<double>& prices = region_ascent_.best;
     std::vector<double> less(prices.size(), 0.0);
-    for (std::size_t c = 0; c < local_.size(); ++c) {
-        const double share = above(c, prices) / size(local_[c].at);
-        for (std::int32_t i = 0; i < size(local_[c].at); ++i) {
-            double& most = less[inside_.row(c)[i]];
+    for (std::size_t c = 0; c < region_classes_.size(); ++c) {
+        const double share = region_reduced_cost(c, prices) / size(region_classes_[c].class_id);
+        for (std::int32_t i = 0; i < size(region_classes_[c].class_id); ++i) {
+            double& most = less[region_positions_.row(c)[i]];
             most = std::min(most, share);
         }
     }
     for (std::size_t x = 0; x < prices.size(); ++x) prices[x] += less[x];
-    least_ = region_loss_ * (1.0 - kRegionGain) - std::accumulate(prices.begin(), prices.end(), 0.0);
+    best_cost_ = region_loss_ * (1.0 - kRegionGain) - std::accumulate(prices.begin(), prices.end(), 0.0);
     std::size_t left = 0;
-    for (std::size_t c = 0; c < local_.size(); ++c) {
-        local_[c].cost = above(c, prices);
-        if (local_[c].cost < least_) local_[left++] = local_[c];
+    for (std::size_t c = 0; c < region_classes_.size(); ++c) {
+        region_classes_[c].cost = region_reduced_cost(c, prices);
+        if (region_classes_[c].cost < best_cost_) region_classes_[left++] = region_classes_[c];
     }
-    local_.resize(left);
-    std::sort(local_.begin(), local_.end(), [](const Local& a, const Local& b) {
-        return a.cost < b.cost || (a.cost == b.cost && a.at < b.at);
+    region_classes_.resize(left);
+    std::sort(region_classes_.begin(), region_classes_.end(), [](const RegionClass& a, const RegionClass& b) {
+        return a.cost < b.cost || (a.cost == b.cost && a.class_id < b.class_id);
     });
-    of_position_.resize(Mask::kRecords);
-    for (std::size_t x = 0; x < records_.size(); ++x) of_position_[x].clear();
+    classes_of_position_.resize(RecordSet::kCapacity);
+    for (std::size_t x = 0; x < records_.size(); ++x) classes_of_position_[x].clear();
     for (std::size_t c = 0; c < left; ++c) {
-        for (Mask places = local_[c].mask; !places.empty();) {
-            of_position_[places.pop()].push_back(static_cast<std::int32_t>(c));
+        for (RecordSet positions = region_classes_[c].record_set; !positions.empty();) {
+            classes_of_position_[positions.pop_first()].push_back(static_cast<std::int32_t>(c));
         }
     }
-    spent_ += static_cast<std::int64_t>(left) * (60 + 4 * k_);
+    work_done_ += static_cast<std::int64_t>(left) * (60 + 4 * k_);
 }
 
 // The uncovered record with the fewest usable classes; -1 if some record has none.
-std::int32_t Recombine::hardest(Mask left, double cost) {
+std::int32_t Recombine::most_constrained_record(RecordSet left, double cost) {
     std::int32_t branch_record = -1, fewest = std::numeric_limits<std::int32_t>::max();
-    for (Mask uncovered = left; !uncovered.empty() && fewest > 1;) {
-        const std::int32_t x = uncovered.pop();
+    for (RecordSet uncovered = left; !uncovered.empty() && fewest > 1;) {
+        const std::int32_t x = uncovered.pop_first();
         std::int32_t count = 0;
-        for (const std::int32_t c : of_position_[x]) {
-            const Local& candidate = local_[c];
-            ++effort_;
-            if (cost + candidate.cost >= least_ || count >= fewest) break;
-            if (candidate.mask.within(left)) ++count;
+        for (const std::int32_t c : classes_of_position_[x]) {
+            const RegionClass& candidate = region_classes_[c];
+            ++n_visited_;
+            if (cost + candidate.cost >= best_cost_ || count >= fewest) break;
+            if (candidate.record_set.is_subset_of(left)) ++count;
         }
         if (count == 0) return -1;
         if (count < fewest) fewest = count, branch_record = x;
@@ -194,42 +195,42 @@ std::int32_t Recombine::hardest(Mask left, double cost) {
     return branch_record;
 }
 
-void Recombine::branch(Mask left, double cost) {
+void Recombine::branch(RecordSet left, double cost) {
     if (left.empty()) {
-        least_ = cost;
+        best_cost_ = cost;
         best_ = chosen_;
         return;
     }
-    const std::int32_t x = hardest(left, cost);
+    const std::int32_t x = most_constrained_record(left, cost);
     if (x < 0) return;
-    for (const std::int32_t c : of_position_[x]) {
-        const Local& candidate = local_[c];
-        if (cost + candidate.cost >= least_ || ++effort_ > kEffort) return;
-        if (!candidate.mask.within(left)) continue;
-        Mask uncovered = left;
-        uncovered.remove(candidate.mask);
-        chosen_.push_back(candidate.at);
+    for (const std::int32_t c : classes_of_position_[x]) {
+        const RegionClass& candidate = region_classes_[c];
+        if (cost + candidate.cost >= best_cost_ || ++n_visited_ > kMaxVisited) return;
+        if (!candidate.record_set.is_subset_of(left)) continue;
+        RecordSet uncovered = left;
+        uncovered.remove(candidate.record_set);
+        chosen_.push_back(candidate.class_id);
         branch(uncovered, cost + candidate.cost);
         chosen_.pop_back();
     }
 }
 
 bool Recombine::improve(Random& random) {
-    gather(random);
-    collect();
-    if (!bound()) return false;
-    settle();
-    Mask all;
+    choose_region(random);
+    collect_region_classes();
+    if (!compute_bound()) return false;
+    filter_by_prices();
+    RecordSet all;
     for (std::size_t x = 0; x < records_.size(); ++x) all.add(static_cast<std::int32_t>(x));
-    effort_ = 0;
+    n_visited_ = 0;
     best_.clear();
     branch(all, 0.0);
-    spent_ += 2 * effort_;
+    work_done_ += 2 * n_visited_;
     // As wide as possible while most regions can be solved.
-    width_ = std::clamp(width_ * (effort_ > kEffort ? kNarrower : kWider), kLeast, 1.0 * Mask::kRecords);
-    for (const std::int32_t at : best_) {
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            current_[members(at)[i]] = at;
+    region_width_ = std::clamp(region_width_ * (n_visited_ > kMaxVisited ? kShrinkFactor : kGrowthFactor), kMinRegionWidth, 1.0 * RecordSet::kCapacity);
+    for (const std::int32_t class_id : best_) {
+        for (std::int32_t i = 0; i < size(class_id); ++i) {
+            current_[members(class_id)[i]] = class_id;
         }
     }
     return !best_.empty();

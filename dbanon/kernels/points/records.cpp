@@ -10,18 +10,18 @@ namespace dbanon {
 namespace {
 
 // Below this number of records scanning beats the tree.
-constexpr std::int32_t kFew = 512;
-// Per attribute (``spread_over``); for fewer queries scanning takes less time than building and
+constexpr std::int32_t kMinTreeRecords = 512;
+// Per attribute (effective_attributes); for fewer queries scanning takes less time than building and
 // querying the tree (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to
 // 100). The second applies with integer steps, which make scanning faster than walking.
-constexpr double kFewQuestions = 250.0;
-constexpr double kFewInSteps = 750.0;
+constexpr double kTreeQueriesPerAttribute = 250.0;
+constexpr double kTreeQueriesPerCoarseAttribute = 750.0;
 // Sample size for estimating how many attributes matter.
 constexpr std::int32_t kSpreadSample = 255;
 // Queries between two checks whether the tree pays.
-constexpr std::int32_t kTrial = 64;
+constexpr std::int32_t kTrialQueries = 64;
 
-std::vector<std::int32_t> all_of(const Table& table) {
+std::vector<std::int32_t> all_ids(const Table& table) {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(table.n));
     std::iota(ids.begin(), ids.end(), 0);
     return ids;
@@ -29,7 +29,7 @@ std::vector<std::int32_t> all_of(const Table& table) {
 
 // The effective number of attributes, estimated from a sample: p if all have equal variance, less
 // if most attributes rarely vary, which helps a tree.
-double spread_over(const Table& table) {
+double effective_attributes(const Table& table) {
     const std::int32_t count = std::min(table.n, kSpreadSample);
     double sum = 0.0;
     double squares = 0.0;
@@ -44,19 +44,19 @@ double spread_over(const Table& table) {
         sum += variance;
         squares += variance * variance;
     }
-    const double over = sum / squares * sum;
+    const double effective = sum / squares * sum;
     // Overflow or underflow: assume that all attributes count.
-    return over >= 1.0 && over <= table.p ? over : table.p;
+    return effective >= 1.0 && effective <= table.p ? effective : table.p;
 }
 
 }  // namespace
 
-std::unique_ptr<Records> make_records(const Table& table, Search search, std::int64_t questions) {
+std::unique_ptr<Records> make_records(const Table& table, Search search, std::int64_t n_queries) {
     const Ops& ops = ops_for(table.p);
     if (search == Search::index) return std::make_unique<TreeRecords>(table, ops);
-    if (search == Search::brute || table.n < kFew ||
-        static_cast<double>(questions) <
-            (Coarse::pays(table.p) ? kFewInSteps : kFewQuestions) * spread_over(table)) {
+    if (search == Search::brute || table.n < kMinTreeRecords ||
+        static_cast<double>(n_queries) <
+            (Coarse::is_worthwhile(table.p) ? kTreeQueriesPerCoarseAttribute : kTreeQueriesPerAttribute) * effective_attributes(table)) {
         return std::make_unique<BlockRecords>(table, ops);
     }
     return std::make_unique<AdaptiveRecords>(table, ops);
@@ -65,43 +65,43 @@ std::unique_ptr<Records> make_records(const Table& table, Search search, std::in
 TreeRecords::TreeRecords(const Table& table, const Ops& ops)
     : tree_(table.points, table.n, table.p, ops), moving_{MovingFarthest(tree_), MovingFarthest(tree_)} {}
 
-bool TreeRecords::around(NearQuery& near, FarQuery& far, Work& work) {
+bool TreeRecords::nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) {
     return tree_.farthest(far, work) && tree_.nearest(near, work);
 }
 
 BlockRecords::BlockRecords(const Table& table, const Ops& ops)
-    : BlockRecords(table, ops, all_of(table)) {}
+    : BlockRecords(table, ops, all_ids(table)) {}
 
 BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::int32_t> ids)
     : table_(table),
-      block_(block_size(table.p)),
+      block_(block_records(table.p)),
       ops_(ops),
       size_(static_cast<std::int32_t>(ids.size())), ids_(std::move(ids)) {
-    const std::size_t room = static_cast<std::size_t>(blocks()) * block_;
-    points_.resize(room * static_cast<std::size_t>(table.p));
-    ids_.resize(room, -1);
+    const std::size_t capacity = static_cast<std::size_t>(blocks()) * block_;
+    points_.resize(capacity * static_cast<std::size_t>(table.p));
+    ids_.resize(capacity, -1);
     position_.resize(static_cast<std::size_t>(table.n));
     count_.assign(static_cast<std::size_t>(blocks()), block_);
     if (size_ % block_ != 0) count_.back() = size_ % block_;
-    coarse_ = Coarse(table.points, table.n, table.p, sampled_middle(table.points, table.n, table.p));
-    if (coarse_.used()) steps_.resize(count_.size() * static_cast<std::size_t>(coarse_.block()));
-    beyond_.assign(count_.size(), 0);
+    coarse_ = Coarse(table.points, table.n, table.p, sample_medians(table.points, table.n, table.p));
+    if (coarse_.is_enabled()) steps_.resize(count_.size() * static_cast<std::size_t>(coarse_.block()));
+    has_clipped_.assign(count_.size(), 0);
     view_ = {table.p, points_.data(), ids_.data(), count_.data(), table.points,
-             coarse_.used() ? steps_.data() : nullptr, beyond_.data(), coarse_.step()};
+             coarse_.is_enabled() ? steps_.data() : nullptr, has_clipped_.data(), coarse_.step()};
 }
 
 bool BlockRecords::prepare(Work& work) {
-    for (; filled_ < static_cast<std::int32_t>(count_.size()); ++filled_) {
-        if (work.spent()) return false;
-        double* block = points_.data() + std::int64_t{filled_} * block_ * table_.p;
+    for (; n_filled_blocks_ < static_cast<std::int32_t>(count_.size()); ++n_filled_blocks_) {
+        if (work.is_spent()) return false;
+        double* block = points_.data() + std::int64_t{n_filled_blocks_} * block_ * table_.p;
         for (std::int32_t lane = 0; lane < block_; ++lane) {
-            const std::int32_t slot = filled_ * block_ + lane;
+            const std::int32_t slot = n_filled_blocks_ * block_ + lane;
             const std::int32_t id = ids_[static_cast<std::size_t>(std::min(slot, size_ - 1))];
             const double* row = table_.row(id);
             for (int j = 0; j < table_.p; ++j) block[j * block_ + lane] = row[j];
-            if (coarse_.used()) {
-                beyond_[static_cast<std::size_t>(filled_)] |=
-                    coarse_.put(row, steps_.data() + filled_ * coarse_.block(), lane);
+            if (coarse_.is_enabled()) {
+                has_clipped_[static_cast<std::size_t>(n_filled_blocks_)] |=
+                    coarse_.store_record(row, steps_.data() + n_filled_blocks_ * coarse_.block(), lane);
             }
             if (slot < size_) position_[static_cast<std::size_t>(id)] = slot;
         }
@@ -119,12 +119,12 @@ void BlockRecords::erase(std::int32_t id) {
     const double* source =
         points_.data() + std::int64_t{from / block_} * block_ * table_.p + from % block_;
     for (int j = 0; j < table_.p; ++j) target[j * block_] = source[j * block_];
-    if (coarse_.used()) {
+    if (coarse_.is_enabled()) {
         const std::int16_t* steps = steps_.data() + from / block_ * coarse_.block();
         Coarse::move(steps_.data() + to / block_ * coarse_.block(), to % block_, steps,
                      from % block_, coarse_.pairs());
-        beyond_[static_cast<std::size_t>(to / block_)] |=
-            beyond_[static_cast<std::size_t>(from / block_)];
+        has_clipped_[static_cast<std::size_t>(to / block_)] |=
+            has_clipped_[static_cast<std::size_t>(from / block_)];
     }
     ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
     position_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
@@ -134,13 +134,13 @@ void BlockRecords::update(std::int32_t id) {
     const std::int32_t at = position_[static_cast<std::size_t>(id)];
     double* target = points_.data() + std::int64_t{at / block_} * block_ * table_.p + at % block_;
     for (int j = 0; j < table_.p; ++j) target[j * block_] = table_.row(id)[j];
-    if (coarse_.used()) {
-        beyond_[static_cast<std::size_t>(at / block_)] |=
-            coarse_.put(table_.row(id), steps_.data() + at / block_ * coarse_.block(), at % block_);
+    if (coarse_.is_enabled()) {
+        has_clipped_[static_cast<std::size_t>(at / block_)] |=
+            coarse_.store_record(table_.row(id), steps_.data() + at / block_ * coarse_.block(), at % block_);
     }
 }
 
-std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
+std::int32_t BlockRecords::reserve_blocks(std::int32_t from, Work& work) const {
     const std::int64_t cost = block_cost(table_.p);
     const std::int64_t n_rows = std::max<std::int64_t>(1, work.left / cost);
     const std::int32_t stop =
@@ -152,9 +152,9 @@ std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
 bool BlockRecords::nearest(NearQuery& q, Work& work) {
     if (q.k == 0) return true;
     while (q.pending < blocks()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const std::int32_t from = q.pending;
-        q.pending = piece(from, work);
+        q.pending = reserve_blocks(from, work);
         ops_.scan_near(view_, from, q.pending, q);
     }
     return true;
@@ -162,20 +162,20 @@ bool BlockRecords::nearest(NearQuery& q, Work& work) {
 
 bool BlockRecords::farthest(FarQuery& q, Work& work) {
     while (q.pending < blocks()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const std::int32_t from = q.pending;
-        q.pending = piece(from, work);
+        q.pending = reserve_blocks(from, work);
         ops_.scan_far(view_, from, q.pending, q);
     }
     return true;
 }
 
-bool BlockRecords::around(NearQuery& near, FarQuery& far, Work& work) {
+bool BlockRecords::nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) {
     if (near.k == 0) return farthest(far, work);
     while (far.pending < blocks()) {
-        if (work.spent()) return false;
+        if (work.is_spent()) return false;
         const std::int32_t from = far.pending;
-        far.pending = piece(from, work);
+        far.pending = reserve_blocks(from, work);
         ops_.scan_both(view_, from, far.pending, near, far);
     }
     return true;
@@ -185,33 +185,33 @@ AdaptiveRecords::AdaptiveRecords(const Table& table, const Ops& ops)
     : table_(table),
       ops_(ops),
       tree_(std::make_unique<TreeRecords>(table, ops)),
-      now_(tree_.get()) {}
+      active_(tree_.get()) {}
 
 bool AdaptiveRecords::prepare(Work& work) {
-    if (tree_ && n_queries_ >= kTrial) {
-        if (spent_ > scanning_) {
+    if (tree_ && n_queries_ >= kTrialQueries) {
+        if (tree_cost_ > scan_cost_) {
             std::vector<std::int32_t> ids;
             for (std::int32_t id = 0; id < table_.n; ++id) {
-                if (tree_->alive(id)) ids.push_back(id);
+                if (tree_->is_alive(id)) ids.push_back(id);
             }
             blocks_ = std::make_unique<BlockRecords>(table_, ops_, std::move(ids));
-            now_ = blocks_.get();
+            active_ = blocks_.get();
             tree_.reset();
         }
         n_queries_ = 0;
-        spent_ = 0.0;
-        scanning_ = 0.0;
+        tree_cost_ = 0.0;
+        scan_cost_ = 0.0;
     }
-    return now_->prepare(work);
+    return active_->prepare(work);
 }
 
-bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
+bool AdaptiveRecords::track_cost(std::int64_t before, const Work& work, bool done) {
     // Relative cost of a block visited by the tree compared to a sequential scan (measured).
-    const double dearer = 1.0 + (Coarse::pays(table_.p) ? 60.0 : 24.0) / table_.p;
-    spent_ += dearer * static_cast<double>(before - work.left) /
+    const double relative_cost = 1.0 + (Coarse::is_worthwhile(table_.p) ? 60.0 : 24.0) / table_.p;
+    tree_cost_ += relative_cost * static_cast<double>(before - work.left) /
               static_cast<double>(block_cost(table_.p));
     if (done) {
-        scanning_ += static_cast<double>(now_->size()) / block_size(table_.p);
+        scan_cost_ += static_cast<double>(active_->size()) / block_records(table_.p);
         ++n_queries_;
     }
     return done;
@@ -219,22 +219,22 @@ bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
 
 bool AdaptiveRecords::nearest(NearQuery& q, Work& work) {
     const std::int64_t before = work.left;
-    return count(before, work, now_->nearest(q, work));
+    return track_cost(before, work, active_->nearest(q, work));
 }
 
 bool AdaptiveRecords::farthest(FarQuery& q, Work& work) {
     const std::int64_t before = work.left;
-    return count(before, work, now_->farthest(q, work));
+    return track_cost(before, work, active_->farthest(q, work));
 }
 
-bool AdaptiveRecords::around(NearQuery& near, FarQuery& far, Work& work) {
+bool AdaptiveRecords::nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) {
     const std::int64_t before = work.left;
-    return count(before, work, now_->around(near, far, work));
+    return track_cost(before, work, active_->nearest_and_farthest(near, far, work));
 }
 
 bool AdaptiveRecords::farthest_moving(FarQuery& q, int path, Work& work) {
     const std::int64_t before = work.left;
-    return count(before, work, now_->farthest_moving(q, path, work));
+    return track_cost(before, work, active_->farthest_moving(q, path, work));
 }
 
 }  // namespace dbanon

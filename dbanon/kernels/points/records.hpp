@@ -14,7 +14,7 @@ namespace dbanon {
 
 enum class Search { automatic, index, brute };
 
-// A query is begun after start() and then continued until the answer is complete.
+// To run a query, call its start(), then begin(), then the search until it returns true.
 class Records {
    public:
     virtual ~Records() = default;
@@ -23,36 +23,37 @@ class Records {
     virtual std::int32_t size() const = 0;
     virtual void erase(std::int32_t id) = 0;
     // Prefetches what erase() needs; several prefetches overlap.
-    virtual void fetch(std::int32_t id) const = 0;
+    virtual void prefetch(std::int32_t id) const = 0;
 
     virtual void begin(NearQuery& q) = 0;
     virtual bool nearest(NearQuery& q, Work& work) = 0;
     virtual void begin(FarQuery& q) = 0;
     virtual bool farthest(FarQuery& q, Work& work) = 0;
     // Both queries about the same point; started by begin(near) and begin(far).
-    virtual bool around(NearQuery& near, FarQuery& far, Work& work) = 0;
-    // The farthest record from one of two points that move little between queries.
+    virtual bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) = 0;
+    // The record farthest from a point that moves little between queries; there may be two such
+    // points, and `path` (0 or 1) says which.
     virtual void begin_moving(FarQuery& q, int path) = 0;
     virtual bool farthest_moving(FarQuery& q, int path, Work& work) = 0;
 };
 
-// `questions`: the number of queries, if known. For few, building a tree does not pay.
+// `n_queries`: the number of queries, if known. For few, building a tree does not pay.
 std::unique_ptr<Records> make_records(const Table& table, Search search,
-                                      std::int64_t questions = INT64_MAX);
+                                      std::int64_t n_queries = INT64_MAX);
 
 class TreeRecords final : public Records {
    public:
     TreeRecords(const Table& table, const Ops& ops);
     bool prepare(Work& work) override { return tree_.build(work); }
     std::int32_t size() const override { return tree_.size(); }
-    bool alive(std::int32_t id) const { return tree_.alive(id); }
+    bool is_alive(std::int32_t id) const { return tree_.is_alive(id); }
     void erase(std::int32_t id) override { tree_.erase(id); }
-    void fetch(std::int32_t id) const override { tree_.fetch(id); }
+    void prefetch(std::int32_t id) const override { tree_.prefetch(id); }
     void begin(NearQuery& q) override { tree_.begin(q); }
     bool nearest(NearQuery& q, Work& work) override { return tree_.nearest(q, work); }
     void begin(FarQuery& q) override { tree_.begin(q); }
     bool farthest(FarQuery& q, Work& work) override { return tree_.farthest(q, work); }
-    bool around(NearQuery& near, FarQuery& far, Work& work) override;
+    bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) override;
     void begin_moving(FarQuery& q, int path) override { moving_[path].begin(q); }
     bool farthest_moving(FarQuery& q, int path, Work& work) override {
         return moving_[path].find(q, work);
@@ -71,7 +72,7 @@ class BlockRecords final : public Records {
     bool prepare(Work& work) override;
     std::int32_t size() const override { return size_; }
     void erase(std::int32_t id) override;
-    void fetch(std::int32_t id) const override {
+    void prefetch(std::int32_t id) const override {
         __builtin_prefetch(&position_[static_cast<std::size_t>(id)]);
     }
     // The row of this record has changed.
@@ -80,59 +81,59 @@ class BlockRecords final : public Records {
     bool nearest(NearQuery& q, Work& work) override;
     void begin(FarQuery& q) override { begin_scan(q); }
     bool farthest(FarQuery& q, Work& work) override;
-    bool around(NearQuery& near, FarQuery& far, Work& work) override;
+    bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) override;
     void begin_moving(FarQuery& q, int) override { begin(q); }
     bool farthest_moving(FarQuery& q, int, Work& work) override { return farthest(q, work); }
 
    private:
     std::int32_t blocks() const { return (size_ + block_ - 1) / block_; }
-    std::int32_t piece(std::int32_t from, Work& work) const;
+    std::int32_t reserve_blocks(std::int32_t from, Work& work) const;
     template <class Query>
     void begin_scan(Query& q) const {
         q.pending = 0;
         q.coarse = {};
-        if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
+        if (coarse_.is_enabled()) coarse_.convert_query(q.point, q.coarse_storage, q.coarse);
     }
 
     Table table_;
     int block_;
     const Ops& ops_;
     std::int32_t size_;
-    std::int32_t filled_ = 0;
-    Pages<double> points_;
+    std::int32_t n_filled_blocks_ = 0;
+    HugePageVector<double> points_;
     Coarse coarse_;
-    Pages<std::int16_t> steps_;
-    std::vector<std::uint8_t> beyond_;
+    HugePageVector<std::int16_t> steps_;
+    std::vector<std::uint8_t> has_clipped_;
     std::vector<std::int32_t> ids_, count_, position_;  // position_: record -> position in ids_
     BlocksView view_{};
 };
 
-// Uses the tree while it pays: scanning is faster for many attributes without structure, or for few
+// Uses the tree while it is faster: scanning is faster for many attributes without structure, or for few
 // remaining records.
 class AdaptiveRecords final : public Records {
    public:
     AdaptiveRecords(const Table& table, const Ops& ops);
     bool prepare(Work& work) override;
-    std::int32_t size() const override { return now_->size(); }
-    void erase(std::int32_t id) override { now_->erase(id); }
-    void fetch(std::int32_t id) const override { now_->fetch(id); }
-    void begin(NearQuery& q) override { now_->begin(q); }
+    std::int32_t size() const override { return active_->size(); }
+    void erase(std::int32_t id) override { active_->erase(id); }
+    void prefetch(std::int32_t id) const override { active_->prefetch(id); }
+    void begin(NearQuery& q) override { active_->begin(q); }
     bool nearest(NearQuery& q, Work& work) override;
-    void begin(FarQuery& q) override { now_->begin(q); }
+    void begin(FarQuery& q) override { active_->begin(q); }
     bool farthest(FarQuery& q, Work& work) override;
-    bool around(NearQuery& near, FarQuery& far, Work& work) override;
-    void begin_moving(FarQuery& q, int path) override { now_->begin_moving(q, path); }
+    bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) override;
+    void begin_moving(FarQuery& q, int path) override { active_->begin_moving(q, path); }
     bool farthest_moving(FarQuery& q, int path, Work& work) override;
 
    private:
-    bool count(std::int64_t before, const Work& work, bool done);
+    bool track_cost(std::int64_t before, const Work& work, bool done);
 
     Table table_;
     const Ops& ops_;
     std::unique_ptr<TreeRecords> tree_;
     std::unique_ptr<BlockRecords> blocks_;
-    Records* now_;
-    double spent_ = 0.0, scanning_ = 0.0;  // blocks visited, and the cost of scanning instead
+    Records* active_;
+    double tree_cost_ = 0.0, scan_cost_ = 0.0;  // cost of the queries, and of scanning instead, in blocks
     std::int32_t n_queries_ = 0;
 };
 

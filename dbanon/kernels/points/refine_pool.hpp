@@ -14,15 +14,15 @@
 namespace dbanon {
 
 // xoshiro256** by Blackman and Vigna, seeded by splitmix64: the same numbers on every platform.
-// Used by the kernels of points; common/chance.hpp explains why those of hierarchies use Chance.
+// Used by the kernels of points; common/xorshift_random.hpp explains why those of hierarchies use XorshiftRandom.
 class Random {
    public:
     explicit Random(std::uint64_t seed);
     std::uint64_t next();
-    // 0 to n - 1.
+    // An integer from 0 to n - 1.
     std::int32_t below(std::int32_t n);
-    // 0 to just below 1.
-    double share();
+    // A number from 0 to just below 1.
+    double uniform();
 
    private:
     std::uint64_t state_[4];
@@ -31,26 +31,26 @@ class Random {
 class Pool {
    public:
     // Classes hold k to 2k - 1 records: more can always be split without loss.
-    Pool(int p, std::int32_t k, const Ops& ops) : p_(p), k_(k), most_(2 * k - 1), ops_(ops) {}
+    Pool(int p, std::int32_t k, const Ops& ops) : p_(p), k_(k), max_class_size_(2 * k - 1), ops_(ops) {}
 
-    // Empties the pool for `records` records.
+    // Empties the pool and reserves room for this number of records.
     void start(std::int32_t records);
-    // Adds a record to class `part`; classes are numbered in the order they are added.
-    void add(const double* row, std::int32_t part);
-    // Distances and sums, once all records are in.
+    // Adds a record to a class; classes are numbered in the order they are added.
+    void add(const double* row, std::int32_t class_index);
+    // Computes distances and sums, once all records are added.
     void finish();
-    // Records without coordinates: the caller writes distances, in rows of stride(), whose sums are
-    // exact; then the sums are set, and the cost of a distance.
-    void add(std::int32_t part);
-    double* written() { return distance_.data(); }
+    // The same for records without coordinates: after adding them, the caller writes their pairwise
+    // distances (integers, so that sums are exact) to distance_rows(), in rows of stride() values.
+    void add(std::int32_t class_index);
+    double* distance_rows() { return distances_.data(); }
     std::int32_t stride() const { return stride_; }
-    void finish(std::int64_t price);
+    void finish(std::int64_t cost_per_distance);
 
-    std::int32_t records() const { return m_; }
-    std::int32_t parts() const { return c_; }
-    std::int32_t part(std::int32_t x) const { return part_[static_cast<std::size_t>(x)]; }
+    std::int32_t n_records() const { return n_records_; }
+    std::int32_t n_classes() const { return n_classes_; }
+    std::int32_t class_of(std::int32_t x) const { return class_of_[static_cast<std::size_t>(x)]; }
     double loss() const;
-    double loss(std::int32_t part) const;
+    double loss(std::int32_t class_index) const;
 
     // Saves the current arrangement, and restores it.
     void save();
@@ -61,51 +61,51 @@ class Pool {
     // Builds new classes around random records: one fewer, as many, or one more.
     void rebuild(Random& random);
     // Applies a few random swaps of near records.
-    void kick(Random& random, std::int32_t swaps);
+    void swap_random(Random& random, std::int32_t swaps);
 
-    // Work done since the last call, in elementary steps: about a nanosecond each if vectors have 8
+    // The work done since the last call, in elementary steps: about a nanosecond each if vectors have 8
     // lanes, computed from sizes only, so that it is the same everywhere.
-    std::int64_t spent();
+    std::int64_t take_work();
 
    private:
     const double* distances(std::int32_t x) const {
-        return distance_.data() + static_cast<std::int64_t>(x) * stride_;
+        return distances_.data() + static_cast<std::int64_t>(x) * stride_;
     }
-    double* to(std::int32_t part) { return to_.data() + static_cast<std::int64_t>(part) * stride_; }
-    const double* to(std::int32_t part) const {
-        return to_.data() + static_cast<std::int64_t>(part) * stride_;
+    double* distance_sums(std::int32_t class_index) { return distance_sums_.data() + static_cast<std::int64_t>(class_index) * stride_; }
+    const double* distance_sums(std::int32_t class_index) const {
+        return distance_sums_.data() + static_cast<std::int64_t>(class_index) * stride_;
     }
-    double* sum(std::int32_t part) { return &sum_[static_cast<std::size_t>(part)]; }
-    std::int32_t size(std::int32_t part) const {
-        return static_cast<std::int32_t>(members_[static_cast<std::size_t>(part)].size());
+    double* pair_sum(std::int32_t class_index) { return &pair_sums_[static_cast<std::size_t>(class_index)]; }
+    std::int32_t size(std::int32_t class_index) const {
+        return static_cast<std::int32_t>(members_[static_cast<std::size_t>(class_index)].size());
     }
     void sum_pairs();
     void list_members();
-    void sum_rows();
-    void sum_parts();
+    void sum_distances();
+    void sum_pairs_from_distances();
     void move(std::int32_t x, std::int32_t from, std::int32_t into);
     void swap(std::int32_t x, std::int32_t y);
     bool improve(std::int32_t a, std::int32_t b);
-    void grow(std::int32_t part, std::int32_t seed);
+    void grow_class(std::int32_t class_index, std::int32_t seed);
 
     const int p_;
-    const std::int32_t k_, most_;
+    const std::int32_t k_, max_class_size_;
     const Ops& ops_;
-    std::int32_t m_ = 0, c_ = 0, added_ = 0;
-    std::int32_t stride_ = 0;  // of rows of records: m rounded up to whole vectors
-    std::int64_t spent_ = 0;
-    bool summed_ = false;           // to_ is up to date
-    double gain_ = 0.0;             // the least that counts as an improvement
-    std::vector<double> columns_;   // attribute by attribute
-    std::vector<double> distance_;  // m x m
-    std::vector<double> to_;        // [part][record]: sum of distances to the part's members
-    std::vector<double> sum_;       // [part]: sum of distances over the pairs of its members
-    std::vector<std::int32_t> part_, kept_part_;
-    std::int32_t kept_c_ = 0;
+    std::int32_t n_records_ = 0, n_classes_ = 0, added_ = 0;
+    std::int32_t stride_ = 0;  // n_records_ rounded up to whole vectors
+    std::int64_t work_done_ = 0;
+    bool has_distance_sums_ = false;           // distance_sums_ is up to date
+    double min_gain_ = 0.0;             // smaller gains do not count as improvements
+    std::vector<double> columns_;   // [attribute][record]
+    std::vector<double> distances_;  // [record][record]
+    std::vector<double> distance_sums_;        // [class][record]: sum of the distances to the members of the class
+    std::vector<double> pair_sums_;       // [class]: sum of the distances of pairs of members
+    std::vector<std::int32_t> class_of_, saved_class_of_;
+    std::int32_t saved_n_classes_ = 0;
     std::vector<std::vector<std::int32_t>> members_;
-    std::vector<double> bar_;            // [record]: 0 where free, infinite where in a new class
-    std::vector<double> gains_;          // scratch of improve()
-    std::vector<std::uint8_t> settled_;  // [part][part]: no improvement between the two
+    std::vector<double> penalty_;            // [record]: 0 where free, infinite where in a new class
+    std::vector<double> swap_gains_;          // scratch of improve()
+    std::vector<std::uint8_t> is_settled_;  // [class][class]: no improvement between the two
 };
 
 }  // namespace dbanon

@@ -17,19 +17,19 @@ using namespace dbanon;
 // How a nearest search checks leaves and nodes: in doubles, or in integer steps first.
 template <int P>
 struct NearExact {
-    static constexpr bool kRough = false;
-    NearExact(const TreeView& over, Near& near) : tree(over), q(near) {}
+    static constexpr bool kUseCoarse = false;
+    NearExact(const TreeView& view, Near& near) : tree(view), q(near) {}
 
-    void leaf(std::int32_t at) { scan_block<P, true, false>(tree.leaves, at, q.point, &q, nullptr); }
+    void leaf(std::int32_t block) { scan_block<P, true, false>(tree.leaves, block, q.point, &q, nullptr); }
     unsigned open(std::int32_t node, double* bound) const {
-        Lanes sum[kFanParts];
+        Lanes sum[kFanOutParts];
         near_bounds<P>(tree, node, q.point, sum);
         unsigned mask = 0;
-        for (int part = 0; part < kFanParts; ++part) {
-            mask |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+        for (int part = 0; part < kFanOutParts; ++part) {
+            mask |= lanes_at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        return mask & tree.live[node];
+        return mask & tree.live_children[node];
     }
 
     const TreeView& tree;
@@ -37,54 +37,54 @@ struct NearExact {
 };
 
 template <int P>
-struct NearRough : NearExact<P> {
-    static constexpr bool kRough = true;
+struct NearCoarse : NearExact<P> {
+    static constexpr bool kUseCoarse = true;
     using NearExact<P>::q;
     using NearExact<P>::tree;
-    NearRough(const TreeView& over, Near& near) : NearExact<P>(over, near), border(over.leaves) {}
+    NearCoarse(const TreeView& view, Near& near) : NearExact<P>(view, near), threshold(view.leaves) {}
 
-    void leaf(std::int32_t at) {
-        if (coarse_near<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
+    void leaf(std::int32_t block) {
+        if (coarse_near<P>(tree.leaves, block, q, threshold)) q.nodes_to_recheck = kNodesToRecheck;
     }
     unsigned open(std::int32_t node, double* bound) {
-        Lanes least[kFanParts];
+        Lanes least[kFanOutParts];
         coarse_near_bounds<P>(tree, node, q.coarse, least);
         unsigned mask = 0;
-        for (int part = 0; part < kFanParts; ++part) {
-            mask |= at_most(least[part], Lanes::all(q.limit)) << (part * Lanes::width);
+        for (int part = 0; part < kFanOutParts; ++part) {
+            mask |= lanes_at_most(least[part], Lanes::all(q.limit)) << (part * Lanes::width);
             least[part].store(bound + part * Lanes::width);
         }
-        mask &= tree.live[node];
-        if (q.doubts == 0 || mask == 0) return mask;
+        mask &= tree.live_children[node];
+        if (q.nodes_to_recheck == 0 || mask == 0) return mask;
         unsigned left = NearExact<P>::open(node, bound);
         for (unsigned bits = left; bits != 0; bits &= bits - 1) {
             const int slot = __builtin_ctz(bits);
-            if (bound[slot] == q.limit && first_of(tree, node, slot) > q.limit_id) {
+            if (bound[slot] == q.limit && first_id_of(tree, node, slot) > q.limit_id) {
                 left &= ~(1u << slot);
             }
         }
-        q.doubts = left == mask ? q.doubts - 1 : kDoubts;
+        q.nodes_to_recheck = left == mask ? q.nodes_to_recheck - 1 : kNodesToRecheck;
         return left;
     }
 
-    Border<P> border;
+    CheckThreshold<P> threshold;
 };
 
 template <int P>
 struct FarExact {
-    static constexpr bool kRough = false;
-    FarExact(const TreeView& over, Far& far) : tree(over), q(far) {}
+    static constexpr bool kUseCoarse = false;
+    FarExact(const TreeView& view, Far& far) : tree(view), q(far) {}
 
-    void leaf(std::int32_t at) { scan_block<P, false, true>(tree.leaves, at, q.point, nullptr, &q); }
+    void leaf(std::int32_t block) { scan_block<P, false, true>(tree.leaves, block, q.point, nullptr, &q); }
     unsigned open(std::int32_t node, double* bound) const {
-        Lanes sum[kFanParts];
+        Lanes sum[kFanOutParts];
         far_bounds<P>(tree, node, q, sum);
         unsigned mask = 0;
-        for (int part = 0; part < kFanParts; ++part) {
-            mask |= at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
+        for (int part = 0; part < kFanOutParts; ++part) {
+            mask |= lanes_at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        return mask & tree.live[node];
+        return mask & tree.live_children[node];
     }
 
     const TreeView& tree;
@@ -92,60 +92,60 @@ struct FarExact {
 };
 
 template <int P>
-struct FarRough : FarExact<P> {
-    static constexpr bool kRough = true;
+struct FarCoarse : FarExact<P> {
+    static constexpr bool kUseCoarse = true;
     using FarExact<P>::q;
     using FarExact<P>::tree;
-    FarRough(const TreeView& over, Far& far) : FarExact<P>(over, far), border(over.leaves) {}
+    FarCoarse(const TreeView& view, Far& far) : FarExact<P>(view, far), threshold(view.leaves) {}
 
-    void leaf(std::int32_t at) {
-        if (coarse_far<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
+    void leaf(std::int32_t block) {
+        if (coarse_far<P>(tree.leaves, block, q, threshold)) q.nodes_to_recheck = kNodesToRecheck;
     }
     unsigned open(std::int32_t node, double* bound) {
-        if (tree.beyond[node] != 0) return FarExact<P>::open(node, bound);
-        Lanes most[kFanParts];
+        if (tree.has_clipped[node] != 0) return FarExact<P>::open(node, bound);
+        Lanes most[kFanOutParts];
         coarse_far_bounds<P>(tree, node, q.coarse, most);
         unsigned mask = 0;
-        for (int part = 0; part < kFanParts; ++part) {
-            mask |= at_most(Lanes::all(q.best.distance), most[part]) << (part * Lanes::width);
+        for (int part = 0; part < kFanOutParts; ++part) {
+            mask |= lanes_at_most(Lanes::all(q.best.distance), most[part]) << (part * Lanes::width);
             most[part].store(bound + part * Lanes::width);
         }
-        mask &= tree.live[node];
-        if (q.doubts == 0 || mask == 0) return mask;
+        mask &= tree.live_children[node];
+        if (q.nodes_to_recheck == 0 || mask == 0) return mask;
         unsigned left = FarExact<P>::open(node, bound);
         for (unsigned bits = left; bits != 0; bits &= bits - 1) {
             const int slot = __builtin_ctz(bits);
-            if (bound[slot] == q.best.distance && first_of(tree, node, slot) > q.best.id) {
+            if (bound[slot] == q.best.distance && first_id_of(tree, node, slot) > q.best.id) {
                 left &= ~(1u << slot);
             }
         }
-        q.doubts = left == mask ? q.doubts - 1 : kDoubts;
+        q.nodes_to_recheck = left == mask ? q.nodes_to_recheck - 1 : kNodesToRecheck;
         return left;
     }
 
-    Border<P> border;
+    CheckThreshold<P> threshold;
 };
 
 // For fewer attributes there are no integer steps (Coarse::pays), so no code.
 template <int P>
-constexpr bool kSteps = P == 0 || P >= kStepped;
+constexpr bool kHasCoarse = P == 0 || P >= kMinCoarseAttributes;
 // For more attributes integer steps are disabled if values are extreme, so one version serves all.
 // Farthest searches check each clipped record in doubles, and have their own.
 template <int P>
-constexpr int kNearWidth = kSteps<P> ? 0 : P;
+constexpr int kNearSpecialization = kHasCoarse<P> ? 0 : P;
 
 template <int P>
 bool nearest(const TreeView& tree, Near& q, Work& work) {
-    if constexpr (kSteps<P>) {
-        if (q.coarse.at != nullptr) return walk<true, NearRough<P>>(tree, q, work);
+    if constexpr (kHasCoarse<P>) {
+        if (q.coarse.steps != nullptr) return walk<true, NearCoarse<P>>(tree, q, work);
     }
-    return walk<true, NearExact<kNearWidth<P>>>(tree, q, work);
+    return walk<true, NearExact<kNearSpecialization<P>>>(tree, q, work);
 }
 
 template <int P>
 bool farthest(const TreeView& tree, Far& q, Work& work) {
-    if constexpr (kSteps<P>) {
-        if (q.coarse.inside) return walk<false, FarRough<P>>(tree, q, work);
+    if constexpr (kHasCoarse<P>) {
+        if (q.coarse.is_unclipped) return walk<false, FarCoarse<P>>(tree, q, work);
     }
     return walk<false, FarExact<P>>(tree, q, work);
 }
@@ -153,36 +153,36 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
 template <int P>
 bool within(const TreeView& tree, Near& q, Work& work) {
     while (q.pending > 0 && q.count < q.k) {
-        if (work.spent()) return false;
-        const Pending top = q.stack[--q.pending];
+        if (work.is_spent()) return false;
+        const PendingNode top = q.stack[--q.pending];
         work.left -= block_cost(tree.leaves.p);
         if (top.ref < 0) {
             Lanes sum[kBlockParts<P>];
             block_distances<P>(tree.leaves, ~top.ref, q.point, sum);
             unsigned close = 0;
             for (int part = 0; part < kBlockParts<P>; ++part) {
-                close |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+                close |= lanes_at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             }
-            close &= used_in(tree.leaves, ~top.ref);
+            close &= used_lanes(tree.leaves, ~top.ref);
             const std::int32_t* ids =
-                tree.leaves.ids + static_cast<std::int64_t>(~top.ref) * block_size(P);
+                tree.leaves.ids + static_cast<std::int64_t>(~top.ref) * block_records(P);
             for (; close != 0 && q.count < q.k; close &= close - 1) {
-                q.found[q.count++] = {q.limit, ids[__builtin_ctz(close)]};
+                q.results[q.count++] = {q.limit, ids[__builtin_ctz(close)]};
             }
             continue;
         }
-        Lanes sum[kFanParts];
+        Lanes sum[kFanOutParts];
         near_bounds<P>(tree, top.ref, q.point, sum);
-        double bound[kFan];
+        double bound[kFanOut];
         unsigned open = 0;
-        for (int part = 0; part < kFanParts; ++part) {
-            open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+        for (int part = 0; part < kFanOutParts; ++part) {
+            open |= lanes_at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        open &= tree.live[top.ref];
+        open &= tree.live_children[top.ref];
         const std::int32_t base = q.pending;
         for (; open != 0; open &= open - 1) {
-            const Pending entry = child_of(tree, top.ref, __builtin_ctz(open), bound);
+            const PendingNode entry = pending_child(tree, top.ref, __builtin_ctz(open), bound);
             insert<true>(q, base, entry);
             fetch<false>(tree, entry.ref);
         }
@@ -192,31 +192,31 @@ bool within(const TreeView& tree, Near& q, Work& work) {
 
 template <int P>
 void child_bounds(const TreeView& tree, std::int32_t node, const Far& far, double* out) {
-    Lanes sum[kFanParts];
+    Lanes sum[kFanOutParts];
     far_bounds<P>(tree, node, far, sum);
-    for (int part = 0; part < kFanParts; ++part) sum[part].store(out + part * Lanes::width);
+    for (int part = 0; part < kFanOutParts; ++part) sum[part].store(out + part * Lanes::width);
 }
 
 template <int P>
 void scan_near(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near) {
-    if constexpr (kSteps<P>) {
-        if (near.coarse.at != nullptr) {
-            Border<P> border(blocks);
-            for (; first < last; ++first) coarse_near<P>(blocks, first, near, border);
+    if constexpr (kHasCoarse<P>) {
+        if (near.coarse.steps != nullptr) {
+            CheckThreshold<P> threshold(blocks);
+            for (; first < last; ++first) coarse_near<P>(blocks, first, near, threshold);
             return;
         }
     }
     for (; first < last; ++first) {
-        scan_block<kNearWidth<P>, true, false>(blocks, first, near.point, &near, nullptr);
+        scan_block<kNearSpecialization<P>, true, false>(blocks, first, near.point, &near, nullptr);
     }
 }
 
 template <int P>
 void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, Far& far) {
-    if constexpr (kSteps<P>) {
-        if (far.coarse.inside) {
-            Border<P> border(blocks);
-            for (; first < last; ++first) coarse_far<P>(blocks, first, far, border);
+    if constexpr (kHasCoarse<P>) {
+        if (far.coarse.is_unclipped) {
+            CheckThreshold<P> threshold(blocks);
+            for (; first < last; ++first) coarse_far<P>(blocks, first, far, threshold);
             return;
         }
     }
@@ -228,11 +228,11 @@ void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, F
 template <int P>
 void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near,
                Far& far) {
-    if constexpr (kSteps<P>) {
-        if (far.coarse.inside) {
-            Border<P> near_border(blocks), far_border(blocks);
+    if constexpr (kHasCoarse<P>) {
+        if (far.coarse.is_unclipped) {
+            CheckThreshold<P> near_threshold(blocks), far_threshold(blocks);
             for (; first < last; ++first) {
-                coarse_both<P>(blocks, first, near, near_border, far, far_border);
+                coarse_both<P>(blocks, first, near, near_threshold, far, far_threshold);
             }
             return;
         }
@@ -247,30 +247,30 @@ void pairwise(const double* columns, int attributes, std::int32_t m, std::int32_
               double* out) {
     const int p = width<P>(attributes);
     for (std::int32_t x = 0; x < m; ++x) {
-        for (std::int32_t y = 0; y < stride; y += kFan) {
-            Lanes sum[kFanParts];
-            for (int part = 0; part < kFanParts; ++part) sum[part] = Lanes::all(0.0);
+        for (std::int32_t y = 0; y < stride; y += kFanOut) {
+            Lanes sum[kFanOutParts];
+            for (int part = 0; part < kFanOutParts; ++part) sum[part] = Lanes::all(0.0);
             for (int j = 0; j < p; ++j) {
                 const double* column = columns + std::int64_t{j} * stride;
-                const Lanes at = Lanes::all(column[x]);
-                for (int part = 0; part < kFanParts; ++part) {
-                    const Lanes gap = at - Lanes::load(column + y + part * Lanes::width);
+                const Lanes x_values = Lanes::all(column[x]);
+                for (int part = 0; part < kFanOutParts; ++part) {
+                    const Lanes gap = x_values - Lanes::load(column + y + part * Lanes::width);
                     sum[part] = sum[part] + gap * gap;
                 }
             }
             double* row = out + std::int64_t{x} * stride + y;
-            for (int part = 0; part < kFanParts; ++part) sum[part].store(row + part * Lanes::width);
+            for (int part = 0; part < kFanOutParts; ++part) sum[part].store(row + part * Lanes::width);
         }
     }
 }
 
-std::int32_t add_and_least(double* row, const double* gap, const double* bar,
+std::int32_t add_and_find_least(double* row, const double* gap, const double* penalty,
                            std::int32_t stride) {
     Lanes least = Lanes::all(std::numeric_limits<double>::infinity());
     for (std::int32_t y = 0; y < stride; y += Lanes::width) {
         const Lanes sum = Lanes::load(row + y) + Lanes::load(gap + y);
         sum.store(row + y);
-        least = min(least, sum + Lanes::load(bar + y));
+        least = min(least, sum + Lanes::load(penalty + y));
     }
     double lane[Lanes::width];
     least.store(lane);
@@ -278,27 +278,27 @@ std::int32_t add_and_least(double* row, const double* gap, const double* bar,
     for (int i = 1; i < Lanes::width; ++i) lowest = lane[i] < lowest ? lane[i] : lowest;
     for (std::int32_t y = 0; y < stride; y += Lanes::width) {
         const unsigned minima =
-            at_most(Lanes::load(row + y) + Lanes::load(bar + y), Lanes::all(lowest));
+            lanes_at_most(Lanes::load(row + y) + Lanes::load(penalty + y), Lanes::all(lowest));
         if (minima != 0) return y + __builtin_ctz(minima);
     }
     return 0;
 }
 
 #ifdef DBANON_WIDTHS
-constexpr int kWidths = DBANON_WIDTHS;
+constexpr int kSpecializedWidths = DBANON_WIDTHS;
 #else
-constexpr int kWidths = kTemplated;
+constexpr int kSpecializedWidths = kMaxTemplatedAttributes;
 #endif
 // Blocks of few attributes have another size than those of slot 0.
-static_assert(kWidths >= kStepped - 1);
+static_assert(kSpecializedWidths >= kMinCoarseAttributes - 1);
 
 template <int P>
 constexpr Ops kOps = {nearest<P>,   within<P>,   farthest<P>,  child_bounds<P>, scan_near<P>,
-                      scan_far<P>,  scan_both<P>, pairwise<P>, add_and_least};
+                      scan_far<P>,  scan_both<P>, pairwise<P>, add_and_find_least};
 
 template <int... P>
 const Ops* table(std::integer_sequence<int, P...>) {
-    static constexpr Ops ops[] = {kOps<(P <= kWidths ? P : 0)>...};
+    static constexpr Ops ops[] = {kOps<(P <= kSpecializedWidths ? P : 0)>...};
     return ops;
 }
 
@@ -306,6 +306,6 @@ const Ops* table(std::integer_sequence<int, P...>) {
 
 namespace dbanon {
 
-const Ops* DBANON_OPS() { return table(std::make_integer_sequence<int, kTemplated + 1>{}); }
+const Ops* DBANON_OPS() { return table(std::make_integer_sequence<int, kMaxTemplatedAttributes + 1>{}); }
 
 }  // namespace dbanon

@@ -20,27 +20,27 @@
 
 namespace dbanon {
 
-constexpr int kStepped = 6;  // number of attributes from which integer steps pay (coarse.hpp)
+constexpr int kMinCoarseAttributes = 6;  // integer steps pay from this number on (coarse.hpp)
 constexpr int kBlock = 16;  // records in a block (a leaf of the tree) with integer steps
-constexpr int kFan = 8;     // children of an inner node
-constexpr int kLinks = 2 * kFan;
-constexpr int kWaiting = 16;  // leaves that may be queued in a walk (walk.hpp)
+constexpr int kFanOut = 8;     // children of an inner node
+constexpr int kLinksPerNode = 2 * kFanOut;
+constexpr int kQueueCapacity = 16;  // leaves that may be queued in a walk (walk.hpp)
 
 // The multiplier of the second bound above: of those tried from 1 to 3 it opened the fewest boxes,
 // two to four times fewer than 1, on normal and clustered data of 4 and 10 attributes.
-constexpr double kMultiplier = 1.6;
+constexpr double kReachMultiplier = 1.6;
 
-struct Found {
+struct RecordDistance {
     double distance;  // squared
     std::int32_t id;
 };
 
-// Blocks of block_size(p) records each: attribute j of lane l in block b is at
-// points[(b * p + j) * block_size(p) + l]. Lanes from count[b] on hold arbitrary finite values.
+// Blocks of block_records(p) records each: attribute j of lane l in block b is at
+// points[(b * p + j) * block_records(p) + l]. Lanes from count[b] on hold arbitrary finite values.
 //
 // Where `coarse` is not null, attributes 2i and 2i + 1 of lane l in block b are also at
-// coarse[((b * pairs + i) * kBlock + l) * 2], in integer steps (coarse.hpp); blocks with clipped records are
-// `beyond`. Then record i is at rows[i * p], too.
+// coarse[((b * pairs + i) * kBlock + l) * 2], in integer steps (coarse.hpp), and
+// has_clipped[b] is not 0 if a record of block b is clipped. Then record i is at rows[i * p], too.
 struct BlocksView {
     int p;
     const double* points;
@@ -48,79 +48,81 @@ struct BlocksView {
     const std::int32_t* count;
     const double* rows;
     const std::int16_t* coarse;
-    const std::uint8_t* beyond;
+    const std::uint8_t* has_clipped;
     double step;
 };
 
-// Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFan], upper faces hi[j][child], then
+// Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFanOut], upper faces hi[j][child], then
 // the reach of each child: at least the distance of its records from `middle`.
-// links[i * kLinks] and on: child[kFan], first[kFan], together one line of the cache. child >= 0 is
-// an inner node, child < 0 the leaf ~child. `first` is the smallest record index below the child,
+// links[i * kLinksPerNode] and on: child[kFanOut], first_id[kFanOut], together one line of the cache. child >= 0 is
+// an inner node, child < 0 the leaf ~child. `first_id` is the smallest record index below the child,
 // so that ties end a search early.
 //
-// In integer steps, node i has the lower faces of pair j at coarse[((i * pairs + j) * kFan + child) * 4],
-// then the upper ones; coarse_reach[i * kFan + child] is the multiplier times the squared reach in steps,
-// rounded up, and bit `child` of beyond[i] is set if a record below is clipped.
+// In integer steps, node i has the lower faces of pair j at coarse[((i * pairs + j) * kFanOut + child) * 4],
+// then the upper ones; coarse_reach[i * kFanOut + child] is the multiplier times the squared reach in steps,
+// rounded up, and bit `child` of has_clipped[i] is set if a record below is clipped.
 struct TreeView {
     BlocksView leaves;
     const double* boxes;
     const double* middle;
     const std::int32_t* links;
-    const std::uint8_t* live;
+    const std::uint8_t* live_children;
     const std::int16_t* coarse;
     const double* coarse_reach;
-    const std::uint8_t* beyond;
+    const std::uint8_t* has_clipped;
 };
 
-struct Pending {
-    double bound;
-    std::int32_t ref;
-    std::int32_t first;
+// A node or leaf that a search has yet to open.
+struct PendingNode {
+    double bound;           // of the squared distances to the records below
+    std::int32_t ref;       // a node, or ~leaf
+    std::int32_t first_id;  // the smallest record index below
 };
 
 // A point in integer steps, by pairs of attributes: its coordinates, each plus and minus one, and the
-// vertex of the parabola above. `slack` covers rounding; `inside` is false for a clipped point.
+// vertex of the parabola above. `slack` covers rounding; `is_unclipped` is false for a clipped point.
 struct CoarsePoint {
-    const std::int16_t* at = nullptr;  // null without integer steps
+    const std::int16_t* steps = nullptr;  // null without integer steps
     const std::int16_t* above = nullptr;
     const std::int16_t* below = nullptr;
     const std::int16_t* vertex = nullptr;
     double slack = 0.0;
-    bool inside = false;
+    bool is_unclipped = false;
 };
 
-// The k nearest to `point`; `found` is a heap with the worst on top. Resumable.
+// A search for the k records nearest to `point`, resumable: the results so far are a heap with the
+// farthest on top. Only records up to `limit`, and at the limit up to `limit_id`, are of interest.
 struct Near {
     const double* point;
     std::int32_t k;
-    std::int32_t exclude;
+    std::int32_t excluded_id;
     std::int32_t count;
     std::int32_t limit_id;
     double limit;
-    Found* found;
-    Pending* stack;
-    std::int32_t pending;
+    RecordDistance* results;
+    PendingNode* stack;
+    std::int32_t pending;  // height of the stack; when scanning, the next block
     CoarsePoint coarse{};
-    std::int32_t doubts = 0;  // nodes to recheck in doubles
-    std::int32_t seen = -1;   // a leaf visited before the walk
+    std::int32_t nodes_to_recheck = 0;  // in doubles
+    std::int32_t visited_leaf = -1;     // a leaf visited before the walk
 };
 
-// The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and
-// `vertex` that of the parabola above, relative to the middle.
+// A search for the record farthest from `point`, resumable. `to_middle` is middle - point,
+// `middle_distance` its length, and `vertex` that of the parabola above, relative to the middle.
 struct Far {
     const double* point;
-    const double* toward;
+    const double* to_middle;
     const double* vertex;
-    double away;
-    Found best;
-    Pending* stack;
+    double middle_distance;
+    RecordDistance best;
+    PendingNode* stack;
     std::int32_t pending;
     CoarsePoint coarse{};
-    std::int32_t doubts = 0;
+    std::int32_t nodes_to_recheck = 0;
 };
 
 struct Ops {
-    // All three return true when the search is complete, false when the slice is spent.
+    // The searches return true when the search is complete, false when the slice is spent.
     bool (*nearest)(const TreeView&, Near&, Work&);
     // Any k records within the fixed limit, or all if there are fewer.
     bool (*within)(const TreeView&, Near&, Work&);
@@ -132,19 +134,19 @@ struct Ops {
     void (*scan_far)(const BlocksView&, std::int32_t first, std::int32_t last, Far&);
     void (*scan_both)(const BlocksView&, std::int32_t first, std::int32_t last, Near&, Far&);
     // All distances between m records; attribute j of record y is at columns[j * stride + y], and
-    // stride a multiple of kFan. out[x * stride + y] is finite garbage for y from m on.
+    // stride a multiple of kFanOut. out[x * stride + y] is finite garbage for y from m on.
     void (*pairwise)(const double* columns, int p, std::int32_t m, std::int32_t stride, double* out);
-    // Adds `gap` to `row` and returns the first index where row + bar is least, both of length `stride`.
-    std::int32_t (*add_and_least)(double* row, const double* gap, const double* bar,
+    // Adds `gap` to `row` and returns the first index where row + penalty is least, both of length `stride`.
+    std::int32_t (*add_and_find_least)(double* row, const double* gap, const double* penalty,
                                   std::int32_t stride);
 };
 
-constexpr int kTemplated = 16;  // numbers of attributes with specialized code; slot 0 is generic
+constexpr int kMaxTemplatedAttributes = 16;  // up to this number of attributes there is specialized code; entry 0 is generic
 
 // With few attributes larger blocks are faster: scanning is cheap and there are fewer nodes.
-inline constexpr int block_size(int p) { return p > 0 && p < kStepped ? 2 * kBlock : kBlock; }
+inline constexpr int block_records(int p) { return p > 0 && p < kMinCoarseAttributes ? 2 * kBlock : kBlock; }
 
 // The cost of a block, in units of Work.
-inline constexpr std::int64_t block_cost(int p) { return block_size(p) * (p < 8 ? 1 : p / 8); }
+inline constexpr std::int64_t block_cost(int p) { return block_records(p) * (p < 8 ? 1 : p / 8); }
 
 }  // namespace dbanon

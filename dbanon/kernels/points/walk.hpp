@@ -14,110 +14,110 @@ namespace {
 using namespace dbanon;
 
 // Number of cache lines to prefetch.
-constexpr int kFetched = 8;
+constexpr int kPrefetchedLines = 8;
 
-// Among equal bounds the one with the smallest record: after it, ties end the search.
+// Among equal bounds the one with the smallest record comes first: after it, ties end the search.
 template <bool Nearest>
-bool sooner(const Pending& a, const Pending& b) {
+bool is_more_promising(const PendingNode& a, const PendingNode& b) {
     if (a.bound != b.bound) return Nearest ? a.bound < b.bound : a.bound > b.bound;
-    return a.first < b.first;
+    return a.first_id < b.first_id;
 }
 
-// Whether nothing below can be in the result.
-inline bool beaten(const Near& q, const Pending& at) {
-    return at.bound > q.limit || (at.bound == q.limit && at.first > q.limit_id);
+// Whether no record below can be in the result.
+inline bool cannot_improve(const Near& q, const PendingNode& at) {
+    return at.bound > q.limit || (at.bound == q.limit && at.first_id > q.limit_id);
 }
-inline bool beaten(const Far& q, const Pending& at) {
-    return at.bound < q.best.distance || (at.bound == q.best.distance && at.first > q.best.id);
+inline bool cannot_improve(const Far& q, const PendingNode& at) {
+    return at.bound < q.best.distance || (at.bound == q.best.distance && at.first_id > q.best.id);
 }
 
 // Whether there is no result yet that could prune.
-inline bool blank(const Near& q) { return q.count < q.k; }
-inline bool blank(const Far& q) { return q.best.id < 0; }
+inline bool has_no_bound(const Near& q) { return q.count < q.k; }
+inline bool has_no_bound(const Far& q) { return q.best.id < 0; }
 
-inline Pending child_of(const TreeView& tree, std::int32_t node, int slot, const double* bound) {
-    return {bound[slot], tree.links[node * kLinks + slot], first_of(tree, node, slot)};
+inline PendingNode pending_child(const TreeView& tree, std::int32_t node, int slot, const double* bound) {
+    return {bound[slot], tree.links[node * kLinksPerNode + slot], first_id_of(tree, node, slot)};
 }
 
 // Prefetches the data of a child.
-template <bool Rough>
+template <bool UseCoarse>
 void fetch(const TreeView& tree, std::int32_t ref) {
     const int p = tree.leaves.p;
     const std::int64_t at = ref < 0 ? ~ref : ref;
     const char* from;
     int size;
-    if constexpr (Rough) {
-        size = (p + 1) / 2 * (ref < 0 ? 2 * kBlock : 4 * kFan);
+    if constexpr (UseCoarse) {
+        size = (p + 1) / 2 * (ref < 0 ? 2 * kBlock : 4 * kFanOut);
         const std::int16_t* steps = ref < 0 ? tree.leaves.coarse : tree.coarse;
         from = reinterpret_cast<const char*>(steps + at * size);
         size *= sizeof(std::int16_t);
     } else {
-        size = ref < 0 ? p * block_size(p) : (2 * p + 1) * kFan;
+        size = ref < 0 ? p * block_records(p) : (2 * p + 1) * kFanOut;
         const double* numbers = ref < 0 ? tree.leaves.points : tree.boxes;
         from = reinterpret_cast<const char*>(numbers + at * size);
         size *= sizeof(double);
     }
-    const int lines = size / 64 < kFetched ? size / 64 : kFetched;
+    const int lines = size / 64 < kPrefetchedLines ? size / 64 : kPrefetchedLines;
     for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
-    if (ref >= 0) __builtin_prefetch(tree.links + at * kLinks);
+    if (ref >= 0) __builtin_prefetch(tree.links + at * kLinksPerNode);
 }
 
 // Inserts a child into the stack from `base`, most promising on top.
 template <bool Nearest, class Query>
-void insert(Query& q, std::int32_t base, const Pending& entry) {
+void insert(Query& q, std::int32_t base, const PendingNode& entry) {
     std::int32_t at = q.pending++;
-    for (; at > base && sooner<Nearest>(q.stack[at - 1], entry); --at) {
+    for (; at > base && is_more_promising<Nearest>(q.stack[at - 1], entry); --at) {
         q.stack[at] = q.stack[at - 1];
     }
     q.stack[at] = entry;
 }
 
 // Queue of leaves to visit.
-class Waiting {
+class LeafQueue {
    public:
     unsigned count() const { return count_; }
-    void add(const Pending& leaf) { at(count_++) = leaf; }
-    // Insert before less promising ones, after the first `old`.
-    void add_nearest(const Pending& leaf, unsigned old) {
+    void add(const PendingNode& leaf) { at(count_++) = leaf; }
+    // Inserts a leaf before less promising ones, but after the first `old` ones.
+    void add_nearest(const PendingNode& leaf, unsigned old) {
         unsigned to = count_++;
-        for (; to > old && sooner<true>(leaf, at(to - 1)); --to) at(to) = at(to - 1);
+        for (; to > old && is_more_promising<true>(leaf, at(to - 1)); --to) at(to) = at(to - 1);
         at(to) = leaf;
     }
-    Pending take() {
-        const Pending leaf = entry_[first_];
-        first_ = (first_ + 1) % kWaiting;
+    PendingNode take() {
+        const PendingNode leaf = entry_[first_];
+        first_ = (first_ + 1) % kQueueCapacity;
         --count_;
         return leaf;
     }
 
    private:
-    Pending& at(unsigned i) { return entry_[(first_ + i) % kWaiting]; }
+    PendingNode& at(unsigned i) { return entry_[(first_ + i) % kQueueCapacity]; }
 
-    Pending entry_[kWaiting];
+    PendingNode entry_[kQueueCapacity];
     unsigned first_ = 0, count_ = 0;
 };
 
 // The number of leaves that may wait when the next node is opened, tuned on 1,000,000 records of 4
 // and 10 attributes. Nearest searches visit leaves earlier, since each visit may reduce the limit.
-template <bool Nearest, bool Rough>
-constexpr unsigned kLeft = Nearest ? (Rough ? 2 : 1) : (Rough ? 4 : 3);
+template <bool Nearest, bool UseCoarse>
+constexpr unsigned kQueuedLeaves = Nearest ? (UseCoarse ? 2 : 1) : (UseCoarse ? 4 : 3);
 
-// `Look` defines how to visit leaves and open nodes. Returns false when the slice is spent.
-template <bool Nearest, class Look, class Query>
+// `Visitor` defines how to visit leaves and open nodes. Returns false when the slice is spent.
+template <bool Nearest, class Visitor, class Query>
 bool walk(const TreeView& tree, Query& q, Work& work) {
-    constexpr unsigned left = kLeft<Nearest, Look::kRough>;
-    static_assert(left + kFan <= kWaiting);
+    constexpr unsigned left = kQueuedLeaves<Nearest, Visitor::kUseCoarse>;
+    static_assert(left + kFanOut <= kQueueCapacity);
     const std::int64_t cost = block_cost(tree.leaves.p);
-    Look look(tree, q);
-    Waiting waiting;
+    Visitor look(tree, q);
+    LeafQueue waiting;
     const auto scan = [&] {
-        const Pending leaf = waiting.take();
-        if (beaten(q, leaf)) return;
+        const PendingNode leaf = waiting.take();
+        if (cannot_improve(q, leaf)) return;
         work.left -= cost;
         look.leaf(~leaf.ref);
     };
     while (q.pending > 0 || waiting.count() > 0) {
-        if (work.spent()) {
+        if (work.is_spent()) {
             while (waiting.count() > 0) q.stack[q.pending++] = waiting.take();
             return false;
         }
@@ -125,29 +125,29 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
             scan();
             continue;
         }
-        const Pending top = q.stack[--q.pending];
-        if (beaten(q, top)) continue;
+        const PendingNode top = q.stack[--q.pending];
+        if (cannot_improve(q, top)) continue;
         if (top.ref < 0) {  // pushed when a slice was spent
             waiting.add(top);
             scan();
             continue;
         }
         work.left -= cost;
-        double bound[kFan];
+        double bound[kFanOut];
         const std::int32_t base = q.pending;
         const unsigned old = waiting.count();
         for (unsigned open = look.open(top.ref, bound); open != 0; open &= open - 1) {
-            const Pending entry = child_of(tree, top.ref, __builtin_ctz(open), bound);
-            fetch<Look::kRough>(tree, entry.ref);
+            const PendingNode entry = pending_child(tree, top.ref, __builtin_ctz(open), bound);
+            fetch<Visitor::kUseCoarse>(tree, entry.ref);
             if (entry.ref >= 0) {
                 insert<Nearest>(q, base, entry);
             } else if constexpr (Nearest) {
-                if (~entry.ref != q.seen) waiting.add_nearest(entry, old);
+                if (~entry.ref != q.visited_leaf) waiting.add_nearest(entry, old);
             } else {
                 waiting.add(entry);
             }
         }
-        const unsigned keep = blank(q) ? 0 : left;
+        const unsigned keep = has_no_bound(q) ? 0 : left;
         while (waiting.count() > keep) scan();
     }
     return true;

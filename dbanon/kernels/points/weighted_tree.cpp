@@ -8,27 +8,27 @@ namespace dbanon {
 
 namespace {
 
-constexpr std::int32_t kLeaf = 12;
+constexpr std::int32_t kMaxLeafRecords = 12;
 // Two nodes per level, and no more levels than a number has bits.
-constexpr std::size_t kDepth = 128;
+constexpr std::size_t kMaxStackHeight = 128;
 
 }  // namespace
 
 WeightedTree::WeightedTree(const Table& table)
-    : table_(table), order_(table.n), boxes_(2 * static_cast<std::size_t>(table.p)), open_{0} {
+    : table_(table), order_(table.n), boxes_(2 * static_cast<std::size_t>(table.p)), unbuilt_nodes_{0} {
     std::iota(order_.begin(), order_.end(), 0);
     nodes_.push_back({0, table.n, -1});
     boxes_.resize(1);
 }
 
 bool WeightedTree::build(Work& work) {
-    while (!open_.empty()) {
-        const std::int32_t at = open_.back();
-        open_.pop_back();
-        enclose(at);
+    while (!unbuilt_nodes_.empty()) {
+        const std::int32_t at = unbuilt_nodes_.back();
+        unbuilt_nodes_.pop_back();
+        compute_box(at);
         const std::int32_t begin = nodes_[at].begin, end = nodes_[at].end;
         work.left -= std::int64_t{end - begin} * (1 + table_.p);
-        if (end - begin > kLeaf) {
+        if (end - begin > kMaxLeafRecords) {
             const double* low = boxes_.row(at);
             int axis = 0;
             for (int j = 1; j < table_.p; ++j) {
@@ -40,19 +40,19 @@ bool WeightedTree::build(Work& work) {
                                  const double x = table_.row(a)[axis], y = table_.row(b)[axis];
                                  return x < y || (x == y && a < b);
                              });
-            nodes_[at].inner = static_cast<std::int32_t>(nodes_.size());
+            nodes_[at].first_child = static_cast<std::int32_t>(nodes_.size());
             nodes_.push_back({begin, middle, -1});
             nodes_.push_back({middle, end, -1});
             boxes_.resize(nodes_.size());
-            open_.push_back(nodes_[at].inner + 1);
-            open_.push_back(nodes_[at].inner);
+            unbuilt_nodes_.push_back(nodes_[at].first_child + 1);
+            unbuilt_nodes_.push_back(nodes_[at].first_child);
         }
-        if (work.spent()) return open_.empty();
+        if (work.is_spent()) return unbuilt_nodes_.empty();
     }
     return true;
 }
 
-void WeightedTree::enclose(std::int32_t node) {
+void WeightedTree::compute_box(std::int32_t node) {
     double* low = boxes_.row(node);
     double* high = low + table_.p;
     std::copy_n(table_.row(order_[nodes_[node].begin]), table_.p, low);
@@ -66,28 +66,28 @@ void WeightedTree::enclose(std::int32_t node) {
     }
 }
 
-void WeightedTree::weigh(const std::vector<double>& weights, const std::vector<std::int32_t>& places) {
+void WeightedTree::set_weights(const std::vector<double>& weights, const std::vector<std::int32_t>& ranks) {
     weights_ = weights;
-    places_ = places;
+    ranks_ = ranks;
     for (std::size_t at = nodes_.size(); at-- > 0;) {
         Node& node = nodes_[at];
-        node.least = std::numeric_limits<double>::infinity();
-        node.last = -1;
-        if (node.inner >= 0) {
-            for (const std::int32_t child : {node.inner, node.inner + 1}) {
-                node.least = std::min(node.least, nodes_[child].least);
-                node.last = std::max(node.last, nodes_[child].last);
+        node.min_weight = std::numeric_limits<double>::infinity();
+        node.max_rank = -1;
+        if (node.first_child >= 0) {
+            for (const std::int32_t child : {node.first_child, node.first_child + 1}) {
+                node.min_weight = std::min(node.min_weight, nodes_[child].min_weight);
+                node.max_rank = std::max(node.max_rank, nodes_[child].max_rank);
             }
             continue;
         }
         for (std::int32_t i = node.begin; i < node.end; ++i) {
-            node.least = std::min(node.least, weights_[order_[i]]);
-            node.last = std::max(node.last, places_[order_[i]]);
+            node.min_weight = std::min(node.min_weight, weights_[order_[i]]);
+            node.max_rank = std::max(node.max_rank, ranks_[order_[i]]);
         }
     }
 }
 
-double WeightedTree::apart(const double* point, std::int32_t node) const {
+double WeightedTree::box_distance(const double* point, std::int32_t node) const {
     const double* low = boxes_.row(node);
     const double* high = low + table_.p;
     double sum = 0.0;
@@ -99,23 +99,23 @@ double WeightedTree::apart(const double* point, std::int32_t node) const {
 }
 
 // Calls keep(value, id) for all records that may be below the limit, which it returns.
-template <class Keep>
-std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t first_position,
-                                Keep&& keep) const {
-    Found stack[kDepth];
+template <class Accept>
+std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t after_rank,
+                                Accept&& accept) const {
+    Entry stack[kMaxStackHeight];
     std::size_t height = 0;
     std::int64_t steps = 0;
-    double limit = keep(std::numeric_limits<double>::infinity(), -1);
-    stack[height++] = {apart(point, 0) * scale + nodes_[0].least, 0};
+    double limit = accept(std::numeric_limits<double>::infinity(), -1);
+    stack[height++] = {box_distance(point, 0) * scale + nodes_[0].min_weight, 0};
     while (height > 0) {
-        const Found top = stack[--height];
+        const Entry top = stack[--height];
         const Node& node = nodes_[top.id];
-        if (!(top.value < limit) || node.last <= first_position) continue;
+        if (!(top.value < limit) || node.max_rank <= after_rank) continue;
         ++steps;
-        if (node.inner >= 0) {
-            Found near{apart(point, node.inner) * scale + nodes_[node.inner].least, node.inner};
-            Found far{apart(point, node.inner + 1) * scale + nodes_[node.inner + 1].least,
-                      node.inner + 1};
+        if (node.first_child >= 0) {
+            Entry near{box_distance(point, node.first_child) * scale + nodes_[node.first_child].min_weight, node.first_child};
+            Entry far{box_distance(point, node.first_child + 1) * scale + nodes_[node.first_child + 1].min_weight,
+                      node.first_child + 1};
             if (far.value < near.value) std::swap(near, far);
             stack[height++] = far;
             stack[height++] = near;
@@ -124,23 +124,23 @@ std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t 
         steps += node.end - node.begin;
         for (std::int32_t i = node.begin; i < node.end; ++i) {
             const std::int32_t id = order_[i];
-            if (places_[id] <= first_position) continue;
+            if (ranks_[id] <= after_rank) continue;
             const double record_value = value(point, scale, id);
-            if (record_value < limit) limit = keep(record_value, id);
+            if (record_value < limit) limit = accept(record_value, id);
         }
     }
     return steps;
 }
 
-std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t first_position,
+std::int64_t WeightedTree::find_least(const double* point, double scale, std::int32_t after_rank,
                                  double limit, std::int32_t count,
-                                 std::vector<Found>& results) const {
+                                 std::vector<Entry>& results) const {
     results.clear();
     if (count < 1) return 0;
-    return walk(point, scale, first_position, [&](double value, std::int32_t id) {
+    return walk(point, scale, after_rank, [&](double value, std::int32_t id) {
         if (id >= 0) {
             const auto at = std::upper_bound(results.begin(), results.end(), value,
-                                             [](double v, const Found& element) { return v < element.value; });
+                                             [](double v, const Entry& element) { return v < element.value; });
             results.insert(at, {value, id});
             if (results.size() > static_cast<std::size_t>(count)) results.pop_back();
         }
@@ -148,10 +148,10 @@ std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t
     });
 }
 
-std::int64_t WeightedTree::below(const double* point, double scale, std::int32_t first_position, double limit,
-                                 std::vector<Found>& results) const {
+std::int64_t WeightedTree::find_below(const double* point, double scale, std::int32_t after_rank, double limit,
+                                 std::vector<Entry>& results) const {
     results.clear();
-    return walk(point, scale, first_position, [&](double value, std::int32_t id) {
+    return walk(point, scale, after_rank, [&](double value, std::int32_t id) {
         if (id >= 0) results.push_back({value, id});
         return limit;
     });

@@ -16,7 +16,7 @@ namespace dbanon {
 
 class WeightedTree {
    public:
-    struct Found {
+    struct Entry {
         double value;
         std::int32_t id;
     };
@@ -25,40 +25,40 @@ class WeightedTree {
     explicit WeightedTree(const Table& table);
 
     bool build(Work& work);
-    // Sets weights, and ranks in an order of which a search may skip the first.
-    void weigh(const std::vector<double>& weights, const std::vector<std::int32_t>& places);
+    // Sets weights and ranks; a search may be restricted to records after a certain rank.
+    void set_weights(const std::vector<double>& weights, const std::vector<std::int32_t>& ranks);
 
-    // The `count` least values of records ranked after `place` and below `limit`, ascending;
+    // The `count` least values of records ranked after `after_rank` and below `limit`, ascending;
     // possibly fewer. Returns the steps taken.
-    std::int64_t least(const double* point, double scale, std::int32_t first_position, double limit,
-                       std::int32_t count, std::vector<Found>& results) const;
+    std::int64_t find_least(const double* point, double scale, std::int32_t after_rank, double limit,
+                       std::int32_t count, std::vector<Entry>& results) const;
     double value(const double* point, double scale, std::int32_t id) const {
         return distance(point, table_.row(id), table_.p) * scale + weights_[id];
     }
-    // All below `limit`, in no order.
-    std::int64_t below(const double* point, double scale, std::int32_t first_position, double limit,
-                       std::vector<Found>& results) const;
+    // All records below `limit`, in no particular order.
+    std::int64_t find_below(const double* point, double scale, std::int32_t after_rank, double limit,
+                       std::vector<Entry>& results) const;
 
    private:
     struct Node {
         std::int32_t begin, end;
-        std::int32_t inner;  // the first of its two nodes; -1 for a leaf
-        std::int32_t last = -1;  // the last rank of its records
-        double least = 0.0;      // weight
+        std::int32_t first_child;  // the first of its two nodes; -1 for a leaf
+        std::int32_t max_rank = -1;  // the last rank of its records
+        double min_weight = 0.0;      // weight
     };
 
-    void enclose(std::int32_t node);
-    double apart(const double* point, std::int32_t node) const;
-    template <class Keep>
-    std::int64_t walk(const double* point, double scale, std::int32_t first_position, Keep&& keep) const;
+    void compute_box(std::int32_t node);
+    double box_distance(const double* point, std::int32_t node) const;
+    template <class Accept>
+    std::int64_t walk(const double* point, double scale, std::int32_t after_rank, Accept&& accept) const;
 
     const Table table_;
     std::vector<std::int32_t> order_;
     std::vector<Node> nodes_;
     Grid<double> boxes_;  // by node: the least values, then the greatest
-    std::vector<std::int32_t> open_;
+    std::vector<std::int32_t> unbuilt_nodes_;
     std::vector<double> weights_;
-    std::vector<std::int32_t> places_;
+    std::vector<std::int32_t> ranks_;
 };
 
 }  // namespace dbanon

@@ -7,18 +7,17 @@ namespace dbanon {
 
 // Random integers from a seed, the same on every platform (xorshift64*).
 //
-// Used by the kernels of hierarchies; those of points use Random (points/refine_pool.hpp). One
-// generator would suffice, but each determines the labels for a given seed, which must not change
-// between versions.
-class Chance {
+// Used by the kernels of hierarchies, while those of points use Random (points/refine_pool.hpp):
+// labels for a given seed must not change between versions, so neither generator can be replaced.
+class XorshiftRandom {
    public:
-    explicit Chance(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du) {
+    explicit XorshiftRandom(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du) {
         if (state_ == 0) state_ = 1;
     }
     std::uint32_t below(std::size_t n) {
         return static_cast<std::uint32_t>(((next() >> 32) * static_cast<std::uint64_t>(n)) >> 32);
     }
-    double share() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+    double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
    private:
     std::uint64_t next() {

@@ -1,25 +1,25 @@
 // The distances that refinements of points need, for records without coordinates
-// (common/apart.hpp).
+// (common/pair_distances.hpp).
 #pragma once
 
-#include "common/apart.hpp"
+#include "common/pair_distances.hpp"
 #include "mixed/square.hpp"
 #include "mixed/wide_tree.hpp"
 
 namespace dbanon {
 
-class MixedApart final : public Apart {
+class MixedDistances final : public PairDistances {
    public:
     // each: of a tree, the squared distance of leaves that meet one step up.
-    MixedApart(Mixed mixed, std::span<const Cost> each);
+    MixedDistances(Mixed mixed, std::span<const Cost> squared_step_costs);
 
-    void pairs(const std::int32_t* ids, std::int32_t count, std::int32_t stride,
+void fill_pairwise(const std::int32_t* ids, std::int32_t count, std::int32_t stride,
                double* out) override;
-    void from(std::int32_t id, const std::int32_t* ids, std::int32_t count, double* out) override;
-    std::int64_t price() const override {
+    void fill_row(std::int32_t id, const std::int32_t* ids, std::int32_t count, double* out) override;
+    std::int64_t cost_per_distance() const override {
         return static_cast<std::int64_t>(columns_.numbers() + levels_.size());
     }
-    void nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) override;
+    void find_nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) override;
 
    private:
     // The distance of leaves that separate at one depth of a tree, and not above; a node is the

@@ -1,4 +1,4 @@
-#include "mixed/mixed_apart.hpp"
+#include "mixed/mixed_distances.hpp"
 
 #include <bit>
 #include <numeric>
@@ -12,16 +12,16 @@ constexpr int kBits = 40;
 
 }  // namespace
 
-MixedApart::MixedApart(Mixed mixed, std::span<const Cost> each)
+MixedDistances::MixedDistances(Mixed mixed, std::span<const Cost> squared_step_costs)
     : mixed_(std::move(mixed)),
       columns_(*mixed_),
-      square_(*mixed_, each),
-      near_(*mixed_, columns_, CutBy::kGain, Outside::kSquare),
+      square_(*mixed_, squared_step_costs),
+      near_(*mixed_, columns_, SplitCriterion::kGain, NumberPenalty::kSquaredWidth),
       values_(columns_.count(), 0) {
     std::uint64_t largest = 0;
-    for (std::size_t a = 0; a < static_cast<std::size_t>(mixed_->d()); ++a) {
+    for (std::size_t a = 0; a < static_cast<std::size_t>(mixed_->n_attributes()); ++a) {
         const Cost unit = mixed_->unit(a);
-        largest += static_cast<std::uint64_t>(mixed_->tree(a) ? square_.parted(a, 0) : unit * unit);
+        largest += static_cast<std::uint64_t>(mixed_->tree(a) ? square_.cost_at_depth(a, 0) : unit * unit);
     }
     shift_ = std::max(static_cast<int>(std::bit_width(largest)) - kBits, 0);
     for (std::size_t c = columns_.numbers(); c < columns_.paths_end(); ++c) add_levels(c);
@@ -34,16 +34,16 @@ MixedApart::MixedApart(Mixed mixed, std::span<const Cost> each)
     near_.build(tuples, record);
 }
 
-void MixedApart::add_levels(std::size_t column) {
+void MixedDistances::add_levels(std::size_t column) {
     const std::size_t a = columns_.attribute(column);
     const std::vector<Field>& fields = columns_.fields(column);
     for (std::size_t f = 0; f < fields.size(); ++f) {
-        const Cost below = f + 1 < fields.size() ? square_.parted(a, fields[f + 1].depth) : 0;
-        levels_.push_back({column, square_.parted(a, fields[f].depth) - below, fields[f].shift});
+        const Cost below = f + 1 < fields.size() ? square_.cost_at_depth(a, fields[f + 1].depth) : 0;
+        levels_.push_back({column, square_.cost_at_depth(a, fields[f].depth) - below, fields[f].shift});
     }
 }
 
-void MixedApart::load(const std::int32_t* ids, std::int32_t count) {
+void MixedDistances::load(const std::int32_t* ids, std::int32_t count) {
     if (static_cast<std::size_t>(count) > values_.width()) values_.assign(columns_.count(), count);
     tuples_.resize(count);
     apart_.resize(count);
@@ -57,7 +57,7 @@ void MixedApart::load(const std::int32_t* ids, std::int32_t count) {
     }
 }
 
-void MixedApart::row(std::int32_t tuple, std::int32_t count, double* out) {
+void MixedDistances::row(std::int32_t tuple, std::int32_t count, double* out) {
     const auto value_of = [&](std::size_t c) {
         return columns_.value(c, mixed_->row(tuple)[columns_.attribute(c)]);
     };
@@ -83,18 +83,18 @@ void MixedApart::row(std::int32_t tuple, std::int32_t count, double* out) {
     for (std::int32_t i = 0; i < count; ++i) out[i] = static_cast<double>(sum[i] >> shift_);
 }
 
-void MixedApart::pairs(const std::int32_t* ids, std::int32_t count, std::int32_t stride,
+void MixedDistances::fill_pairwise(const std::int32_t* ids, std::int32_t count, std::int32_t stride,
                        double* out) {
     load(ids, count);
     for (std::int32_t i = 0; i < count; ++i) row(tuples_[i], count, out + std::int64_t{i} * stride);
 }
 
-void MixedApart::from(std::int32_t id, const std::int32_t* ids, std::int32_t count, double* out) {
+void MixedDistances::fill_row(std::int32_t id, const std::int32_t* ids, std::int32_t count, double* out) {
     load(ids, count);
     row(mixed_->tuple_of(id), count, out);
 }
 
-void MixedApart::nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) {
+void MixedDistances::find_nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) {
     const std::int32_t tuple = mixed_->tuple_of(id);
     square_.start(tuple);
     near_.around(square_, tuple, count + 1, first_, nearest_, work);
