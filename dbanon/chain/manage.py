@@ -231,7 +231,7 @@ def _describe_withheld(
     ----------
     first_table : the table that the chain reads; its rules name the further ones.
     """
-    messages, most_rows = [], chain.rules.max_rows_per_person
+    messages, max_rows = [], chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
     further_tables = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
     for relation in (first_table, *further_tables):
@@ -241,21 +241,21 @@ def _describe_withheld(
             f" WHERE {entity} IS NOT NULL GROUP BY {entity}"
         )
         [(n_persons, n_withheld)] = session.rows(
-            f"SELECT count(*), coalesce(sum(p.n - {most_rows or 1}), 0) FROM ({rows_per_person})"
-            f" AS p WHERE p.n > {most_rows or 1}"
+            f"SELECT count(*), coalesce(sum(p.n - {max_rows or 1}), 0) FROM ({rows_per_person})"
+            f" AS p WHERE p.n > {max_rows or 1}"
         )
         [(n_without_person,)] = session.rows(
             f"SELECT count(*) - count({entity}) FROM {source} AS s"
         )
         has = "has" if n_persons == 1 else "have"
-        if n_persons and most_rows is None:
+        if n_persons and max_rows is None:
             messages.append(
                 f"{table}: {pluralize(int(n_persons), 'person')} {has} more than one row,"
                 " so a release would be refused (chain_entity_rows)"
             )
         elif n_persons:
             messages.append(
-                f"{table}: {pluralize(int(n_persons), 'person')} {has} more than {most_rows} rows;"
+                f"{table}: {pluralize(int(n_persons), 'person')} {has} more than {max_rows} rows;"
                 f" a release would withhold {int(n_withheld)} of their rows"
             )
         if n_without_person:

@@ -192,7 +192,7 @@ def restrict_clustering(
         return clustering
     if clustering.levels is not None:
         # With full-domain levels, the levels determine the classes.
-        levels = clustering.levels.of(records)
+        levels = clustering.levels.take(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
     return replace(clustering, classes=Partition(labels.reshape(-1), partition.method_counts))
@@ -234,8 +234,8 @@ def _enforce_models(
     microdata, policy, measures = _recode_as_first_release(
         planned, state, microdata, batch.policy, None if is_first else batch.measures
     )
-    levels = None if clustering.levels is None else clustering.levels.of(records)
-    clustering = ClusteringResult(classes.of(records), levels, measures, clustering.method_counts)
+    levels = None if clustering.levels is None else clustering.levels.take(records)
+    clustering = ClusteringResult(classes.take(records), levels, measures, clustering.method_counts)
     excluded_keys = np.concatenate([batch.excluded_keys, withheld])
     return replace(
         batch,
@@ -282,15 +282,15 @@ def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 
-def _select_admissible(microdata: Microdata, least_size: int | None) -> NDArray[np.int64]:
-    """The records of strata and NULL patterns that have at least ``least_size`` records.
+def _select_admissible(microdata: Microdata, min_size: int | None) -> NDArray[np.int64]:
+    """The records of strata and NULL patterns that have at least ``min_size`` records.
 
-    Selects no records if ``least_size`` is None.
+    Selects no records if ``min_size`` is None.
     """
-    if least_size is None or not microdata.n_records:
+    if min_size is None or not microdata.n_records:
         return np.empty(0, np.int64)
     return _merge_records(
-        [group for group in _split_by_stratum(microdata) if len(group) >= least_size]
+        [group for group in _split_by_stratum(microdata) if len(group) >= min_size]
     )
 
 

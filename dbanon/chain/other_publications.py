@@ -16,7 +16,7 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
 # A message lists at most this many names.
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
 def find_releases_outside(sessions: Sequence[Session], source: str) -> dict[str, str]:
@@ -55,10 +55,10 @@ def describe_releases_outside(releases: dict[str, str], source: str) -> str:
     if not releases:
         return ""
     names = list(dict.fromkeys(releases.values()))
-    remainder = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    remainder = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return (
         f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which nothing"
-        f" here takes into account: {', '.join(names[:_MOST_NAMES])}{remainder}"
+        f" here takes into account: {', '.join(names[:_MAX_NAMES])}{remainder}"
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # If more than this share of the members have left, and at least half as many newcomers have
 # arrived, the identifiers may be written in a different form than before.
-_LARGEST_SHARE_LEAVING = 0.2
+_MAX_LEAVING_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -206,12 +206,12 @@ def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
     ----------
     row_counts : from ``_count_rows_per_person``.
     """
-    total, cumulative, most_rows = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
+    total, cumulative, max_rows = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
     for n_rows, n_persons in row_counts:
-        cumulative, most_rows = cumulative + int(n_persons), int(n_rows)
+        cumulative, max_rows = cumulative + int(n_persons), int(n_rows)
         if 100 * cumulative >= 99 * total:
             break
-    return f"99 of 100 persons have at most {most_rows}."
+    return f"99 of 100 persons have at most {max_rows}."
 
 
 def require_no_turnover(state: CellState, presence: PresenceCounts, absent_before: int) -> None:
@@ -226,7 +226,7 @@ def require_no_turnover(state: CellState, presence: PresenceCounts, absent_befor
     ChainTurnover : many members left, and at least half as many newcomers came.
     """
     n_left = max(presence.n_absent - absent_before, 0)
-    if n_left > _LARGEST_SHARE_LEAVING * presence.n_members and 2 * presence.n_newcomers >= n_left:
+    if n_left > _MAX_LEAVING_SHARE * presence.n_members and 2 * presence.n_newcomers >= n_left:
         raise ChainTurnover(
             f"{n_left} of {presence.n_members} members of chain {state.chain.name} have left since"
             f" the last release, and {presence.n_newcomers} newcomers have joined: their"

@@ -113,10 +113,10 @@ def match_persons(
         # Former members are fetched, too.
         members = f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}"
         fetched = [f"{relation.relation.quoted} AS s", members]
-        most_rows = max(
+        max_rows = max(
             session.rows(f"SELECT count(*) FROM {from_clause}")[0][0] for from_clause in fetched
         )
-        if int(most_rows) * _BYTES_PER_PERSON > memory_limit:
+        if int(max_rows) * _BYTES_PER_PERSON > memory_limit:
             return None
     session.stage_key(*hash_prefixes)
     entity = relation.attribute(state.chain.entity)

@@ -15,7 +15,7 @@ from dbanon.chain.report import add_chain_summary
 from dbanon.chain.rows_per_person import ChainTable
 from dbanon.chain.step import ChainUpdate
 from dbanon.chain.tables import build_source, columns_of_table, plan_table, recount_joined
-from dbanon.data.counts import CountRequests, Counts, Histories, Recount
+from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.errors import SourceChanged
 from dbanon.job.verdict import ExpectedRelease
 from dbanon.release.linkage import LinkingColumn
@@ -39,7 +39,7 @@ class MeasuredChainTarget(SqlTarget):
     histories : the counts of the chain's histories.
     """
 
-    histories: Histories
+    histories: ChainCounts
 
     def count(
         self,

@@ -17,7 +17,7 @@ from dbanon.chain.cell_rows import row_columns
 from dbanon.chain.membership import CellState
 from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.chain.state import ChainColumn
-from dbanon.data.counts import CountRequests, Counts, Histories, Recount
+from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
 from dbanon.measures import Model
@@ -147,11 +147,11 @@ def count_mismatched_cells(state: CellState) -> int:
         )
     if not state.has_several_rows:
         return int(n_misplaced)
-    most_rows = int(state.chain.rules.max_rows_per_person or 0)
+    max_rows = int(state.chain.rules.max_rows_per_person or 0)
     [(n_above,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT cell FROM {state.row_table}"
         f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}"
-        f" HAVING count(*) > {most_rows}) AS above"
+        f" HAVING count(*) > {max_rows}) AS above"
     )
     return int(n_misplaced) + int(n_above)
 
@@ -336,7 +336,7 @@ class ChainTarget(SqlTarget):
 
     state: CellState
     released_columns: tuple[ChainColumn, ...]
-    histories: Histories
+    histories: ChainCounts
     is_same_transaction: bool
     table_number: int = 0
 

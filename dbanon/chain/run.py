@@ -26,7 +26,7 @@ from dbanon.chain.staging import chain_session, chain_store
 from dbanon.chain.state import ChainRecord
 from dbanon.chain.step import ChainUpdate, PendingRelease, advance, begin
 from dbanon.chain.tables import plan_table
-from dbanon.data.counts import Histories
+from dbanon.data.counts import ChainCounts
 from dbanon.data.microdata import Microdata
 from dbanon.errors import (
     ChainChanged,
@@ -129,7 +129,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         extend_histories(state, planned.relation, microdata, release)
         history_counts = recount.count_histories(state)
         exposed = recount.count_exposed(history_counts, state.k)
-        histories = Histories(
+        histories = ChainCounts(
             sequence=state.sequence,
             persons=int(release.partition.sizes.sum()),
             persons_so_far=recount.count_persons(history_counts),

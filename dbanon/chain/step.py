@@ -38,7 +38,7 @@ from dbanon.chain.tables import (
     plan_table,
 )
 from dbanon.chain.waiting_newcomers import record_waiting
-from dbanon.data.counts import Histories
+from dbanon.data.counts import ChainCounts
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
@@ -85,7 +85,7 @@ class ChainUpdate:
     clustering: ClusteringResult
     release: Release
     columns: tuple[ChainColumn, ...]
-    histories: Histories
+    histories: ChainCounts
     disclosive_columns: tuple[DisclosiveColumn, ...]
     presence: PresenceCounts
     chain_tables: tuple[ChainTable, ...] = ()
@@ -464,7 +464,7 @@ def _recount_histories(
     change_counts: dict[str, int],
     n_admitted: int,
     n_refused: int,
-) -> Histories:
+) -> ChainCounts:
     """Recount the histories of the new state."""
     counts = {
         **state.cell_counts,
@@ -477,7 +477,7 @@ def _recount_histories(
     n_displayed, n_absent = recount.count_displayed_persons(state)
     counts["absent"], counts["stale"] = n_absent, recount.count_persons_in_frozen_cells(state)
     history_counts = recount.count_histories(state, are_staged=True)
-    return Histories(
+    return ChainCounts(
         sequence=state.sequence,
         persons=n_displayed,
         persons_so_far=recount.count_persons(history_counts),
@@ -494,10 +494,10 @@ def _recount_histories(
 
 def _add_row_counts(
     state: CellState,
-    histories: Histories,
+    histories: ChainCounts,
     row_counts: DisplayedRowCounts,
     columns: Sequence[ChainColumn],
-) -> Histories:
+) -> ChainCounts:
     """Add the row counts of a chain with several rows per person."""
     n_rows = row_counts.rows_by_table.get(0, 0)
     return replace(

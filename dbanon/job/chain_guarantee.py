@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from dbanon.data.counts import Counts, Histories
+from dbanon.data.counts import ChainCounts, Counts
 from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     ChainExposed,
@@ -125,7 +125,7 @@ class ChainGuarantee(Guarantee):
         self.require_histories(histories)
         return self.verdict(counts, self._levels(counts, expected))
 
-    def require_histories(self, histories: Histories) -> None:
+    def require_histories(self, histories: ChainCounts) -> None:
         """Check the counts of histories in the chain's state.
 
         Raises
@@ -227,7 +227,7 @@ class ChainGuarantee(Guarantee):
         )
 
 
-def _fewest_per_combination(histories: Histories, default: int) -> int:
+def _fewest_per_combination(histories: ChainCounts, default: int) -> int:
     """The persons who share the rarest combination; ``default`` if each person has one row."""
     return (
         default

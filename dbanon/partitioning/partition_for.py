@@ -100,8 +100,10 @@ def _expand_to_table(
 ) -> ClusteringResult:
     """Extend classes of a subset, int64 (m,), to all n records; the others are withheld."""
     places = positions_among(records, n)
-    levels = None if clustering.levels is None else clustering.levels.of(places)
-    return replace(clustering, classes=clustering.classes.of(places), levels=levels, measures=None)
+    levels = None if clustering.levels is None else clustering.levels.take(places)
+    return replace(
+        clustering, classes=clustering.classes.take(places), levels=levels, measures=None
+    )
 
 
 def _partition_for(

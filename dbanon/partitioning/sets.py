@@ -92,8 +92,8 @@ class CoarserColumns(Partition):
             for grouped_names, grouping in zip(names_by_grouping, groupings, strict=True)
         ]
 
-    def of(self, records: NDArray[np.int64]) -> CoarserColumns:
-        """The partition of other records, as ``Partition.of``; classes without any are left out."""
+    def take(self, records: NDArray[np.int64]) -> CoarserColumns:
+        """As ``Partition.take``; classes without records are left out."""
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         released = labels >= 0
         remaining, places = np.unique(labels[released], return_inverse=True)
