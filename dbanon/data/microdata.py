@@ -123,7 +123,7 @@ class Microdata:
 
     @property
     def ordered_keys(self) -> NDArray[np.int64]:
-        """One ascending number per record, int64 (n,): its key if it has one column, or its index."""
+        """One ascending number per record, int64 (n,): a key of one column, otherwise the index."""
         return self.keys[:, 0] if self.keys.shape[1] == 1 else np.arange(self.n_records)
 
     @property

@@ -30,8 +30,8 @@ REFUSED = 0.05
 LEAST_COMPARABLE_SHARE = 0.1
 # An excess over chance of fewer standard deviations is ignored.
 DEVIATIONS = 4.0
-# Group numbers have at least GROUPS values with at most MAX_GROUP_SIZE rows each, as in groups whose
-# members know each other. Categories have fewer values and more rows per value.
+# Group numbers have at least GROUPS values with at most MAX_GROUP_SIZE rows each, as in groups
+# whose members know each other. Categories have fewer values and more rows per value.
 GROUPS, MAX_GROUP_SIZE = 50, 10
 
 
