@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain.arrays import MatchedPersons
-from dbanon.chain.rows_per_person import TABLE_NUMBER
 from dbanon.chain.state import ChainRecord
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
@@ -36,6 +35,8 @@ from dbanon.sessions.pseudonym_session import (
 )
 from dbanon.sessions.session import Session
 
+# As ``rows_per_person.TABLE_NUMBER``, which would be a cyclic import.
+_TABLE_NUMBER = "part"
 # The states of cells that were ever displayed. A held cell is frozen: its rows stay as they are.
 CELL_STATES = ("live", "held", "gone", "withdrawn")
 # SQL condition on NEXT_CELL_STATES, with the alias v: live cells that a group of members leaves
@@ -441,6 +442,6 @@ class CellState:
             self.row_table, self.chain.table(self.session, "value")
         )
         where_clause = (
-            f" WHERE r.{TABLE_NUMBER} = {int(table_number)}" if self.has_several_rows else ""
+            f" WHERE r.{_TABLE_NUMBER} = {int(table_number)}" if self.has_several_rows else ""
         )
         return f"FROM {from_clause}{where_clause} ORDER BY {random_order}"
