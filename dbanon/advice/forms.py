@@ -204,6 +204,17 @@ _ITALIAN_POSITION_VALUES = tuple(
 )
 
 
+_IBAN_CHECK = Check.weighted(
+    (pow(10, 67 - index, 97) for index in range(_IBAN_DIGITS)),
+    modulus=97,
+    remainders=(1,),
+)
+_FLAG_PATTERN = (
+    "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
+    "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0"
+)
+
+
 @cache
 def forms() -> tuple[IdentifierForm, ...]:
     """The table of forms; if several match, the first is used.
@@ -242,13 +253,7 @@ def forms() -> tuple[IdentifierForm, ...]:
             "[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}",
             compact=True,
             moves_country_code=True,
-            checks=(
-                Check.weighted(
-                    (pow(10, 67 - index, 97) for index in range(_IBAN_DIGITS)),
-                    modulus=97,
-                    remainders=(1,),
-                ),
-            ),
+            checks=(_IBAN_CHECK,),
         ),
         _compact_form("card number", "3[0-9]{14}|[2-6][0-9]{15}|[456][0-9]{18}", Check.luhn(19)),
         _compact_form("device number", "[0-9]{15}", Check.luhn(15)),
@@ -288,11 +293,7 @@ def forms() -> tuple[IdentifierForm, ...]:
             ),
         ),
         IdentifierForm(CODE, "[A-Za-z]{1,8}[-_/ ]{0,1}[0-9]{4,14}|0[0-9]{4,14}"),
-        IdentifierForm(
-            FLAG,
-            "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
-            "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0",
-        ),
+        IdentifierForm(FLAG, _FLAG_PATTERN),
     )
 
 
