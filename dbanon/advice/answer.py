@@ -25,7 +25,8 @@ from dbanon.errors import pluralize
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import describe_seconds
 
-# Part of the advice, subject, finding as text, and finding as plain values.
+# A row of the advice: its part (such as "role"), its subject (such as a column), the finding as
+# text, and the finding as a JSON-compatible dict.
 AdviceRow = tuple[str, str, str, dict[str, Any]]
 
 _N_SETS_SHOWN = 10
@@ -39,8 +40,8 @@ class SkippedMethod:
 
     Parameters
     ----------
-    curve : ``method`` or ``method+refinement``.
-    code, message : those of the error.
+    curve : the method, with its refinement if it has one, as ``method+refinement``.
+    code, message : the code and the message of the error.
     """
 
     curve: str
@@ -83,7 +84,7 @@ class Sweep(NotebookPlot, LabelledTextWithCard):
         return pairs + [("note", note) for note in self.notes()]
 
     def notes(self) -> list[str]:
-        """Remarks on the sweep, as texts."""
+        """Describe the limits of the sweep: samples, and releases that were not tried."""
         texts = []
         if self.sampled:
             texts.append(
@@ -127,6 +128,7 @@ class ColumnAdvice:
     Parameters
     ----------
     column : the counts.
+    role : the proposed role.
     rows : number of rows of the table.
     small : the smallest count that is disclosed exactly.
     """
@@ -139,13 +141,13 @@ class ColumnAdvice:
     @property
     def nulls(self) -> Count:
         """The number of rows with NULL."""
-        return Count(self.rows - self.column.present, self.rows, self.small)
+        return Count(self.rows - self.column.n_non_null, self.rows, self.small)
 
     @property
     def distinct(self) -> Count:
         """The number of distinct values, relative to all rows.
 
-        Relative to the rows that are not NULL, it could disclose a small number of NULLs.
+        A share of only the rows that are not NULL could disclose a small number of NULLs.
         """
         return Count(self.column.distinct, self.rows, self.small)
 
@@ -170,19 +172,19 @@ class Advice(NotebookPlot, LabelledTextWithCard):
     Parameters
     ----------
     columns : all columns, with proposed roles. The user decides.
-    quasi_identifiers : the columns of the analysis.
+    quasi_identifiers : the columns treated as quasi-identifiers in the trial releases.
     proposed : True if the quasi-identifiers were proposed because the user named none.
     singling : the sets of quasi-identifiers that make rows unique.
     sweep : the trial releases.
     recommendation : None if only one release was tried, which allows no comparison.
     start : arguments of ``dbanon.anonymize`` for the recommended release; empty if there is none.
-    seconds : CPU seconds by part.
+    seconds : CPU seconds by step of the analysis.
     entity : the column that identifies the person of a row, so that k counts persons; None if no
         two rows seem to belong to one person.
     chain : the command that creates a chain of releases; None if no column reliably identifies
         persons, or the source does not support chains.
     nulls : the treatment of NULLs in quasi-identifiers; None if there are no NULLs.
-    kinds : kinds of quasi-identifiers that their types do not imply: ``nominal`` for codes.
+    kinds : ``nominal`` for each quasi-identifier whose numbers are codes for categories.
     parted_loss : the loss of the recommended release with ``persons="rows"``; None if persons have
         few rows.
     """
@@ -207,8 +209,8 @@ class Advice(NotebookPlot, LabelledTextWithCard):
     def rules(self) -> dict[str, Any]:
         """The proposed roles as rules, for ``dbanon.declare``.
 
-        If two roles are proposed for a column, the first is used. An undecided column has no rule,
-        so a release by rules stops at it.
+        If two roles are proposed for a column, the first is used. An undecided column gets no rule,
+        so a release that uses the rules is refused until the user adds one.
         """
         rule_by_name: dict[str, Any] = {}
         for column in self.columns:
@@ -247,7 +249,7 @@ class Advice(NotebookPlot, LabelledTextWithCard):
         }
 
     def table_rows(self) -> Iterator[AdviceRow]:
-        """The advice as rows: part, subject, finding as text, finding as plain values."""
+        """Yield the advice as rows for display."""
         yield "table", self.source, pluralize(self.rows, "row"), {"rows": self.rows}
         for column in self.columns:
             yield "role", column.column.name, str(column.role), column.to_dict()
@@ -285,12 +287,15 @@ class Advice(NotebookPlot, LabelledTextWithCard):
                     f" time_limit, or a smaller sample",
                 ),
             ]
-        pairs += [("release", _with_withheld(recommendation.point)), ("rule", recommendation.rule)]
+        pairs += [
+            ("release", _describe_with_suppression(recommendation.point)),
+            ("rule", recommendation.rule),
+        ]
         if recommendation.point.forecast is not None:
             duration = describe_seconds(recommendation.point.forecast)
             pairs.append(("forecast", f"{duration} to find the classes of all rows"))
         if recommendation.runner_up is not None:
-            pairs.append(("runner-up", _with_withheld(recommendation.runner_up)))
+            pairs.append(("runner-up", _describe_with_suppression(recommendation.runner_up)))
         if recommendation.note:
             pairs.append(("note", recommendation.note))
         if self.parted_loss is not None:
@@ -300,10 +305,10 @@ class Advice(NotebookPlot, LabelledTextWithCard):
         if self.chain is not None:
             chain_text = f"of the same persons stay private together in a chain: {self.chain}"
             pairs.append(("more releases", chain_text))
-        pairs.append(("synthetic rows", self._private_method()))
+        pairs.append(("synthetic rows", self._suggest_private_method()))
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
 
-    def _private_method(self) -> str:
+    def _suggest_private_method(self) -> str:
         """Suggest a differentially private method by the types of the quasi-identifiers."""
         kinds = {column.column.name: column.column.attribute.kind for column in self.columns}
         n_columns = len(self.quasi_identifiers)
@@ -321,8 +326,8 @@ def _describe_trial(point: Point) -> str:
     return f"loss {point.loss:.4g}, linkage risk {point.risk:.4g}"
 
 
-def _with_withheld(point: Point) -> str:
-    """Describe a trial release; if it withholds many rows, mention that first."""
+def _describe_with_suppression(point: Point) -> str:
+    """Describe a trial release. If it withholds many rows, say so first."""
     if (point.suppressed.share or 0.0) <= _MAX_UNMENTIONED_SHARE:
         return str(point)
     return f"withholds {point.suppressed.percent()} of the rows; of the others {point}"
@@ -347,7 +352,7 @@ def describe_parted_loss(whole_loss: float, parted_loss: float) -> str:
 
 
 def _rule_of_liu_and_li(rows: int) -> str:
-    """Quote the rule for k from the paper of dcm and dcmdp, with its limits."""
+    """Quote the rule for k from the paper on dcm and dcmdp, and say what it is not for."""
     return (
         f"k >= sqrt(n), here {math.isqrt(max(rows - 1, 0)) + 1}, so that dcmdp adds no more noise"
         " than the Laplace mechanism; it makes nothing private, and no release here needs it"

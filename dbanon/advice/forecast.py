@@ -1,8 +1,9 @@
-"""Forecasts for chains, simulated class by class at the rates of past releases.
+"""Forecasts for chains (series of releases of the same persons).
 
-In the simulation, persons leave and values change at random. A class is live while all of its
-persons are present. Once some have left, it is held (still released, with its old values) or
-withdrawn (no longer released), as the rules of the chain say; it is dropped once all have left.
+Classes are simulated at the rates of past releases: persons leave, and values change, at random. A
+class is live while all of its persons are present. Once some have left, it is held (still released,
+with its old values) or withdrawn (no longer released), depending on the rules of the chain. It is
+dropped once all have left.
 Results are averages over many classes.
 """
 
@@ -18,11 +19,14 @@ from numpy.typing import NDArray
 
 from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, ChainRules
 
-# Number of further releases to forecast, and of classes to simulate.
+# Number of future releases to forecast.
 _DEFAULT_HORIZON = 12
+# Number of classes to simulate.
 _N_CLASSES = 4000
 # Larger classes lose more information, so suggest them only above this share of held rows.
 _MIN_HELD_SHARE = 0.25
+# Suggest larger classes only if they lower the share of held rows by more than this.
+_MIN_HELD_SHARE_DROP = 0.05
 # Below this share of new persons per release, suggest admitting them less often.
 _MIN_JOIN_RATE = 0.02
 
@@ -33,8 +37,9 @@ class Rates:
 
     Parameters
     ----------
-    leave, join, change : persons who leave the source, who join it, and whose values in released
-        columns change.
+    leave : persons who leave the source.
+    join : persons who join it.
+    change : persons whose values in released columns change.
     """
 
     leave: float
@@ -52,14 +57,14 @@ class Rates:
             released for the first time, and ``changed`` have other values than before.
         """
         n_leaving = n_joined = n_changed = n_released = n_present = 0.0
-        for before, now in pairwise(releases):
-            n_released += now["members"]
-            n_present += max(now["members"] - now["absent"], 1)
+        for previous, current in pairwise(releases):
+            n_released += current["members"]
+            n_present += max(current["members"] - current["absent"], 1)
             # Leavers are released persons who are absent, and persons who are no longer released.
-            n_no_longer_released = before["persons"] + now["joined"] - now["persons"]
-            n_leaving += max(now["absent"] + n_no_longer_released - before["absent"], 0)
-            n_joined += now["joined"]
-            n_changed += now.get("changed", 0)
+            n_no_longer_released = previous["persons"] + current["joined"] - current["persons"]
+            n_leaving += max(current["absent"] + n_no_longer_released - previous["absent"], 0)
+            n_joined += current["joined"]
+            n_changed += current.get("changed", 0)
         if not n_released:
             return None
         return cls(n_leaving / n_released, n_joined / n_released, n_changed / n_present)
@@ -67,13 +72,14 @@ class Rates:
 
 @dataclass(frozen=True)
 class ChainForecast:
-    """The expected state of a chain after further releases.
+    """The expected state of a chain after some future releases.
 
     Parameters
     ----------
-    releases : number of further releases.
-    held, absent, drifted : shares of released rows: in held classes, of persons who have left, and
-        with values that have changed since.
+    releases : number of future releases.
+    held : share of released rows that are in held classes.
+    absent : share of released rows of persons who have left.
+    drifted : share of released rows whose values in the source have changed since.
     missing : share of the persons in the source who are not released.
     advice : suggestions, as texts.
     """
@@ -99,18 +105,18 @@ def forecast(
 
     Parameters
     ----------
-    releases : the counts of each release so far.
-    horizon : number of further releases.
-    models : True if the chain has privacy models. Then leavers cannot be removed from a class in
-        groups of k.
+    releases : the counts of each release so far, as in ``Rates.of``.
+    horizon : number of future releases.
+    models : True if the chain has privacy models. If so, persons who left cannot be removed from
+        a class, not even in groups of k.
     """
     can_remove_groups = rules.changes == SHOW and not models
     rates = Rates.of(releases)
     if rates is None or not releases[-1]["persons"]:
         return None
-    last = releases[-1]
-    n_classes = max(last.get("live", 0) + last.get("held", 0), 1)
-    class_size = max(rules.target_class_size(k), 2, round(last["persons"] / n_classes))
+    last_release = releases[-1]
+    n_classes = max(last_release.get("live", 0) + last_release.get("held", 0), 1)
+    class_size = max(rules.target_class_size(k), 2, round(last_release["persons"] / n_classes))
     n_releases = len(releases) - 1 + horizon
     held_share, absent_share, stale_share, missing_share = _simulate(
         rules, k, class_size, rates, n_releases, can_remove_groups
@@ -138,11 +144,11 @@ def _simulate(
 ) -> tuple[float, float, float, float]:
     """Simulate classes over some releases; return the shares held, absent, stale and missing.
 
-    The shares are those of ``ChainForecast``; stale rows have values that have changed since.
+    They are the shares ``held``, ``absent``, ``drifted`` and ``missing`` of ``ChainForecast``.
     """
     rng = np.random.default_rng(1)
     class_sizes = class_size + rng.integers(0, max(class_size // 4, 1), _N_CLASSES)
-    # Arrays of persons, bool (n_classes, largest class size).
+    # Flags of persons, bool (n_classes, largest class size).
     is_released = np.arange(int(class_sizes.max())) < class_sizes[:, None]
     is_present, is_stale, n_withdrawn = is_released.copy(), np.zeros_like(is_released), 0.0
     counts = [_count_rows(is_released, is_present, is_stale, n_withdrawn)]
@@ -161,7 +167,7 @@ def _simulate(
             is_dropped |= (n_absent > rules.withdraw_above * (n_absent + n_staying)) & ~is_live
         n_withdrawn += float(is_present[is_dropped].sum())
         is_present[is_dropped] = is_released[is_dropped] = False
-        _renew(rules, k, is_live & ~is_dropped, is_stale, is_present)
+        _update_stale_values(rules, k, is_live & ~is_dropped, is_stale, is_present)
         counts.append(_count_rows(is_released, is_present, is_stale, n_withdrawn))
     # Persons who join later form classes that develop like the first ones, but start later.
     counts_by_age = np.array(counts) / float(class_sizes.sum())
@@ -193,14 +199,14 @@ def _count_rows(
     )
 
 
-def _renew(
+def _update_stale_values(
     rules: ChainRules,
     k: int,
     is_live: NDArray[np.bool_],
     is_stale: NDArray[np.bool_],
     is_present: NDArray[np.bool_],
 ) -> None:
-    """Update the values of live classes, as the rule for changes allows."""
+    """Release the current values of live classes again, where the rule for changes allows it."""
     if rules.changes == FREEZE:
         return
     is_updated = is_live.copy()
@@ -227,7 +233,7 @@ def _suggest_rules(
         large_held_share, *_ = _simulate(
             large_rules, k, large_size, rates, n_releases, can_remove_groups
         )
-        if large_held_share < held_share - 0.05:
+        if large_held_share < held_share - _MIN_HELD_SHARE_DROP:
             texts.append(
                 f"with class_size {large_size}, leavers can be removed in groups of k: about"
                 f" {large_held_share:.0%} of rows would be held, but the loss is several times"

@@ -1,11 +1,12 @@
-"""Forms of identifiers, such as IBANs or phone numbers, which are recognized by values alone.
+"""Formats of identifiers such as IBANs or phone numbers, which are recognized by their values.
 
-A form is a pattern, with check digits if the identifier has them. One table serves all interfaces:
-databases count matching values in SQL, and data frames in Python.
+A form is a regular expression, with check digits if the identifier has them. All interfaces use
+the table ``forms()``: databases count matching values in SQL, and data frames in Python.
 
-A check is a weighted sum of the characters' values, modulo a number, so it is specified by a value
-for each character at each position. Sources: ISO 7064 and ISO 13616 (IBAN), ISO/IEC 7812
-(Luhn), GB 11643 (China), and the national registers' published rules.
+Check digits are verified by a weighted sum of the characters' values, modulo a number. Weights and
+values are combined in one table: the weighted value of each character at each position. Sources:
+ISO 7064 and ISO 13616 (IBAN), ISO/IEC 7812 (Luhn), GB 11643 (China), and the rules that national
+registers publish.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import cache
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
-# The number of rows with a value whose distinct values are examined.
+# Number of rows that are not NULL, whose distinct values are examined.
 MAX_EXAMINED_VALUES = 2_000
 # Smallest share of values that must match a form.
 _MIN_MATCHING_SHARE = 0.9
@@ -26,7 +27,7 @@ _MAX_CHANCE = 2e-5
 # Assumed probability that other values match the pattern of a form without check digits.
 _PATTERN_CHANCE = 0.001
 
-# Forms that do not identify anybody: those of yes/no columns, and of codes.
+# Names of forms that do not identify persons: yes/no flags, and codes.
 FLAG, CODE = "flag", "code"
 
 _DIGITS = "0123456789"
@@ -35,7 +36,8 @@ _DIGIT_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _ALPHANUMERIC_VALUES = _DIGIT_VALUES | {letter: 10 + index for index, letter in enumerate(_LETTERS)}
 # The check letter of a Spanish identity number (DNI), by its remainder modulo 23.
 _DNI_CHECK_LETTERS = "TRWAGMYFPDXBNJZSQVHLCKE"
-# Values of A to Z at odd positions of an Italian tax code; digit d has the value of letter d.
+# Values of A to Z at odd positions of an Italian tax code. The digits 0 to 9 have the values of A
+# to J.
 _ITALIAN_ODD_VALUES = (
     *(1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18),
     *(20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23),
@@ -67,16 +69,16 @@ class Check:
         modulus: int,
         remainders: tuple[int, ...] = (0,),
         *,
-        last: Mapping[str, int] = _DIGIT_VALUES,
+        last_values: Mapping[str, int] = _DIGIT_VALUES,
     ) -> Check:
-        """Build a check that multiplies values by a weight per position.
+        """Build a check that multiplies the value of each character by the weight of its position.
 
         Parameters
         ----------
-        last : the values of characters at the last position; elsewhere they are digits.
+        last_values : the value of each character at the last position; all others are digits.
         """
         weight_list = list(weights)
-        character_values = [*[_DIGIT_VALUES] * (len(weight_list) - 1), last]
+        character_values = [*[_DIGIT_VALUES] * (len(weight_list) - 1), last_values]
         position_values = (
             {character: value * weight % modulus for character, value in values.items()}
             for weight, values in zip(weight_list, character_values, strict=True)
@@ -112,7 +114,7 @@ class IdentifierForm:
     name : the name of the identifier, also shown to users.
     pattern : a regular expression for the full text, in the syntax common to all databases.
     checks : checks that must all pass.
-    compact : True to match texts in upper case without separators.
+    compact : True to convert texts to upper case and remove separators before matching.
     moves_country_code : True if checks apply to a text whose first four characters are moved to
         the end, with letters as two digits, as for an IBAN.
     """
@@ -125,10 +127,10 @@ class IdentifierForm:
 
     @property
     def chance(self) -> float:
-        """An upper bound on the probability that another value has this form.
+        """The probability that a value that is no such identifier has this form by chance.
 
-        It is the probability that a match of the pattern passes all checks, or an assumed one
-        without checks.
+        With checks, it is an upper bound: the probability that a text that matches the pattern
+        passes them. Without checks, it is an assumed constant.
         """
         chance = 1.0 if self.checks else _PATTERN_CHANCE
         for check in self.checks:
@@ -143,10 +145,12 @@ class IdentifierForm:
         if self.moves_country_code:
             moved = normalized[4:] + normalized[:4]
             normalized = "".join(str(_ALPHANUMERIC_VALUES[character]) for character in moved)
-        return all(check.holds(normalized.rjust(self.n_checked, "0")) for check in self.checks)
+        return all(
+            check.holds(normalized.rjust(self.n_checked_characters, "0")) for check in self.checks
+        )
 
     @property
-    def n_checked(self) -> int:
+    def n_checked_characters(self) -> int:
         """The number of characters to check; shorter texts are padded with zeros at the front."""
         return len(self.checks[0].position_values) if self.checks else 0
 
@@ -172,26 +176,27 @@ def _national_number(pattern: str, *checks: Check) -> IdentifierForm:
 
 # An IBAN has at most 34 characters, each at most two digits.
 _IBAN_DIGITS = 68
-# Weights of check digits by position, unless a comment says otherwise.
-_EAN = (1, 3) * 6 + (1,)
-_CHINESE = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2, 1)
+# Weights by position, from here on.
+_EAN_WEIGHTS = (1, 3) * 6 + (1,)
+_CHINESE_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2, 1)
 # Values of characters where X or K stands for 10.
 _X_VALUES = _DIGIT_VALUES | {"X": 10}
 _K_VALUES = _DIGIT_VALUES | {"K": 10}
-_JAPANESE = (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)
-# Two check digits of the Turkish number: over odd and even positions, and over the sum.
-_TURKISH = ((7, -1, 7, -1, 7, -1, 7, -1, 7, -1, 0), (1,) * 10 + (-1,))
-# A check digit of ten is written as zero, so a remainder of one also passes.
-_BRAZILIAN = ((10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1))
-_SPANISH = tuple(10 ** (7 - index) % 23 for index in range(8))
-# Values of the first character of a Spanish DNI, or of the number of a foreigner (NIE).
+_JAPANESE_WEIGHTS = (6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)
+# The first Turkish check digit is computed from odd and even positions, the second from the sum of
+# all other digits.
+_TURKISH_WEIGHTS = ((7, -1, 7, -1, 7, -1, 7, -1, 7, -1, 0), (1,) * 10 + (-1,))
+# A check digit of 10 is written as 0, so a remainder of 1 is also valid.
+_BRAZILIAN_WEIGHTS = ((10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), (11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1))
+_SPANISH_WEIGHTS = tuple(10 ** (7 - index) % 23 for index in range(8))
+# Values of the first character of a Spanish DNI or NIE (the identity number of a foreigner).
 _SPANISH_FIRST_VALUES = _DIGIT_VALUES | {"X": 0, "Y": 1, "Z": 2}
-# Values of characters by position of an Italian tax code; the first position is odd.
+# Values of characters at even positions of an Italian tax code.
 _ITALIAN_EVEN_VALUES = {
     character: value if character in _DIGITS else value - 10
     for character, value in _ALPHANUMERIC_VALUES.items()
 }
-_TAX_CODE = tuple(
+_ITALIAN_POSITION_VALUES = tuple(
     {character: _ITALIAN_ODD_VALUES[value] for character, value in _ITALIAN_EVEN_VALUES.items()}
     if index % 2 == 0
     else _ITALIAN_EVEN_VALUES
@@ -199,9 +204,20 @@ _TAX_CODE = tuple(
 )
 
 
+_IBAN_CHECK = Check.weighted(
+    (pow(10, 67 - index, 97) for index in range(_IBAN_DIGITS)),
+    modulus=97,
+    remainders=(1,),
+)
+_FLAG_PATTERN = (
+    "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
+    "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0"
+)
+
+
 @cache
 def forms() -> tuple[IdentifierForm, ...]:
-    """The table of forms; the first that matches counts.
+    """The table of forms; if several match, the first is used.
 
     Patterns must not contain a backslash, quote, question mark or percent sign.
     """
@@ -237,13 +253,7 @@ def forms() -> tuple[IdentifierForm, ...]:
             "[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}",
             compact=True,
             moves_country_code=True,
-            checks=(
-                Check.weighted(
-                    (pow(10, 67 - index, 97) for index in range(_IBAN_DIGITS)),
-                    modulus=97,
-                    remainders=(1,),
-                ),
-            ),
+            checks=(_IBAN_CHECK,),
         ),
         _compact_form("card number", "3[0-9]{14}|[2-6][0-9]{15}|[456][0-9]{18}", Check.luhn(19)),
         _compact_form("device number", "[0-9]{15}", Check.luhn(15)),
@@ -253,54 +263,61 @@ def forms() -> tuple[IdentifierForm, ...]:
         _national_number("[0-9]{10}", Check.weighted((*range(10, 1, -1), 1), 11)),
         _national_number("[0-9]{9}", Check.weighted((*range(9, 1, -1), -1), 11)),
         _national_number("[0-9]{11}", Check.weighted((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10)),
-        _national_number("[1-9][0-9]{10}", *(Check.weighted(w, 10) for w in _TURKISH)),
-        _national_number("[0-9]{11}", *(Check.weighted(w, 11, (0, 1)) for w in _BRAZILIAN)),
+        _national_number("[1-9][0-9]{10}", *(Check.weighted(w, 10) for w in _TURKISH_WEIGHTS)),
         _national_number(
-            "[1-9][0-9]{16}[0-9X]", Check.weighted(_CHINESE, 11, (1,), last=_X_VALUES)
+            "[0-9]{11}", *(Check.weighted(w, 11, remainders=(0, 1)) for w in _BRAZILIAN_WEIGHTS)
         ),
-        _national_number("[0-9]{12}", Check.weighted(_JAPANESE, 11, (0, 1))),
+        _national_number(
+            "[1-9][0-9]{16}[0-9X]",
+            Check.weighted(_CHINESE_WEIGHTS, 11, remainders=(1,), last_values=_X_VALUES),
+        ),
+        _national_number("[0-9]{12}", Check.weighted(_JAPANESE_WEIGHTS, 11, remainders=(0, 1))),
         _national_number(
             "[12][0-9]{14}",
             Check.weighted((*(pow(10, 12 - index, 97) for index in range(13)), 10, 1), 97),
         ),
-        _national_number("756[0-9]{10}", Check.weighted(_EAN, 10)),
+        _national_number("756[0-9]{10}", Check.weighted(_EAN_WEIGHTS, 10)),
         _national_number(
-            "[0-9]{7,8}[0-9K]", Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last=_K_VALUES)
+            "[0-9]{7,8}[0-9K]",
+            Check.weighted((3, 2, 7, 6, 5, 4, 3, 2, 1), 11, last_values=_K_VALUES),
         ),
         _national_number("[0-9XYZ][0-9]{7}[A-Z]", _spanish_check()),
         _national_number(
             "[A-Z]{6}[0-9A-Z]{2}[A-Z][0-9A-Z]{2}[A-Z][0-9A-Z]{3}[A-Z]",
-            Check((*_TAX_CODE, {letter: -index % 26 for index, letter in enumerate(_LETTERS)}), 26),
+            Check(
+                (
+                    *_ITALIAN_POSITION_VALUES,
+                    {letter: -index % 26 for index, letter in enumerate(_LETTERS)},
+                ),
+                26,
+            ),
         ),
         IdentifierForm(CODE, "[A-Za-z]{1,8}[-_/ ]{0,1}[0-9]{4,14}|0[0-9]{4,14}"),
-        IdentifierForm(
-            FLAG,
-            "[01yntfjosYNTFJOS]|[Yy]es|[Nn]o|YES|NO|[Tt]rue|[Ff]alse|TRUE|FALSE|[Jj]a"
-            "|[Nn]ein|[Oo]ui|[Nn]on|[Ss]i|[Ss]im|[Tt]ak|[Nn]ie|[Nn]ee|[Ee]vet|[Hh]ay.r|[01][.]0",
-        ),
+        IdentifierForm(FLAG, _FLAG_PATTERN),
     )
 
 
 def _spanish_check() -> Check:
     """The check of the letter at the end of a Spanish DNI or NIE."""
     first = {
-        character: value * _SPANISH[0] % 23 for character, value in _SPANISH_FIRST_VALUES.items()
+        character: value * _SPANISH_WEIGHTS[0] % 23
+        for character, value in _SPANISH_FIRST_VALUES.items()
     }
     middle = (
         {digit: value * weight % 23 for digit, value in _DIGIT_VALUES.items()}
-        for weight in _SPANISH[1:]
+        for weight in _SPANISH_WEIGHTS[1:]
     )
     last = {letter: -index % 23 for index, letter in enumerate(_DNI_CHECK_LETTERS)}
     return Check((first, *middle, last), 23)
 
 
-def form_of(n_values: int, n_matching: Mapping[int, int]) -> str:
-    """The name of the form that some values have; empty if they have none.
+def find_common_form(n_values: int, n_matching: Mapping[int, int]) -> str:
+    """Return the name of the first form that nearly all values have; empty if there is none.
 
     Parameters
     ----------
     n_values : number of distinct values examined.
-    n_matching : number of matching values, by index of the form in ``forms()``.
+    n_matching : number of these that match a form, by index of the form in ``forms()``.
     """
     if not n_values:
         return ""
@@ -320,12 +337,12 @@ def can_hold_identifiers(attribute: Attribute) -> bool:
 
 
 def is_identifying(form: str) -> bool:
-    """True if a form, given by its name, is that of identifiers, and not of codes or flags."""
+    """True if a form, given by its name, identifies persons: it is neither a flag nor a code."""
     return bool(form) and form not in (FLAG, CODE)
 
 
-def form_of_texts(texts: Iterable[str]) -> str:
-    """The name of the form that these texts have; empty if they have none."""
+def find_form_of_texts(texts: Iterable[str]) -> str:
+    """Return the name of the form that nearly all of these texts have; empty if there is none."""
     distinct = set(texts)
     n_matching = {index: sum(map(form.matches, distinct)) for index, form in enumerate(forms())}
-    return form_of(len(distinct), n_matching)
+    return find_common_form(len(distinct), n_matching)

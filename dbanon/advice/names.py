@@ -1,6 +1,7 @@
 """Hints about columns from the words in their names.
 
-``words.txt`` has the known words, by list and language.
+``words.txt`` has the known words by list and language, and explains each list. A *number word* is a
+word for identifying numbers, such as "id" or "no".
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ def split_name(name: str) -> list[str]:
 
 
 def words_in_name(name: str) -> frozenset[str]:
-    """The words in a column's name, and compounds: adjacent words joined, and all words joined."""
+    """Return the words in a column's name, each pair of adjacent words joined, and all joined."""
     words = split_name(name)
     pairs = [first + second for first, second in pairwise(words)]
     return frozenset([*words, *pairs, "".join(words), *_possible_words(words)])
 
 
 def _possible_words(texts: list[str]) -> list[str]:
-    """All substrings that may be words, of texts in scripts without spaces."""
+    """Return all substrings that may be words, for texts in scripts without spaces."""
     return [
         text[start:end]
         for text in texts
@@ -79,9 +80,10 @@ def _possible_words(texts: list[str]) -> list[str]:
 
 
 def hint_from_name(name: str) -> str:
-    """What a column's name suggests that the column identifies.
+    """Guess from a column's name what the column identifies.
 
-    ``person`` for person identifiers, ``number`` for other numbers, keys or codes, else empty.
+    Returns ``person`` for person identifiers, ``number`` for other identifying numbers, keys or
+    codes, and an empty text for anything else.
     """
     lists = load_word_lists()
     words = _words_without_numerals(name)
@@ -94,10 +96,10 @@ def hint_from_name(name: str) -> str:
 
 
 def names_person_identifier(name: str) -> bool:
-    """True if a name is clearly that of person identifiers, however few values there are.
+    """True if a name is clearly that of a person identifier, whatever the column's values are.
 
-    A word for persons alone does not suffice, since it may name a yes/no column. ``member_no`` is
-    not clear either: it may count members of a household.
+    A word for persons alone does not suffice, since it may be the name of a yes/no column.
+    ``member_no`` is not clear either: it may number the members of a household.
     """
     lists, words = load_word_lists(), _words_without_numerals(name)
     if "".join(words) in lists["person_number"]:
@@ -116,7 +118,7 @@ def names_identifier(name: str) -> bool:
     words = _words_without_numerals(name)
     if "".join(words) in lists["whole_name"]:
         return True
-    # What the number is of, such as a card or a contract.
+    # The words for what the number identifies, such as a card or a contract.
     numbered_words = [word for word in words if word not in _number_words()]
     has_number_word = len(numbered_words) < len(words)
     return has_number_word and (
@@ -132,7 +134,7 @@ def suggests_identifier(name: str) -> bool:
 
 
 def is_about_something_else(name: str) -> bool:
-    """True if other words change an identifier's meaning: ``hospital_name``, ``phone_type``."""
+    """True if a name has a word that changes its meaning: ``hospital_name``, ``phone_type``."""
     lists = load_word_lists()
     return bool(words_in_name(name) & (lists["about"] | lists["sensitive"] | lists["known"]))
 
@@ -144,7 +146,7 @@ def names_code(name: str) -> bool:
 
 
 def names_design_weight(name: str) -> bool:
-    """True if a name has a word for a survey weight, the number of persons per row."""
+    """True if a name has a word for a survey weight: the number of persons a row stands for."""
     return bool(words_in_name(name) & load_word_lists()["design_weight"])
 
 

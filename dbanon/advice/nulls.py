@@ -1,4 +1,4 @@
-"""The recommended treatment of NULLs, and its reasons."""
+"""The recommended treatment of NULLs, and the trial results that support it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class NullChoice:
     ----------
     nulls : the recommended value of the option ``nulls``.
     max_suppression : the resulting share of withheld records, rounded up to hundredths.
-    loss_shares : for each value of the option that was tried, the share of cells (not counting
-        NULLs) that a release loses, including cells of withheld records; empty without trials.
+    loss_shares : for each value of the option that was tried, the share of all non-NULL values
+        that a release loses, including the values of withheld records; empty if none was tried.
     """
 
     nulls: str

@@ -25,26 +25,39 @@ NAME_REASON, VALUES_REASON = "person_name", "person_values"
 # Attributes that are constant for a person, by names of their word lists.
 BIRTH, SEX = "birth", "sex"
 
-# The number of first rows to examine for candidates; of rows from which to take some of a
-# candidate's values; and of rows in which to search for these values.
-HEAD_ROWS, PROBED_ROWS, SEARCHED_ROWS = 2_000, 500, 200_000
-# A column has many values if it has more than this number, or at least this share of its rows.
-_MAX_FEW_VALUES, _MIN_DISTINCT_SHARE = 20, 0.5
-# With fewer values than the first number, only an unambiguous name makes a person identifier; with
-# fewer than the second, only constant birth date or sex.
-_MIN_VALUES, _MIN_VALUES_BY_NAME = 5, 10
+# Number of rows, from the start of the table, by which candidates are selected.
+HEAD_ROWS = 2_000
+# Number of rows from which a sample of a candidate's values is taken.
+PROBED_ROWS = 500
+# Number of rows in which these values are searched.
+SEARCHED_ROWS = 200_000
+# A column has many distinct values if there are more than this,
+_MAX_FEW_VALUES = 20
+# or if they are at least this share of its rows.
+_MIN_DISTINCT_SHARE = 0.5
+# Fewest distinct values of a person identifier, unless its name is unambiguous.
+_MIN_VALUES = 5
+# Fewest distinct values of a person identifier whose name only suggests persons.
+_MIN_VALUES_BY_NAME = 10
 # Largest average number of rows per person, unless the name clearly is that of an identifier.
 _MAX_ROWS_PER_PERSON = 20
-# For values in several rows: the smallest number of values to decide by; the share that must be
-# constant; the share that may be constant by chance; and the largest probability that all are
-# constant by chance. Above the latter two the test is inconclusive.
-_MIN_TESTED, _MIN_CONSTANT_SHARE, _MAX_CHANCE_SHARE, _MAX_CHANCE = 5, 0.95, 0.75, 1e-3
-# Below this share of constant values, an attribute varies.
-_MAX_VARYING_SHARE = 0.5
-# Largest mean length of texts, and largest share of texts with several words, of an identifier.
-_MAX_MEAN_LENGTH, _MAX_MULTIWORD_SHARE = 40, 0.5
+# The constancy test uses values that occur in several rows; it needs at least this many of them.
+_MIN_TESTED = 5
+# Smallest share of values within which a constant attribute must not vary.
+_MIN_CONSTANT_SHARE = 0.95
+# The test is inconclusive if more than this share of values is expected to be constant by chance,
+_MAX_CHANCE_SHARE = 0.75
+# or if the probability that all of them are constant by chance is above this.
+_MAX_CHANCE = 1e-3
+# If an attribute is constant within fewer values than this share, it varies.
+_MAX_CONSTANT_SHARE_IF_VARYING = 0.5
+# Largest mean length of an identifier's texts, in characters.
+_MAX_MEAN_LENGTH = 40
+# Texts are no identifiers if at least this share of them has several words.
+_MAX_MULTIWORD_SHARE = 0.5
+# Kinds of columns that can be person identifiers.
 
-_KINDS = frozenset({Kind.INTEGER, Kind.CATEGORY, Kind.DECIMAL, Kind.FLOAT})
+_IDENTIFIER_KINDS = frozenset({Kind.INTEGER, Kind.CATEGORY, Kind.DECIMAL, Kind.FLOAT})
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,10 @@ class ConstancyWithinPerson:
     @property
     def varies(self) -> bool:
         """True if the attribute varies within most values, more than data errors would explain."""
-        return self.is_constant is False and self.constant < _MAX_VARYING_SHARE * self.values
+        return (
+            self.is_constant is False
+            and self.constant < _MAX_CONSTANT_SHARE_IF_VARYING * self.values
+        )
 
 
 def find_constant_attributes(attributes: Iterable[Attribute]) -> dict[str, str]:
@@ -95,11 +111,11 @@ def find_constant_attributes(attributes: Iterable[Attribute]) -> dict[str, str]:
 def candidate_identifiers(attributes: Sequence[Attribute]) -> tuple[str, ...]:
     """Select candidates for person identifiers by type and name.
 
-    A name that suggests a person suffices. One that suggests a number needs a column of birth dates
-    or sexes to test its values with, and any other name needs both.
+    A column whose name suggests a person is always a candidate. If the name suggests a number, the
+    table must have a birth date or a sex column to test the values with; for any other name, both.
     """
     constant = find_constant_attributes(attributes)
-    kinds = set(constant.values())
+    available_attributes = set(constant.values())
     candidates = []
     for attribute in attributes:
         if not _has_identifier_type(attribute) or attribute.name in constant:
@@ -107,8 +123,8 @@ def candidate_identifiers(attributes: Sequence[Attribute]) -> tuple[str, ...]:
         name_hint = hint_from_name(attribute.name)
         if (
             name_hint == "person"
-            or (name_hint == "number" and kinds)
-            or (not name_hint and len(kinds) == 2)
+            or (name_hint == "number" and available_attributes)
+            or (not name_hint and available_attributes == {BIRTH, SEX})
         ):
             candidates.append(attribute.name)
     return tuple(candidates)
@@ -117,35 +133,39 @@ def candidate_identifiers(attributes: Sequence[Attribute]) -> tuple[str, ...]:
 def _has_identifier_type(attribute: Attribute) -> bool:
     """True for types that identifiers may have.
 
-    These are UUIDs, integers and texts, and for person identifiers by name also numbers without
-    decimals: frames convert integers to floats if one is missing.
+    These are UUIDs, integers and unordered texts. If the name suggests a person, floats and
+    decimals without fraction also count, since data frames convert integers with NULLs to floats.
     """
     if attribute.kind is Kind.OTHER:
         return attribute.sql_type.lower() == "uuid"
     if attribute.kind in (Kind.DECIMAL, Kind.FLOAT):
         return attribute.scale <= 0 and hint_from_name(attribute.name) == "person"
-    return attribute.kind in _KINDS and not attribute.order
+    return attribute.kind in _IDENTIFIER_KINDS and not attribute.order
 
 
 def has_many_values(column: ColumnProfile) -> bool:
     """True if the first rows have enough distinct values for a person identifier.
 
-    False if the database declares the column unique: each person then has one row, so k counts
-    persons anyway.
+    Always False for a column that the database declares unique: if it identifies persons, each has
+    one row, so counting rows already counts persons.
 
     Parameters
     ----------
     column : the profile of the first rows.
     """
-    if column.key or not column.distinct or column.multiword_share >= _MAX_MULTIWORD_SHARE:
+    if (
+        column.is_unique_key
+        or not column.distinct
+        or column.multiword_share >= _MAX_MULTIWORD_SHARE
+    ):
         return False
     if column.mean_length > _MAX_MEAN_LENGTH:
         return False
     if names_person_identifier(column.name):
         # All examined rows may belong to one person.
         return True
-    mostly_distinct = column.distinct >= _MIN_DISTINCT_SHARE * column.present
-    few_rows_per_value = column.distinct * _MAX_ROWS_PER_PERSON >= column.present
+    mostly_distinct = column.distinct >= _MIN_DISTINCT_SHARE * column.n_non_null
+    few_rows_per_value = column.distinct * _MAX_ROWS_PER_PERSON >= column.n_non_null
     if hint_from_name(column.name) == "person":
         return (
             column.distinct > _MAX_FEW_VALUES
@@ -155,11 +175,16 @@ def has_many_values(column: ColumnProfile) -> bool:
     return few_rows_per_value and column.distinct >= _MIN_VALUES
 
 
-def looks_like_person(name: str, findings: Sequence[ConstancyWithinPerson]) -> str:
-    """The reason why a column of many values is a person identifier; empty if it is none.
+def person_identifier_reason(name: str, findings: Sequence[ConstancyWithinPerson]) -> str:
+    """Return the reason why a column is a person identifier; empty if it is none.
 
-    A name that suggests a person suffices, unless birth date or sex vary within values. Otherwise
-    the values decide: birth date or sex must be constant if the name suggests a number, else both.
+    If the name suggests a person, birth date and sex only must not vary within the column's values.
+    If the name suggests a number, one of the two must be constant; for any other name, both.
+
+    Parameters
+    ----------
+    name : a column with many values, as by ``has_many_values``.
+    findings : the constancy of birth date and sex within its values.
     """
     name_hint = hint_from_name(name)
     if name_hint == "person":
@@ -179,10 +204,11 @@ def measure_constancy(
 
     Parameters
     ----------
-    counts : for each of the candidate's values with several rows: two numbers per column of
-        ``constant``, in order: its rows that are not NULL, and its distinct values.
-    constant : attributes by column, as from ``find_constant_attributes``.
-    agree : for each such column, the share of pairs of rows with equal values.
+    counts : a sequence for each of the candidate's values that occurs in several rows. It has two
+        numbers per column of ``constant``, in order: among the rows with the candidate's value,
+        how many are not NULL in the column, and how many distinct values they have.
+    constant : ``BIRTH`` or ``SEX`` by column, as from ``find_constant_attributes``.
+    agree : for each column of ``constant``, the share of pairs of rows with equal values.
     """
     rows = list(counts)
     results = []
@@ -208,8 +234,8 @@ def find_person_identifiers(
 ) -> dict[str, str]:
     """Find columns that look like person identifiers, with reasons.
 
-    Candidates are selected by the first rows, and then tested on more rows with some of their
-    values.
+    Candidates are selected by their distinct values in the first rows, and then tested on all rows
+    that hold a sample of these values.
 
     Parameters
     ----------
@@ -224,17 +250,18 @@ def find_person_identifiers(
     reasons = {}
     for column in likely:
         findings = measure_constancy(counts_within(column), constant, shares) if constant else []
-        if reason := looks_like_person(column.name, findings):
+        if reason := person_identifier_reason(column.name, findings):
             reasons[column.name] = reason
     return reasons
 
 
 def coarsest_identifier(columns: Iterable[ColumnProfile]) -> str | None:
-    """The identifier with the fewest values, since one with more may identify cases of persons.
+    """Return the person identifier with the fewest distinct values.
 
-    None if all columns are constant or have unique values, in which case each row is a person.
+    One with more values may identify visits or orders instead of the person. None if all columns
+    are constant or have unique values.
     """
-    with_repeated_values = [column for column in columns if 1 < column.distinct < column.present]
+    with_repeated_values = [column for column in columns if 1 < column.distinct < column.n_non_null]
     if not with_repeated_values:
         return None
     return min(with_repeated_values, key=lambda column: column.distinct).name
@@ -243,10 +270,11 @@ def coarsest_identifier(columns: Iterable[ColumnProfile]) -> str | None:
 def person_column(
     columns: Iterable[ColumnProfile], identifiers: Container[str], rows: int
 ) -> str | None:
-    """The identifier by which a chain can follow persons with one row each; None if uncertain.
+    """Return the column that identifies persons across releases, if each person has one row.
 
-    It is a unique number or UUID, or a unique text whose name is that of a person identifier. Names
-    and addresses are unsuitable: if they change, a person would appear to be a new one.
+    It is a unique integer or UUID, or any unique column whose name is clearly that of a person
+    identifier. Names and addresses are unsuitable: if one changes, the person would seem to be a
+    new one. None if there is no such column.
 
     Parameters
     ----------
@@ -255,7 +283,7 @@ def person_column(
     """
     unique_identifiers: list[str] = []
     for column in columns:
-        if column.name not in identifiers or not column.distinct == column.present == rows > 1:
+        if column.name not in identifiers or not column.distinct == column.n_non_null == rows > 1:
             continue
         attribute = column.attribute
         if names_person_identifier(column.name):

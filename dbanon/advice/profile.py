@@ -17,18 +17,19 @@ class ColumnProfile:
 
     Parameters
     ----------
-    present : number of rows that are not NULL.
+    n_non_null : number of rows that are not NULL.
     distinct : number of distinct values, not counting NULL.
-    key : True if the database declares that no two rows share a value.
+    is_unique_key : True if the database declares that no two rows share a value.
     mean_length : mean length of texts in characters; 0 for other types.
     multiword_share : share of texts that contain a space.
-    form : the name of the form of its values, as in ``advice.forms``; empty if they have none.
+    form : the name of the format of its values, as in ``advice.forms``, such as "IBAN"; empty if
+        they have none of these formats.
     """
 
     attribute: Attribute
-    present: int
+    n_non_null: int
     distinct: int
-    key: bool = False
+    is_unique_key: bool = False
     mean_length: float = 0.0
     multiword_share: float = 0.0
     form: str = ""
@@ -39,9 +40,9 @@ class ColumnProfile:
         return self.attribute.name
 
     @property
-    def all_different(self) -> bool:
+    def has_distinct_values(self) -> bool:
         """True if no two rows share a value, and at least two rows have one."""
-        return self.distinct == self.present > 1
+        return self.distinct == self.n_non_null > 1
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,15 @@ class Profile:
     columns: tuple[ColumnProfile, ...]
 
     def column(self, name: str) -> ColumnProfile:
-        """The column with this name, which must exist."""
+        """Return the counts of the column with this name, which must exist."""
         return next(column for column in self.columns if column.name == name)
 
 
 @dataclass(frozen=True)
 class Count:
-    """A count out of all rows. If it or the remainder is small, only a range is disclosed.
+    """A number of rows out of all rows.
+
+    If it, or the number of all other rows, is small, only a range is disclosed.
 
     Parameters
     ----------
@@ -73,7 +76,7 @@ class Count:
 
     @property
     def share(self) -> float | None:
-        """The share to 4 digits; None if it would disclose a small count."""
+        """The count divided by all rows, to 4 digits; None if it would disclose a small count."""
         if 0 < self.count < self.small or 0 < self.of - self.count < self.small:
             return None
         return float(f"{self.count / self.of:.4g}") if self.of else 0.0
@@ -88,7 +91,7 @@ class Count:
         return str(self.count)
 
     def percent(self) -> str:
-        """The share in percent as text, or the range of rows if it may not be disclosed."""
+        """Format the share in percent; if it may not be disclosed, format the range of rows."""
         return f"{self!s} rows" if self.share is None else f"{100 * self.share:.3g} %"
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from dbanon.advice.profile import Count
 
 
 def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
-    """The index of the knee of a curve: the release with the best trade-off of loss and risk.
+    """Return the index of the knee of a curve: the best trade-off between loss and risk.
 
-    Both axes are scaled to 0 to 1. The knee is the point farthest below the chord from the first to
-    the last point, the first in a tie. It depends on the range of k, so only knees over the same
-    range are comparable.
+    Both axes are scaled to the range from 0 to 1. The knee is the point farthest below the chord
+    from the first to the last point; of several such points, the first. Because it depends on the
+    range of k, knees are comparable only over the same range.
 
     Parameters
     ----------
@@ -69,14 +69,15 @@ class Point:
     Parameters
     ----------
     refine : the refinement; None without one.
-    loss : the measure of the sweep; for a sample, an upper bound of the loss of all rows.
+    loss : the loss, by the measure of the sweep; if measured on a sample, an upper bound of the
+        loss of all rows.
     risk : ``linkage_risk``.
     class_risk : the risk in the smallest class.
     suppressed : number of withheld rows.
     classes : number of classes.
     seconds : CPU seconds of the trial.
-    estimate : for a sample, the approximate loss of all rows; None if unknown.
-    recoding : the recoding; None for the method's own.
+    estimate : if measured on a sample, the approximate loss of all rows; None if unknown.
+    recoding : how values are replaced; None for the default of the method.
     forecast : approximate CPU seconds to build the classes of all rows; None if unknown.
     on_frontier : True if the point is Pareto-optimal: no other is better in loss or risk without
         being worse in the other.
@@ -141,7 +142,7 @@ class Recommendation:
         }
 
 
-def with_frontier(points: Sequence[Point]) -> list[Point]:
+def mark_frontier(points: Sequence[Point]) -> list[Point]:
     """Copy the points with ``on_frontier`` set."""
     frontier = set(pareto_frontier([p.risk for p in points], [p.loss for p in points]))
     return [replace(point, on_frontier=index in frontier) for index, point in enumerate(points)]
@@ -152,9 +153,10 @@ def recommend(
 ) -> Recommendation | None:
     """Recommend a point to start from; None if no point is within the limits.
 
-    With ``max_risk`` or both limits it is the point with the least loss within them, with only
-    ``max_loss`` that with the least risk. Without limits it is the knee of the first curve, unless
-    another point has less loss at no more risk; then it is the one with the least loss.
+    - With ``max_risk``, or with both limits: the point within the limits with the least loss.
+    - With only ``max_loss``: the point within the limit with the least risk.
+    - Without limits: the knee of the first curve. If other points have less loss at no more risk,
+      the one of them with the least loss.
     """
     if max_risk is None and max_loss is None:
         return _choose_by_knee(points)
@@ -182,8 +184,9 @@ def recommend(
     return Recommendation(ordered[0], rule, runner_up, bends={})
 
 
-# Assumed factors of a refinement on loss and risk before one was tried. The first pair, which is
-# tried first, prefers releases whose risk is well within the limit without refinement.
+# Assumed effect of a refinement before one was tried: factors on loss and on risk. With the first
+# pair, only releases whose unrefined risk is well within the limit are candidates. If there are
+# none, the second pair is used.
 _ASSUMED_FACTORS = ((0.9, 1.05), (0.9, 1.0))
 # A predicted loss or risk may exceed its limit by this factor.
 _PREDICTION_TOLERANCE = 1.02
@@ -195,19 +198,22 @@ def next_refinement(
     max_risk: float | None = None,
     max_loss: float | None = None,
 ) -> tuple[str, int] | None:
-    """The refined release to try next; None if none is predicted to be recommended.
+    """Choose the refined release to try next; None if none is predicted to be recommended.
 
-    Its loss and risk are predicted from its method without refinement (or from the first curve) at
-    the same k, times the effect of the refinement at the nearest k that was tried.
+    Loss and risk of a candidate are predicted from the release with the same k and method without
+    refinement (or, if there is none, from the first curve). They are multiplied by the effect that
+    the refinement had at the nearest k that was tried.
 
     Parameters
     ----------
-    points : trial releases, at least one.
-    untried : curve and k of the releases not yet tried.
+    points : the trial releases so far, at least one.
+    untried : the curve and the k of each release not yet tried.
     max_risk, max_loss : as in ``recommend``.
     """
     current = recommend(points, max_risk, max_loss)
-    best = (np.inf, np.inf) if current is None else (current.point.loss, current.point.risk)
+    best_loss_and_risk = (
+        (np.inf, np.inf) if current is None else (current.point.loss, current.point.risk)
+    )
     if max_risk is None and max_loss is None:
         max_risk = knee_point([point for point in points if point.curve == points[0].curve]).risk
     limits = [
@@ -218,26 +224,28 @@ def next_refinement(
     for factors in _ASSUMED_FACTORS:
         candidates: list[tuple[float, int]] = []
         for index, (name, k) in enumerate(untried):
-            predicted = _predict_figures(points, name, k, factors)
+            predicted = _predict_loss_and_risk(points, name, k, factors)
             is_within = all(
                 figure <= limit for figure, limit in zip(predicted, limits, strict=True)
             )
-            if is_within and predicted[objective] < best[objective]:
+            if is_within and predicted[objective] < best_loss_and_risk[objective]:
                 candidates.append((predicted[objective], index))
         if candidates:
             return untried[min(candidates)[1]]
     return None
 
 
-def _predict_figures(
+def _predict_loss_and_risk(
     points: Sequence[Point], name: str, k: int, assumed_factors: tuple[float, float]
 ) -> tuple[float, float]:
-    """Predict loss and risk of a refined release; zeros if there is nothing to predict them from.
+    """Predict loss and risk of a refined release.
+
+    Both are 0 if there is no release to predict them from, so that the refined release is tried.
 
     Parameters
     ----------
     name, k : the curve of the release, and its k.
-    assumed_factors : factors on loss and risk if no release of the curve was tried.
+    assumed_factors : factors on loss and risk, used if no release of the curve was tried.
     """
     unrefined = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
     unrefined |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
@@ -254,20 +262,20 @@ def _predict_figures(
 
 
 def knee_point(curve: Sequence[Point]) -> Point:
-    """The knee of a curve within ``KNEE_RANGE``, or of all its points if too few are in it."""
+    """Return the knee of a curve, determined from the points of ``_comparable_points``."""
     points = _comparable_points(curve)
     return points[knee_index([p.risk for p in points], [p.loss for p in points])]
 
 
 def _comparable_points(curve: Sequence[Point]) -> list[Point]:
-    """The points of a curve within ``KNEE_RANGE``, or all if fewer than three are; by rising k."""
+    """Return a curve's points with k in ``KNEE_RANGE``, or all if fewer than three; by rising k."""
     ordered = sorted(curve, key=lambda point: point.k)
     inside = [point for point in ordered if point.k in KNEE_RANGE]
     return inside if len(inside) >= 3 else ordered
 
 
 def _second_deepest(curve: Sequence[Point]) -> Point:
-    """The second deepest point below the chord, of a curve with two or more points."""
+    """Return the point with the second largest depth below the chord, of two or more points."""
     points = _comparable_points(curve)
     depths = depths_below_chord([p.risk for p in points], [p.loss for p in points])
     order = sorted(range(len(points)), key=lambda index: (-depths[index], index))
@@ -275,35 +283,35 @@ def _second_deepest(curve: Sequence[Point]) -> Point:
 
 
 def _choose_by_knee(points: Sequence[Point]) -> Recommendation:
-    """Recommend a point without limits, as in ``recommend``."""
+    """Recommend a point by the rule without limits of ``recommend``."""
     curves: dict[str, list[Point]] = {}
     for point in points:
         curves.setdefault(point.curve, []).append(point)
-    first = next(iter(curves))
-    k_range = [point.k for point in _comparable_points(curves[first])]
-    # Knees are comparable over the same k only; the time limit may have skipped points of a curve.
+    first_curve = next(iter(curves))
+    k_range = [point.k for point in _comparable_points(curves[first_curve])]
+    # Only knees over the same k are comparable, and the time limit may have skipped some.
     knees = {
         name: knee_point(curve)
         for name, curve in curves.items()
         if [point.k for point in _comparable_points(curve)] == k_range
     }
-    start = knees[first]
+    first_knee = knees[first_curve]
     rule = (
-        f"the knee of the curve for {first} over k = {k_range[0]}..{k_range[-1]}, the best"
-        f" trade-off, is at k = {start.k}"
+        f"the knee of the curve for {first_curve} over k = {k_range[0]}..{k_range[-1]}, the best"
+        f" trade-off, is at k = {first_knee.k}"
     )
-    better = [p for p in points if p.risk <= start.risk and p.loss < start.loss]
+    better = [p for p in points if p.risk <= first_knee.risk and p.loss < first_knee.loss]
     if better:
         recommended = min(better, key=lambda p: (p.loss, p.risk, p.k))
         rule += f"; {recommended.curve} with k = {recommended.k} has less loss at no more risk"
-        runner_up: Point | None = start
+        runner_up: Point | None = first_knee
     else:
-        recommended = start
-        others = [p for name, p in knees.items() if name != first]
+        recommended = first_knee
+        others = [p for name, p in knees.items() if name != first_curve]
         # The runner-up is the knee with the least risk among the other curves, or, if there is only
         # one curve, its second deepest point.
-        if not others and len(curves[first]) > 1:
-            others = [_second_deepest(curves[first])]
+        if not others and len(curves[first_curve]) > 1:
+            others = [_second_deepest(curves[first_curve])]
         others = others or [p for p in points if p is not recommended]
         runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
     note = "the knee depends on the range of k that is tried"

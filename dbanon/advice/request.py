@@ -75,8 +75,8 @@ class AdviceRequest:
     max_seconds: Annotated[
         float,
         Option(
-            "Longest forecast for finding the classes of all rows, in CPU seconds. Slower"
-            " methods are not tried.",
+            "Skip methods that are forecast to need more CPU seconds than this to find the classes"
+            " of all rows.",
             minimum=0,
             excludes_minimum=True,
         ),
@@ -124,16 +124,16 @@ class AdviceRequest:
             raise InvalidParameter("k must have at least one class size.")
         object.__setattr__(self, "k", tuple(sorted(set(self.k))))
         for name in self.methods:
-            parse_curve(name)
+            parse_method_and_refinement(name)
         if in_both := set(self.quasi_identifiers) & set(self.sensitive):
             raise InvalidParameter(
                 f'Column "{min(in_both)}" is named both as a quasi-identifier and as sensitive.',
-                hint="What others may know of a person is a quasi-identifier.",
+                hint="If others may know it about a person, name it only as a quasi-identifier.",
             )
 
 
-def parse_curve(name: str) -> tuple[str, str | None]:
-    """Parse the name of a curve, ``method`` or ``method+refinement``; return both parts.
+def parse_method_and_refinement(name: str) -> tuple[str, str | None]:
+    """Split ``method`` or ``method+refinement`` into both parts; the refinement may be None.
 
     Raises
     ------
@@ -150,7 +150,13 @@ def parse_curve(name: str) -> tuple[str, str | None]:
 
 
 def are_numbers(attributes: Iterable[Attribute], hierarchies: Container[str] = ()) -> bool:
-    """True if all columns are numbers, and none is among ``hierarchies``, columns that have one."""
+    """True if all columns are numbers and none of them has a hierarchy.
+
+    Parameters
+    ----------
+    hierarchies : names of the columns that have a hierarchy.
+    """
+    # Only categories are stored as codes.
     return all(
         not attribute.kind.is_coded and attribute.name not in hierarchies
         for attribute in attributes
@@ -158,5 +164,5 @@ def are_numbers(attributes: Iterable[Attribute], hierarchies: Container[str] = (
 
 
 def default_methods(all_numbers: bool) -> tuple[str, ...]:
-    """The methods to try by default; the recommendation starts from the first."""
+    """Return the methods to try by default; the first is recommended unless another is better."""
     return NUMBER_METHODS if all_numbers else CATEGORY_METHODS

@@ -32,7 +32,7 @@ REASONS = {
     "not_named": "others were named as quasi-identifiers",
     "constant": "the same value in all rows that have one",
     "key": "the table declares that no two rows share it",
-    "type": "of a type for identifiers or binary data, or of one that releases do not support",
+    "type": "its type is for identifiers or binary data, or is not supported in releases",
     "name": "its name says so",
     "form": "its values are written as identifiers are: e-mail, phone, IBAN, check digits, UUID",
     "all_different": "no two rows share a text",
@@ -40,10 +40,10 @@ REASONS = {
     "worded_text": "many different texts of several words may hold anything",
     "moment": "timestamp of when something was recorded",
     "known": "others can see or know it, and it may also be sensitive. You decide",
-    "all_different_number": "no two rows share a number: identifier, or a number?",
-    "no_other": "no two rows share a number: identifier, or a number? Protected as a number, as no"
-    " other column is a quasi-identifier",
-    "different_number": "a number that no two rows share: it is protected as one",
+    "all_different_number": "no two rows share a number: is it an identifier or an amount?",
+    "no_other": "no two rows share a number: is it an identifier or an amount? It is protected as"
+    " an amount, since no other column is a quasi-identifier",
+    "different_number": "a number that no two rows share: it is protected as an amount",
     "code": "a code: others may know what it stands for about a person. Its numbers have no order"
     " (kind nominal)",
     "design_weight": "how many persons a row of a survey stands for: a design weight, not a"
@@ -57,16 +57,22 @@ REASONS = {
 # Types of PostgreSQL and DuckDB for identifiers or binary data.
 _IDENTIFYING_TYPES = frozenset({"uuid", "bytea", "blob"})
 
-# Texts with a larger mean length in characters are long, and a larger share of distinct values is
-# many. Texts are of several words if at least this share of them contains a space.
-_MAX_MEAN_LENGTH, _MIN_MANY_SHARE, _MIN_MULTIWORD_SHARE = 40, 0.3, 0.5
-# Largest number of distinct values, and largest share of the rows, that count as few.
-_MAX_FEW_VALUES, _MAX_FEW_SHARE = 20, 0.05
+# A column has long texts if their mean length in characters is above this,
+_MAX_MEAN_LENGTH = 40
+# many different texts if distinct values are at least this share of its rows,
+_MIN_MANY_SHARE = 0.3
+# and texts of several words if at least this share of them contains a space.
+_MIN_MULTIWORD_SHARE = 0.5
+# A column has few values if there are at most this many,
+_MAX_FEW_VALUES = 20
+# or if they are at most this share of the rows.
+_MAX_FEW_SHARE = 0.05
 # Smallest share of distinct values in a column that numbers rows or persons.
 _MIN_DISTINCT_SHARE = 0.5
-# Largest mean number of rows per value in identifiers with few values: for names of identifiers,
-# and for names with only words for numbers.
-_MAX_ROWS_PER_VALUE, _MAX_ROWS_PER_NUMBER = 100, 20
+# Largest mean number of rows per value in a column whose name is that of an identifier.
+_MAX_ROWS_PER_VALUE = 100
+# The same for a column whose name has only words for numbers, such as ``record_no``.
+_MAX_ROWS_PER_NUMBER = 20
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[
 
     Parameters
     ----------
-    persons : the reason why a column is a person identifier, a code of ``REASONS``, by column.
+    persons : for each column that is a person identifier, the reason: a code of ``REASONS``.
     """
     roles = {column.name: _propose_role(column, profile.rows) for column in profile.columns}
     for name, reason in (persons or {}).items():
@@ -110,7 +116,7 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
     has_few_values = column.distinct <= max(_MAX_FEW_VALUES, _MAX_FEW_SHARE * rows)
     if column.distinct <= 1:
         return RoleProposal(CONSTANT, "constant")
-    if column.key:
+    if column.is_unique_key:
         return RoleProposal(IDENTIFIER, "key")
     reason = looks_like_identifier(column)
     if column.attribute.kind is Kind.OTHER and reason != "type":
@@ -130,7 +136,7 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
         return RoleProposal(QUASI_IDENTIFIER, "known", alternative=SENSITIVE)
     if words & word_lists["sensitive"]:
         return RoleProposal(SENSITIVE, "name")
-    if column.all_different:
+    if column.has_distinct_values:
         # Unique numbers and dates are not necessarily identifiers: amounts may differ in each row.
         is_integer = column.attribute.kind is Kind.INTEGER
         return (
@@ -143,15 +149,15 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
 
 def is_code(column: ColumnProfile) -> bool:
     """True if integers represent categories: few distinct values, and a word for a category."""
-    has_few_values = column.distinct <= MAX_CODES and 2 * column.distinct <= column.present
+    has_few_values = column.distinct <= MAX_CODES and 2 * column.distinct <= column.n_non_null
     return column.attribute.kind is Kind.INTEGER and has_few_values and names_code(column.name)
 
 
 def looks_like_identifier(column: ColumnProfile) -> str:
-    """The reason why a column looks like names, addresses or person identifiers; empty if none.
+    """Return the reason why a column looks like an identifier, name or address; empty if none.
 
-    The reason is its name, type or the form of its values, however few they are. The module
-    ``persons`` recognizes other identifiers, by attributes that are constant within their values.
+    The reason is the column's name or type, or the format of its values. The module ``persons``
+    recognizes further identifiers, by attributes that are constant within each of their values.
     """
     if column.attribute.sql_type.lower() in _IDENTIFYING_TYPES:
         return "type"
@@ -163,7 +169,7 @@ def looks_like_identifier(column: ColumnProfile) -> str:
 
 
 def find_identifiers(columns: Iterable[ColumnProfile]) -> dict[str, str]:
-    """Find columns that look like identifiers, with reasons, codes of ``REASONS``."""
+    """Find columns that look like identifiers; return a code of ``REASONS`` by column name."""
     reasons = {column.name: looks_like_identifier(column) for column in columns}
     return {name: reason for name, reason in reasons.items() if reason}
 
@@ -176,9 +182,9 @@ def _has_identifier_name(column: ColumnProfile) -> bool:
     # Amounts may have names such as "tax number" or "total account", but with decimals.
     is_integer_or_text = kind in (Kind.INTEGER, Kind.CATEGORY)
     if not is_integer_or_text:
-        # A frame converts integers to floats if one is missing.
+        # Data frames convert integers to floats if a value is missing.
         return is_unambiguous and kind in (Kind.FLOAT, Kind.DECIMAL) and column.attribute.scale <= 0
-    mostly_distinct = column.distinct >= _MIN_DISTINCT_SHARE * column.present
+    mostly_distinct = column.distinct >= _MIN_DISTINCT_SHARE * column.n_non_null
     if mostly_distinct and (words & word_lists["number"] or hint_from_name(name) == "person"):
         return True
     if names_identifier(name) and (mostly_distinct or column.distinct > _MAX_FEW_VALUES):
@@ -188,20 +194,23 @@ def _has_identifier_name(column: ColumnProfile) -> bool:
     if is_unambiguous:
         return True
     if names_identifier(name):
-        return column.distinct * _MAX_ROWS_PER_VALUE >= column.present
-    has_few_rows_per_value = column.distinct * _MAX_ROWS_PER_NUMBER >= column.present
+        return column.distinct * _MAX_ROWS_PER_VALUE >= column.n_non_null
+    has_few_rows_per_value = column.distinct * _MAX_ROWS_PER_NUMBER >= column.n_non_null
     return has_few_rows_per_value and has_only_number_words(name) and column.form == CODE
 
 
 def _propose_text_role(column: ColumnProfile) -> RoleProposal | None:
-    """Propose a role for texts by their values; None for other types, or if values do not tell."""
+    """Propose a role for a text column by its values.
+
+    None if the column is not text, or if its values do not suggest a role.
+    """
     if column.attribute.kind is not Kind.CATEGORY or column.attribute.order:
         return None
     has_words = column.multiword_share >= _MIN_MULTIWORD_SHARE
     if column.mean_length > _MAX_MEAN_LENGTH:
         return RoleProposal(NOT_COPIED, "long_text")
-    if column.all_different and not has_words:
+    if column.has_distinct_values and not has_words:
         return RoleProposal(IDENTIFIER, "all_different")
-    if column.distinct >= _MIN_MANY_SHARE * column.present and has_words:
+    if column.distinct >= _MIN_MANY_SHARE * column.n_non_null and has_words:
         return RoleProposal(NOT_COPIED, "worded_text")
-    return RoleProposal(IDENTIFIER, "all_different") if column.all_different else None
+    return RoleProposal(IDENTIFIER, "all_different") if column.has_distinct_values else None

@@ -1,8 +1,8 @@
 """Sets of columns that make rows unique.
 
-Sets are searched by increasing size, as SUDA does for single records (Elliot, Manning & Ford 2002).
-Here a set applies to the whole table, so counts of equal rows suffice. Distinction and separation
-are defined as in ARX (Motwani & Xu 2007).
+Sets are searched by increasing size, as in the method SUDA (Elliot, Manning & Ford 2002). SUDA
+searches sets for each record; here each set is rated for the whole table, for which counts of equal
+rows suffice. Distinction and separation are defined as in ARX (Motwani & Xu 2007).
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ from dbanon.advice.profile import Count
 from dbanon.data.microdata import Microdata
 from dbanon.data.words import also_under_former_key
 
-# Largest number of columns per set, and largest number of sets.
-MAX_COLUMNS, MAX_SETS = 3, 1_000
+# Largest number of columns per set.
+MAX_COLUMNS = 3
+# Largest number of sets to rate.
+MAX_SETS = 1_000
 # A set with a larger share of unique rows is not extended by further columns.
 MAX_EXTENDED_SHARE = 0.95
 
-# Codes are counted in an array, instead of by sorting, up to this multiple of their number.
+# Codes are counted in an array if the largest code is below this multiple of the number of rows;
+# otherwise they are sorted.
 _MAX_ARRAY_FACTOR = 8
 
-# A function that takes names of columns, and returns the number of groups of equal rows by size.
+# A function that takes names of columns, groups rows that are equal in them, and returns the number
+# of groups by group size.
 GroupSizes = Callable[[Sequence[str]], Mapping[int, int]]
 
 
 @dataclass(frozen=True)
 class SetUniqueness:
-    """How unique rows are in a set of columns.
+    """The uniqueness of rows by a set of columns.
 
     Parameters
     ----------
@@ -64,12 +68,12 @@ class SetUniqueness:
 
 @dataclass(frozen=True)
 class UniqueColumnSets:
-    """The sets of columns that make rows unique.
+    """Sets of columns, rated by how many rows they make unique.
 
     Parameters
     ----------
     chosen : the set of all columns that were examined.
-    without : the sets of all columns except one, by the column left out.
+    without : by column, the set of all other columns.
     sets : sets of up to ``MAX_COLUMNS`` columns, those with most unique rows first.
     cut : True if sets were left out because there are too many.
     small : the smallest count of rows that may be disclosed exactly.
@@ -82,9 +86,9 @@ class UniqueColumnSets:
     small: int
 
     def unique_share_drops(self) -> dict[str, float | None]:
-        """How much leaving out a column lowers the share of unique rows, by column.
+        """Return how much the share of unique rows drops if a column is left out, by column.
 
-        None if that would disclose a small count.
+        None where it would disclose a small count.
         """
         drops: dict[str, float | None] = {}
         for name, remaining_set in self.without.items():
@@ -109,7 +113,7 @@ class UniqueColumnSets:
 
 
 def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetUniqueness:
-    """Summarize a set of columns from the number of its groups of equal rows, by size."""
+    """Rate a set of columns, given the number of its groups of equal rows by size."""
     n_rows = sum(size * n_groups for size, n_groups in sizes.items())
     n_equal_pairs = sum((size * size - size) * n_groups for size, n_groups in sizes.items())
     n_pairs = n_rows * n_rows - n_rows
@@ -124,15 +128,15 @@ def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -
 
 
 def find_unique_sets(
-    columns: Sequence[str], sizes: GroupSizes, small: int, most_sets: int = MAX_SETS
+    columns: Sequence[str], sizes: GroupSizes, small: int, max_sets: int = MAX_SETS
 ) -> UniqueColumnSets:
-    """Find the sets of these columns that make rows unique.
+    """Rate sets of these columns by how many rows they make unique.
 
     Parameters
     ----------
-    sizes : counts groups of equal rows, as from ``group_size_counter``.
+    sizes : a function that counts groups of equal rows, as from ``group_size_counter``.
     small : the smallest count of rows that may be disclosed exactly.
-    most_sets : the maximum number of sets to count; smaller sets come first.
+    max_sets : the maximum number of sets to rate; sets with fewer columns come first.
     """
     chosen = describe_set(columns, sizes(columns), small)
     without = {}
@@ -148,7 +152,7 @@ def find_unique_sets(
         for names in combinations(columns, n_columns):
             if not _has_all_subsets(extensible, names):
                 continue
-            if len(described) == most_sets:
+            if len(described) == max_sets:
                 is_cut = True
                 break
             column_set = described[names] = describe_set(names, sizes(names), small)
@@ -172,7 +176,7 @@ def find_unique_sets(
 def group_size_counter(microdata: Microdata) -> GroupSizes:
     """Return a function that counts groups of equal records; NULL counts as a value."""
     columns = {a.name: _encode(microdata, a.name) for a in microdata.attributes}
-    # Sets come in order, so most share their first columns with the previous one.
+    # Most sets begin with the same columns as the previous one, so cache the codes of these.
     cached_codes: dict[tuple[str, ...], NDArray[np.int64]] = {}
 
     def combine(names: tuple[str, ...]) -> NDArray[np.int64]:
@@ -199,7 +203,7 @@ def group_size_counter(microdata: Microdata) -> GroupSizes:
 
 
 def _combine_pair(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Combine two arrays of codes, int64 (n,), to one code for each pair."""
+    """Combine two arrays of codes, int64 (n,), into one array with a code for each pair."""
     return first * (int(second.max(initial=0)) + 1) + second
 
 
@@ -212,7 +216,7 @@ def _renumber(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _frequencies(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The frequency of each code, int64; may have zeros for codes that do not occur."""
+    """Count how often each code occurs, int64; may include zeros for codes that do not occur."""
     if int(codes.max(initial=0)) < _MAX_ARRAY_FACTOR * max(len(codes), 1):
         return np.bincount(codes)
     ordered = np.sort(codes)
@@ -234,5 +238,5 @@ def _encode(microdata: Microdata, name: str) -> NDArray[np.int64]:
 
 
 def _has_all_subsets(extensible: AbstractSet[tuple[str, ...]], names: tuple[str, ...]) -> bool:
-    """True if every subset with one column fewer may be extended."""
+    """True if each subset of these columns with one column fewer is in ``extensible``."""
     return all(names[:index] + names[index + 1 :] in extensible for index in range(len(names)))

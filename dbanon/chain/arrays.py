@@ -1,4 +1,7 @@
-"""Operations on arrays of person tags: sort them, find members, and sum row codes by cell."""
+"""Operations on arrays of person tags: sort them, find members, and sum row codes by cell.
+
+A *tag* is the pseudonym under which a chain stores a person (see ``key``).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class MatchedPersons:
 
     Parameters
     ----------
-    keys : int64 (n, m), row keys, ascending.
+    keys : int64 (n, m), the key of each person's row in the source, ascending.
     tags : uint64 (n, 2), the two halves of each tag.
     order : int64 (n,), indices that sort the persons by tag.
     retained : the columns released unchanged that are staged with the persons.
@@ -37,16 +40,25 @@ class MatchedPersons:
         return int(self.keys.shape[1])
 
     def order_by_tag(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The indices, int64 (c,), that sort rows with these keys, int64 (c, m), by person tag."""
+        """Return the indices, int64 (c,), that sort rows by tag.
+
+        Parameters
+        ----------
+        keys : int64 (c, m), the keys of the rows.
+        """
         # The keys are nearly always those of all persons.
         if np.array_equal(keys, self.keys):
             return self.order
         return argsort_tags(self.tags[find_records(self.keys, keys)])
 
     def tags_by_key(self, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The tags, uint64 (c, 2), of rows with these keys, int64 (c, m).
+        """Return the tags of rows with these keys, uint64 (c, 2).
 
-        Fastest if the keys are in the order of the tags.
+        It is fastest for all rows in the order of their tags.
+
+        Parameters
+        ----------
+        keys : int64 (c, m).
 
         Raises
         ------
@@ -58,7 +70,7 @@ class MatchedPersons:
 
 
 def argsort_tags(tags: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The indices, int64 (n,), that sort tags by their bytes."""
+    """Return the indices, int64 (n,), that sort tags, uint64 (n, 2), by their bytes."""
     order = np.argsort(tags[:, 0])
     first_halves = tags[order, 0]
     if (first_halves[1:] == first_halves[:-1]).any():
@@ -69,12 +81,12 @@ def argsort_tags(tags: NDArray[np.uint64]) -> NDArray[np.int64]:
 def find_members(
     members: NDArray[np.uint64], tags: NDArray[np.uint64], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The index of each tag among the members' tags, int64 (n,); -1 if absent.
+    """Return the index of each tag among the tags of members, int64 (n,); -1 if it is absent.
 
     Parameters
     ----------
-    members : uint64 (m, 2), without duplicates.
-    tags : uint64 (n, 2).
+    members : uint64 (m, 2), the tags of the chain's members, without duplicates.
+    tags : uint64 (n, 2), the tags to look up.
     order : int64 (n,), the result of ``argsort_tags`` for ``tags``.
     """
     member_of_tag = np.full(len(tags), -1, np.int64)

@@ -1,9 +1,11 @@
-"""Update the displayed rows of cells, freeze cells that break a model, and exclude newcomers.
+"""Update the released rows of a chain's cells, freeze cells, and exclude newcomers.
 
-A cell is frozen if its rows in the source would break a privacy model: its displayed rows stay as
-they are. Only cells whose members are all in the source and whose rows have changed are checked;
-the others still satisfy the models. Only value counts are fetched from the database, and the values
-themselves only for models that compare with a table.
+A *cell* is a class of a chain: persons who were admitted together and share released values (see
+``membership``). Rows and cells are *displayed* if the current release contains them. A cell is
+frozen if its rows in the source would break a privacy model: its displayed rows then stay as they
+are. Only cells whose members are all in the source and whose rows have changed are checked; the
+others still satisfy the models. The database sends only counts of values; it sends the values
+themselves only for models that compare classes with a table.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def freeze_failing_cells(
     Parameters
     ----------
     retained : the columns staged with the persons, including those of the models.
-    references : by column, the tables that models compare classes with.
+    references : by column, the frequencies in the first release that models compare classes with.
     """
     session = state.session
     indices = {attribute.name: index for index, attribute in enumerate(retained)}
@@ -89,12 +91,12 @@ def freeze_failing_cells(
 
 
 def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
-    """Exclude newcomers permanently: record them as a cell that is never displayed.
+    """Exclude newcomers permanently: record them as the members of a cell that is never displayed.
 
     Parameters
     ----------
     relation : the rows of newcomers in the source.
-    keys : int64 (m, c), the row keys of those to exclude; m is 0 or at least k.
+    keys : int64 (m, c), the row keys of the newcomers to exclude; m is 0 or at least k.
     """
     if not len(keys):
         return
@@ -111,12 +113,12 @@ def exclude_newcomers(state: CellState, relation: Relation, keys: NDArray[np.int
         f" SELECT {chain_id}, p.tag, {cell}, {int(state.sequence)} FROM {rows}"
         f" JOIN {state.newcomers_table} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
-    # Free the name: the classes of admitted newcomers are staged under it.
+    # Free the name of this table, since the labels of admitted newcomers are staged next.
     session.run(f"DROP TABLE {quote(statements.LABELS)}")
 
 
 def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[int]:
-    """The cells that break a model.
+    """Return the cells that break a model which only uses the frequencies of values.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[in
     if not len(value_counts):
         return set()
     cells, starts, n_values = np.unique(value_counts[:, 0], return_index=True, return_counts=True)
-    # These models use only how often values occur, so values are numbered within their cell.
+    # These models do not use the values, so values are numbered within their cell.
     counts = np.zeros((len(cells), int(n_values.max())), np.int64)
     value_numbers = np.arange(len(value_counts)) - np.repeat(starts, n_values)
     counts[np.repeat(np.arange(len(cells)), n_values), value_numbers] = value_counts[:, 1]
@@ -134,24 +136,29 @@ def _find_cells_failing(value_counts: NDArray[np.int64], model: Model) -> set[in
 
 
 def row_columns(state: CellState, n_retained: int) -> list[str]:
-    """The columns of the chain's row table, with ``n_retained`` retained columns."""
+    """Return the names of all columns of the chain's row table.
+
+    Parameters
+    ----------
+    n_retained : the number of retained columns: columns released unchanged.
+    """
     person_columns = PERSON_COLUMNS if state.has_several_rows else ()
     return ["cell", *person_columns, *map(statements.kept_column, range(n_retained))]
 
 
-# Condition on NEXT_CELL_STATES, as v: cells that are no longer displayed.
+# SQL condition on NEXT_CELL_STATES, with the alias v: cells that are no longer displayed.
 _NO_LONGER_DISPLAYED = "v.state IN ('gone', 'withdrawn')"
 
 
 def create_state_tables(
     state: CellState, value_types: Sequence[str], retained_types: Sequence[str]
 ) -> None:
-    """Create the chain's own tables, of released values and of rows.
+    """Create the two tables of the chain: released values by cell, and displayed rows.
 
     Parameters
     ----------
-    value_types, retained_types : the SQL types of the released columns that classes share, and of
-        the retained columns.
+    value_types : the SQL types of the released columns whose values the rows of a cell share.
+    retained_types : the SQL types of the retained columns.
     """
     leading_columns = [f"{name} integer" for name in row_columns(state, 0)]
     for table, column_name, first_columns, types in (
@@ -170,8 +177,12 @@ def freeze_changed_cells(
 ) -> dict[str, int]:
     """Stage the live cells whose rows have changed, and freeze those that may not be updated.
 
-    Returns counts: ``drifted``, cells with fewer than k changed rows; ``changed``, rows; ``back``,
-    cells frozen because persons returned; and ``unfit``, cells frozen by a model.
+    Returns these counts:
+
+    - ``drifted``: cells with fewer than k changed rows;
+    - ``changed``: changed rows;
+    - ``back``: cells frozen because persons returned;
+    - ``unfit``: cells frozen because their new rows would break a model.
 
     Parameters
     ----------
@@ -194,22 +205,24 @@ def update_displayed_rows(
     first_new_cell: int,
     is_large_batch: bool,
 ) -> None:
-    """Update the rows of all cells; requires ``freeze_changed_cells``.
+    """Update the displayed rows of all cells; call ``freeze_changed_cells`` first.
 
-    New cells and live cells with changed rows take their rows from the source. All other cells
-    keep the rows that were displayed, unchanged.
+    New cells, and live cells with changed rows, take their rows from the source. All other cells
+    keep their displayed rows.
 
     Parameters
     ----------
     newcomers : the rows of admitted newcomers in the source; None if there are none.
-    first_new_cell : the number of their first cell.
+    first_new_cell : the number of the first cell of these newcomers.
     is_large_batch : as in ``CellState.admit_classes``.
     """
     session, changes = state.session, state.chain.rules.changes
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     names = [statements.kept_column(i) for i in range(len(retained))]
-    # SQL condition for cells that take new rows, and INSERTs as pairs of SELECT and ORDER BY.
-    renewed_condition, inserts = "", []
+    # SQL condition for existing cells that take new rows.
+    renewed_condition = ""
+    # Rows to insert, as pairs of a SELECT and the columns to order it by.
+    inserts = []
     if changes != FREEZE:
         changed_cells = f"SELECT d.cell FROM {quote(CHANGED_CELLS)} AS d"
         if changes == HOLD:
@@ -253,8 +266,8 @@ def update_displayed_rows(
     if renewed_condition:
         deleted_condition += f" OR {renewed_condition}"
     session.run(f"DELETE FROM {state.row_table} WHERE cell IN ({select_cells} {deleted_condition})")
-    # Store the rows of a cell together, because rows are counted by cell, but in random order: the
-    # source's order would reveal which row belongs to which person.
+    # Store the rows of a cell together, because rows are counted by cell. Within the cell, the
+    # order is random: the source's order would reveal which row belongs to which person.
     for select, order in inserts:
         with session.prepare_sorting() if is_large_batch else nullcontext():
             session.run(f"INSERT INTO {state.row_table} ({columns}) {select} ORDER BY {order}")
@@ -263,16 +276,20 @@ def update_displayed_rows(
 
 
 def _stage_changed_cells(state: CellState, names: Sequence[str]) -> dict[str, int]:
-    """Stage, for each live cell whose members are all present, how many of its rows have changed.
+    """Stage how many rows have changed in each live cell whose members are all in the source.
 
-    With several rows per person, counts the persons whose rows have changed. Returns the counts
-    ``drifted`` and ``changed`` of ``freeze_changed_cells``.
+    If persons may have several rows, the persons whose rows have changed are counted instead.
+    Returns the counts ``drifted`` and ``changed`` of ``freeze_changed_cells``.
+
+    Parameters
+    ----------
+    names : the columns to compare.
     """
     session = state.session
     columns = ", ".join(["cell", *names])
     old_columns = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
     new_columns = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
-    # Skip cells whose row hash is unchanged.
+    # Cells with same = 1 have an unchanged row hash.
     join_complete_cells = (
         f"JOIN {quote(NEXT_CELL_STATES)} AS v ON v.cell = {{}}.cell AND v.state = 'live'"
         " AND v.present = v.members AND v.same = 0"

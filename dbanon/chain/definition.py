@@ -1,4 +1,8 @@
-"""The definition of a chain: the settings of its first release, which later releases reuse."""
+"""The definition of a chain: what later releases reuse of the first one.
+
+It has the settings of the job, the measures of the table (scales and frequencies), the hierarchies
+and the released columns, and is stored with the chain as JSON.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +34,9 @@ from dbanon.stores.sql_source import SqlSource
 
 
 def measures_to_plain(measures: Measures) -> dict[str, Any]:
-    """Scales, value frequencies and whitenings as JSON values.
+    """Convert scales, value frequencies and whitenings to JSON values.
 
-    Sensitive columns are left out: ``reference.distributions_to_plain`` has them.
+    ``reference.distributions_to_plain`` converts the distributions of sensitive columns.
     """
     return {
         "numbers": {name: asdict(scale) for name, scale in measures.numbers.items()},
@@ -67,14 +71,14 @@ def measures_from_plain(plain: Mapping[str, Any]) -> Measures:
 def recode_as_first_release(
     microdata: Microdata, measures: Measures, with_hierarchy: Collection[str]
 ) -> tuple[Microdata, Measures]:
-    """Recode the categories of records with those of the chain's first release.
+    """Convert the codes of records to those of the chain's first release; return new measures, too.
 
-    Sensitive columns are measured on these records only, for models that use single classes; other
-    models compare with the table in ``reference``.
+    Only sensitive columns are measured on these records, for models that need no comparison. Other
+    models compare classes with the distribution of the first release: see ``reference``.
 
     Parameters
     ----------
-    measures : of the first release.
+    measures : the measures of the first release.
     with_hierarchy : columns with a hierarchy, which may have values that the first release lacked.
 
     Raises
@@ -110,7 +114,7 @@ def recode_as_first_release(
     return recoded, Measures(measures.numbers, distributions, sensitive, measures.whitenings)
 
 
-# Options that later releases may change: they affect no classes, or only those of newcomers.
+# Options that later releases may change, because they affect at most the classes of newcomers.
 _CHANGEABLE_OPTIONS = (
     "max_suppression",
     "seed",
@@ -124,7 +128,7 @@ _CHANGEABLE_OPTIONS = (
 
 
 def describe_job(job: Job, planned: Plan) -> dict[str, Any]:
-    """The settings of a job that must be the same in all releases of a chain."""
+    """Return the settings of a job that must be the same in all releases of a chain."""
     relation, policy = planned.relation, job.policy
 
     def with_types(names: tuple[str, ...]) -> list[list[str]]:
@@ -164,7 +168,7 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
 
     Parameters
     ----------
-    settings : of the job, from ``describe_job`` and ``tables.describe_tables``.
+    settings : the settings of the job, from ``describe_job`` and ``tables.describe_tables``.
 
     Raises
     ------
@@ -185,6 +189,9 @@ def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
 
 def require_source(chain: ChainRecord, job: Job, source: SqlSource, relation: Relation) -> None:
     """Check that a job reads the chain's source, and that its ``where`` uses no retained column.
+
+    The condition is checked by its words: it may contain the name of a retained column only if the
+    database accepts it without that column.
 
     Raises
     ------
@@ -227,13 +234,13 @@ def build_definition(
     table_settings: Mapping[str, Any],
     typical_class_loss: float | None,
 ) -> dict[str, Any]:
-    """The definition to store with the first release: its job, measures, hierarchies and columns.
+    """Build the definition that is stored with the first release.
 
     Parameters
     ----------
-    table_settings : of the chain's further tables, from ``tables.describe_tables``.
-    typical_class_loss : information loss per value that later classes are compared with, from
-        ``quality.typical_loss``; stored since version 0.3.
+    table_settings : the settings of the chain's further tables, from ``tables.describe_tables``.
+    typical_class_loss : the information loss per value that later classes are compared with, from
+        ``quality.typical_loss``. Chains of versions before 0.3 do not have it.
     """
     assert release.measures is not None
     return {
@@ -251,7 +258,11 @@ def build_definition(
 
 
 def list_columns(job: Job, relation: Relation, release: Release) -> list[ChainColumn]:
-    """The columns of a release, in the order of the source."""
+    """List the released columns, with their columns in the chain's tables, in the source's order.
+
+    In the chain's tables, ``v0``, ``v1``, … hold values that the rows of a cell share, and ``k0``,
+    ``k1``, … retained columns.
+    """
     shared = [(column.attribute.name, column.source) for column in release.columns]
     shared += [(name, name) for name in job.by]
     retained = [*job.sensitive, *job.keep]
@@ -271,7 +282,8 @@ def rebuild_hierarchies(
 ) -> dict[str, Hierarchy]:
     """Rebuild the hierarchies of the first release, by quasi-identifier.
 
-    Hierarchies that are built from values are built again with the values of these records added.
+    Hierarchies that are derived from values, such as prefixes, are derived again from the first
+    release's values and those of these records.
     """
     assert chain.definition is not None
     attributes = {attribute.name: attribute for attribute in microdata.attributes}
@@ -288,13 +300,13 @@ def rebuild_hierarchies(
 
 
 def read_measures(chain: ChainRecord) -> Measures:
-    """The measures of the first release's table."""
+    """Read the measures of the first release's table from the definition."""
     assert chain.definition is not None
     return measures_from_plain(chain.definition["measures"])
 
 
 def read_typical_class_loss(chain: ChainRecord) -> float | None:
-    """The typical information loss per value of the first release's classes; None if not stored."""
+    """Read the typical loss of the first release's classes; None if it was not stored."""
     assert chain.definition is not None
     loss = chain.definition.get("class_loss")
     return None if loss is None else float(loss)

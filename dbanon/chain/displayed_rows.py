@@ -1,4 +1,8 @@
-"""Renew, count and inspect the displayed rows of a chain with several rows per person."""
+"""Renew, count and inspect the displayed rows of a chain with several rows per person.
+
+Rows are *displayed* if the current release contains them. A *cell* is a class of a chain (see
+``membership``).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,9 @@ def stage_renewed_rows(
     renewed_cells: str,
     first_new_cell: int | None,
 ) -> None:
-    """Stage the new rows of cells whose rows are renewed, with their persons in random order.
+    """Stage the rows that new and renewed cells take from the source.
+
+    Persons get new numbers, in random order, so that their numbers reveal nothing.
 
     Parameters
     ----------
@@ -112,12 +118,12 @@ def count_displayed_rows(state: CellState) -> DisplayedRowCounts:
 
 @dataclass(frozen=True)
 class DisplayedSource:
-    """The displayed rows of one table, as a source of value groups.
+    """The displayed rows of one table, grouped by value for checks of retained columns.
 
     Parameters
     ----------
     table_number : the index of the table among those of the chain.
-    state_columns : the state column of each column, by name.
+    state_columns : by name of a released column, its column in the chain's tables.
     """
 
     state: CellState
@@ -125,9 +131,9 @@ class DisplayedSource:
     state_columns: Mapping[str, str]
 
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
-        """Group the displayed rows by their value of a column, without NULL, and count persons.
+        """Group the displayed rows by their value in a column, without NULL, and count persons.
 
-        The groups do not say which depend on a quasi-identifier.
+        Dependence of the groups on quasi-identifiers is not determined: the result has zeros.
         """
         column = self.state_columns[name]
         attribute = draft.relation.attribute(name)

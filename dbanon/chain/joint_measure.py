@@ -1,11 +1,11 @@
 """Measure what releases of one source reveal together about persons, in a chain or not.
 
-An attacker who knows a person's class in each release can narrow the person down to those with the
-same joint history, absences included. A person can only have
-sensitive values that occur in all of these classes. Nothing is written.
+A person's *joint history* is the person's class, or absence, in each release. An attacker who knows
+it can narrow the person down to those with the same joint history, and the person's sensitive value
+to those that occur in all of these classes. Nothing is written.
 
-Persons are matched by the record of persons in the ledger, or by an identifying column of the
-releases.
+The rows of a person in different releases are matched by the ledger's record of persons, or by an
+identifying column that all releases have.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _HINT = (
 )
 
 
-# The values that a person can have; None if no release has restricted them.
+# The sensitive values that a person may have; None if no release has restricted them.
 _PossibleValues: TypeAlias = "frozenset[str | None] | None"
 
 
 @dataclass(frozen=True)
 class JointHistoryCounts:
-    """Counts of joint histories over the first releases of a sequence.
+    """Counts of persons by their joint histories over the first n releases of a sequence.
 
     Parameters
     ----------
     releases : the number of releases.
     persons : number of persons with a row in at least one of them.
-    below : number of persons whose joint history fewer than k share.
+    below : number of persons whose joint history is shared by fewer than k persons.
     alone : number of persons with a unique joint history.
-    read_off : by sensitive column, number of persons for whom a single value remains possible.
+    read_off : by sensitive column, number of persons for whom only one value remains possible.
     """
 
     releases: int
@@ -117,16 +117,17 @@ def measure_together(
     k: int | None = None,
     sensitive: Sequence[str] | None = None,
 ) -> MeasuredReleases:
-    """Count the persons whose joint history over several releases fewer than k share.
+    """Count the persons whose joint history over several releases is shared by fewer than k.
 
     Parameters
     ----------
-    releases : names of outputs. Without ``entity`` also ids; a single release is combined with all
-        earlier releases that have persons of its source.
-    entity : a column of each release that identifies persons; None to use the ledger's record of
+    releases : names of outputs. Without ``entity``, they may also be release ids, and a single
+        release is combined with all earlier ones with the same source and entity.
+    entity : a column in each release that identifies persons; None to use the ledger's record of
         persons.
-    k : the threshold for shared histories; None for the smallest k of the releases.
-    sensitive : columns of each release; None for those that were released as sensitive.
+    k : the number of persons who should share each history; None for the smallest k of the
+        releases.
+    sensitive : columns of each release; None for those that all of them released as sensitive.
 
     Raises
     ------
@@ -165,9 +166,7 @@ def measure_together(
 def _measure_by_record(
     session: Session, names: Sequence[str], k: int | None, sensitive: Sequence[str] | None
 ) -> MeasuredReleases:
-    """Measure releases by the ledger's record of their persons.
-
-    A single release is combined with all earlier ones that have persons of its source.
+    """Measure releases by the ledger's record of their persons; as ``measure_together``.
 
     Raises
     ------
@@ -195,8 +194,9 @@ def _measure_by_record(
         )
     measured = [records[release_id] for release_id in release_ids]
     if len(measured) == 1:
-        up_to_it = list(records.values())[: list(records).index(release_ids[0]) + 1]
-        measured = [record for record in up_to_it if record.has_persons_of(measured[0])]
+        index = list(records).index(release_ids[0])
+        releases_until_then = list(records.values())[: index + 1]
+        measured = [record for record in releases_until_then if record.has_persons_of(measured[0])]
     if not all(record.has_persons_of(measured[0]) for record in measured):
         raise InvalidParameter(
             "The releases are of several sources, or of several entities.",
@@ -295,7 +295,7 @@ def _count_joint_histories(
     for rows in row_sets:
         for person in rows.persons:
             index_of.setdefault(person, len(index_of))
-    # The number of each person's joint history over the releases so far.
+    # For each person, a number that identifies the joint history over the releases so far.
     joint = np.zeros(len(index_of), np.int64)
     was_in_release = np.zeros(len(index_of), np.bool_)
     # By sensitive column, the possible values of each joint history.
@@ -337,9 +337,10 @@ def _count_joint_histories(
 def _number_class_sets(
     rows: _ReleaseRows, index_of: Mapping[str, int]
 ) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
-    """The number of each person's set of classes, int64 (n,), and these sets by number.
+    """Number the sets of classes that persons are in.
 
-    A person with several rows may be in several classes. The number is -1 for persons without rows.
+    A person with several rows may be in several classes. Returns the number of each person's set,
+    int64 (n,), -1 for persons without rows; and the sets by number.
 
     Parameters
     ----------
@@ -358,7 +359,7 @@ def _number_class_sets(
 def _values_by_class(
     classes: Sequence[int], values: Sequence[str | None]
 ) -> dict[int, set[str | None]]:
-    """The values that occur in each class, given the class number and the value of each row."""
+    """Collect the values that occur in each class, given the class and the value of each row."""
     values_of_class: dict[int, set[str | None]] = {}
     for class_number, value in zip(classes, values, strict=True):
         values_of_class.setdefault(class_number, set()).add(value)
@@ -368,7 +369,7 @@ def _values_by_class(
 def _intersect_values(
     earlier_values: _PossibleValues, class_values: Sequence[set[str | None]]
 ) -> _PossibleValues:
-    """The values that remain possible for a person, given the values of the person's classes."""
+    """Return the values that remain possible for a person, given those in the person's classes."""
     if not class_values:
         return earlier_values
     values = frozenset[str | None]().union(*class_values)

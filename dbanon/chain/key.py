@@ -1,11 +1,13 @@
 """Keys of chains: create, read and check them, and compute the tags of persons.
 
-A chain stores persons under tags, computed with a key that no database has. A tag is half of the
-SHA-256 of a chain-specific key and the person's identifier. Without the key a tag identifies no
-person, and half a digest cannot be extended (M. Bellare, D. J. Bernstein, S. Tessaro,
-"Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier versions
-use a truncated HMAC-SHA256 of their identity and the identifier, which takes a database twice as
-long. The key check, a value stored with the chain, shows which of the two it uses.
+A chain stores persons under tags (pseudonyms), which are computed with a secret key that is not in
+any database. A tag is the first half of the SHA-256 digest of a chain-specific key and the person's
+identifier. Without the key, nobody can compute the tag of a person. Because half of the digest is
+missing, length extension attacks do not work (M. Bellare, D. J. Bernstein, S. Tessaro,
+"Hash-function based PRFs: AMAC and its multi-user security", 2016). Chains of earlier versions use
+a truncated HMAC-SHA256 of the chain's identity and the identifier, which takes a database twice as
+long. The *key check*, a value stored with the chain, verifies the key and shows which kind of tags
+the chain uses.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def read_key(location: str) -> bytes:
 
     Raises
     ------
-    ChainKeyWrong : there is no key, or others may read it. The message reveals none of it.
+    ChainKeyWrong : there is no key, or other accounts may read it. The message does not quote it.
     """
     origin = "as dbanon chain create makes them"
     return _read_key(location, ChainKeyWrong, origin, "create another chain")
@@ -47,7 +49,7 @@ def key_exists(location: str) -> bool:
 
 
 def read_last_published(location: str, identity: str) -> int:
-    """The last release of a chain recorded in the note next to its key file; 0 if there is none.
+    """Read the number of a chain's last release from the note next to its key file; 0 without one.
 
     Raises
     ------
@@ -69,8 +71,8 @@ def read_last_published(location: str, identity: str) -> int:
 def note_published(location: str, identity: str, sequence: int) -> bool:
     """Record next to the key file that a release counts as published; return False on failure.
 
-    Otherwise a database restored from a backup could use the same release numbers again. A key
-    in the environment has no file and needs no note.
+    From this note, dbanon detects a database restored from a backup, which would use the same
+    release numbers again. For a key in the environment there is no file and no note.
     """
     path = _note_path(location)
     if path is None:
@@ -107,7 +109,7 @@ def _note_path(location: str) -> Path | None:
 
 
 def _read_note(path: Path) -> dict[str, int]:
-    """The number of the last release, by identity of the chain; raises ValueError and OSError."""
+    """Read the number of the last release, by identity of the chain; raises ValueError, OSError."""
     try:
         last_releases = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -154,7 +156,7 @@ def new_key(path: Path) -> Iterator[bytes]:
 
 
 def compute_check(key: bytes) -> bytes:
-    """The key check of a chain: verifies its key without revealing it."""
+    """Compute the key check of a chain, which verifies the key without revealing it."""
     return _hmac_sha256(key, _CHECK_MESSAGE)
 
 
@@ -164,7 +166,9 @@ def matches_check(key: bytes, check: bytes) -> bool:
 
 
 def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes]:
-    """The bytes that the inner and outer hash of a tag start with; empty if there is no outer hash.
+    """Return the bytes with which the inner and the outer hash of a tag begin.
+
+    The second is empty if tags have no outer hash.
 
     Parameters
     ----------
@@ -178,7 +182,12 @@ def hash_prefixes(key: bytes, identity: str, check: bytes) -> tuple[bytes, bytes
 
 
 def compute_tags(key: bytes, identity: str, check: bytes, entities: Sequence[str]) -> list[bytes]:
-    """The tags of persons, given their identifiers as text, as the database writes it."""
+    """Compute the tags of persons.
+
+    Parameters
+    ----------
+    entities : the identifiers of the persons, as the database converts them to text.
+    """
     inner, outer = hash_prefixes(key, identity, check)
     digests = [hashlib.sha256(inner + entity.encode()).digest() for entity in entities]
     return [
@@ -192,5 +201,5 @@ def _hmac_sha256(key: bytes, message: bytes) -> bytes:
 
 
 def _verifies(key: bytes, message: bytes, check: bytes) -> bool:
-    """Whether a key check is the HMAC of this message, which differs between versions."""
+    """True if the key check is the HMAC of this message, with this key."""
     return hmac.compare_digest(_hmac_sha256(key, message), check)

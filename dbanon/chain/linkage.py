@@ -1,11 +1,13 @@
-"""Find retained columns that undo the cells of a chain, using only the displayed rows.
+"""Find retained columns by which readers could tell the members of a cell apart.
 
-Other releases use original values to check whether a column is another coding of a
-quasi-identifier. A chain may not: no message, not even a refusal, may depend on which person of a
-cell has which value. So released values are used instead. If rows share a value of such a column,
-their released values of the quasi-identifier are closer together than those of random rows. This is
-measured by their variance if they are numbers, and by the share of row pairs that agree. Both
-measures run from 0 (chance) to 1.
+A *cell* is a class of a chain (see ``membership``); a *retained column* is released unchanged. It
+undoes cells if it is another coding of a quasi-identifier. Releases outside of chains check this
+with original values. A chain may not: no message, not even a refusal, may depend on which person of
+a cell has which value. So only the displayed rows (those in the current release) are used here. If
+a column is another coding of a quasi-identifier, rows with the same value in the column have closer
+released values of the quasi-identifier than random rows. This is measured by the variance of
+released numbers, and by the share of row pairs with equal released values. Both measures run from 0
+(chance) to 1.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.linkage import (
     DEVIATIONS,
     LEAST_COMPARABLE_SHARE,
-    LEAST_WARNED_SHARE,
-    MOST_MEMBERS,
+    MAX_GROUP_SIZE,
+    MIN_SHARE_TO_WARN,
     LinkingColumn,
     is_coding,
     may_number_groups,
@@ -45,9 +47,9 @@ _NUMBER_KINDS = frozenset({Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL})
 _KINDS_WITH_INTERVALS = _NUMBER_KINDS | {Kind.DATE, Kind.TIMESTAMP}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# Another coding explains at least this share of the variance. A strong dependence that is worth
-# studying, such as that of illness on age, explains less.
-_LEAST_EXPLAINED = 0.75
+# A column that explains at least this share of the variance counts as another coding. Dependences
+# that are worth studying, such as that of illness on age, explain less.
+_MIN_EXPLAINED = 0.75
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,10 @@ class DisplayedColumns:
     draft : the prepared release of the table; its relation has the types of the columns.
     columns : the columns of the release.
     table_number : the index of the table among those of the chain.
-    bounds_cells : whether each cell has at least k rows of this table; only then are columns
+    bounds_cells : True if each cell has at least k rows of this table. Otherwise columns are not
         searched for codings.
-    has_k_anonymous_rows : as in ``Guarantee``; only then can a column undo classes.
+    has_k_anonymous_rows : True if entire rows are k-anonymous. Otherwise there are no classes that
+        a column could undo.
     """
 
     state: CellState
@@ -82,7 +85,7 @@ class DisplayedColumns:
         return [column for column in self.columns if column.is_shared]
 
     def _state_column(self, name: str) -> str:
-        """The state column of the released column with this name."""
+        """Return the column of the chain's tables that stores the released column ``name``."""
         [column] = [column for column in self.columns if column.name == name]
         return column.state_column
 
@@ -93,22 +96,22 @@ class DisplayedColumns:
             f"{'v' if column.is_shared else 'r'}.{column.state_column}" for column in self.columns
         )
         person_column = f", r.{PERSON_NUMBER}" if self.state.has_several_rows else ""
-        of_table = (
+        where_clause = (
             f" WHERE r.{TABLE_NUMBER} = {int(self.table_number)}"
             if self.state.has_several_rows
             else ""
         )
         query = (
             f"SELECT r.cell{person_column}, {column_list} FROM {self.state.row_table} AS r"
-            f" JOIN {self.state.value_table} AS v ON v.cell = r.cell{of_table}"
+            f" JOIN {self.state.value_table} AS v ON v.cell = r.cell{where_clause}"
         )
         name = self.state.chain.table(self.state.session, "row")
         return SubqueryRelation(name.schema, name.name, query)
 
     def _keys(self, columns: Sequence[str]) -> list[tuple[str, ...]]:
-        """SQL expressions for each state column that distinguish values as readers see them.
+        """Return, for each column of the chain's tables, SQL expressions that identify its values.
 
-        They refer to the rows by the alias s.
+        Values are the same if readers see the same text. The alias of the rows is s.
         """
         keys: list[tuple[str, ...]] = []
         for column in columns:
@@ -118,9 +121,9 @@ class DisplayedColumns:
         return keys
 
     def measure_dependence(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """The strength of dependence, 0 to 1, between columns and released quasi-identifiers.
+        """Measure the dependence, 0 to 1, between retained columns and released quasi-identifiers.
 
-        By column name, then by source column of the quasi-identifier.
+        The result is a mapping by name of the retained column, then by quasi-identifier.
         """
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
@@ -137,13 +140,15 @@ class DisplayedColumns:
         return strengths
 
     def _agreement(self, name: str, label_column: str, *, both_directions: bool) -> float:
-        """Dependence measured by how often rows with the same value have the same label.
-
-        With ``both_directions`` also by how often rows with the same label have the same value.
+        """Measure dependence by how often rows with the same value have the same label.
 
         Parameters
         ----------
-        label_column : the state column of the quasi-identifier, which holds labels.
+        name : the retained column.
+        label_column : the column of the chain's tables with the labels (released values) of the
+            quasi-identifier.
+        both_directions : True to measure also how often rows with the same label have the same
+            value; the larger result counts.
         """
         [value], [label] = self._keys([self._state_column(name)]), self._keys([label_column])
         select_list = [f"{key_part} AS g{i}" for i, key_part in enumerate(value)]
@@ -151,15 +156,15 @@ class DisplayedColumns:
         values = ", ".join(f"g{i}" for i in range(len(value)))
         labels = ", ".join(f"l{i}" for i in range(len(label)))
         [(n_rows, *totals)] = self.state.session.rows(
-            "SELECT sum(n), sum(n * (of_label - 1.0)), sum(n * (of_value - 1.0)),"
-            " sum(n * (n - 1.0) / nullif(of_value - 1, 0)),"
-            " sum(CASE WHEN of_value > 1 THEN n ELSE 0 END),"
-            " sum(n * 1.0 / nullif(of_value - 1, 0)),"
-            " sum(n * (n - 1.0) / nullif(of_label - 1, 0)),"
-            " sum(CASE WHEN of_label > 1 THEN n ELSE 0 END),"
-            " sum(n * 1.0 / nullif(of_label - 1, 0))"
-            f" FROM (SELECT n, sum(n) OVER (PARTITION BY {values}) AS of_value,"
-            f" sum(n) OVER (PARTITION BY {labels}) AS of_label FROM"
+            "SELECT sum(n), sum(n * (rows_of_label - 1.0)), sum(n * (rows_of_value - 1.0)),"
+            " sum(n * (n - 1.0) / nullif(rows_of_value - 1, 0)),"
+            " sum(CASE WHEN rows_of_value > 1 THEN n ELSE 0 END),"
+            " sum(n * 1.0 / nullif(rows_of_value - 1, 0)),"
+            " sum(n * (n - 1.0) / nullif(rows_of_label - 1, 0)),"
+            " sum(CASE WHEN rows_of_label > 1 THEN n ELSE 0 END),"
+            " sum(n * 1.0 / nullif(rows_of_label - 1, 0))"
+            f" FROM (SELECT n, sum(n) OVER (PARTITION BY {values}) AS rows_of_value,"
+            f" sum(n) OVER (PARTITION BY {labels}) AS rows_of_label FROM"
             f" (SELECT {values}, {labels}, count(*) AS n FROM (SELECT {', '.join(select_list)}"
             f" FROM {self._row_query.quoted} AS s WHERE {value[0]} IS NOT NULL) AS shown"
             f" GROUP BY {values}, {labels}) AS cells) AS sized"
@@ -177,11 +182,12 @@ class DisplayedColumns:
         )
 
     def _explained_variance(self, name: str, column: ChainColumn) -> float:
-        """Dependence measured by explained variance of released numbers or of interval midpoints.
+        """Measure dependence by the explained variance of released numbers, or interval midpoints.
 
         Parameters
         ----------
-        column : of a released quasi-identifier.
+        name : the retained column.
+        column : the released quasi-identifier.
         """
         state_column = column.state_column
         session = self.state.session
@@ -192,7 +198,8 @@ class DisplayedColumns:
         if relation.attribute(state_column).kind not in _NUMBER_KINDS:
             if self.draft.relation.attribute(column.source).kind not in _KINDS_WITH_INTERVALS:
                 return 0.0
-            # Released values are labels; the values of the retained column are numbered.
+            # Released values are labels of intervals. The values of the retained column are
+            # replaced by numbers.
             label_counts = session.rows(
                 "SELECT code, label, count(*) FROM (SELECT dense_rank() OVER (ORDER BY"
                 f" {', '.join(value)}) AS code, CAST(s.{state_column} AS VARCHAR) AS label {rows})"
@@ -210,12 +217,12 @@ class DisplayedColumns:
             " (SELECT count(*) AS n, avg(x - middle) AS mean,"
             f" sum((x - middle) * (x - middle)) AS squares FROM {numbers}"
             f" CROSS JOIN (SELECT avg(x) AS middle FROM {numbers}) AS overall GROUP BY {values})"
-            " AS of_values"
+            " AS values_counted"
         )
         return _strength(int(n or 0), int(n_groups), float(between or 0.0), float(total or 0.0))
 
     def find_coding(self, name: str, strengths: Mapping[str, float]) -> LinkingColumn | None:
-        """The finding if a column is another coding of a quasi-identifier; else None.
+        """Return a finding if a column is another coding of a quasi-identifier; otherwise None.
 
         Parameters
         ----------
@@ -233,7 +240,7 @@ class DisplayedColumns:
         key_parts = [key_part for key in self._keys(state_columns) for key_part in key]
         named_parts = ", ".join(f"{key_part} AS c{i}" for i, key_part in enumerate(key_parts))
         columns = ", ".join(f"c{i}" for i in range(len(key_parts)))
-        # Several rows of one person count once.
+        # If persons have several rows, count each person once.
         person = f", s.cell, s.{PERSON_NUMBER}" if self.state.has_several_rows else ""
         combinations = f"SELECT {named_parts}, count(*) AS n FROM {self._row_query.quoted} AS s"
         combinations += f" GROUP BY {', '.join(key_parts)}{person}"
@@ -247,12 +254,12 @@ class DisplayedColumns:
             f"SELECT sum(n), sum(CASE WHEN persons < {k} THEN n ELSE 0 END) FROM ({query}) AS c"
         )
         share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
-        if int(n_below or 0) < k or share < LEAST_WARNED_SHARE:
+        if int(n_below or 0) < k or share < MIN_SHARE_TO_WARN:
             return None
-        return LinkingColumn(name, strongest, share)
+        return LinkingColumn(name, codes=strongest, share=share)
 
     def find_group_number(self, name: str) -> LinkingColumn | None:
-        """The finding if a column numbers groups of rows, such as households; else None."""
+        """Return a finding if a column identifies groups, such as households; otherwise None."""
         if not may_be_group_number(self.job, self.draft.relation, name):
             return None
         [group] = self._keys([self._state_column(name)])
@@ -260,7 +267,7 @@ class DisplayedColumns:
         size_counts = self.state.session.rows(
             "SELECT size, count(*) FROM (SELECT count(*) AS size"
             f" FROM {self._row_query.quoted} AS s WHERE {group[0]} IS NOT NULL GROUP BY {keys})"
-            " AS of_values GROUP BY size"
+            " AS values_counted GROUP BY size"
         )
         sizes, n_values = (
             np.array([[int(value) for value in row] for row in size_counts], np.int64)
@@ -271,22 +278,23 @@ class DisplayedColumns:
         if not may_number_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None
         profile = self._keys([column.state_column for column in self._shared_columns])
-        query = recount_statements.unique_profiles(self._row_query, profile, group, MOST_MEMBERS)
+        query = recount_statements.unique_profiles(self._row_query, profile, group, MAX_GROUP_SIZE)
         [(n_in_groups, n_unique)] = self.state.session.rows(query)
         share = share_in_hundredths(int(n_unique), int(n_in_groups))
-        return LinkingColumn(name, codes=None, share=share) if share >= LEAST_WARNED_SHARE else None
+        return LinkingColumn(name, codes=None, share=share) if share >= MIN_SHARE_TO_WARN else None
 
 
 def _excess_agreement(
     n: int, chance: float, agreeing: float, n_grouped: float, pair_weight: float
 ) -> float:
-    """Agreement in excess of chance, 0 to 1; 0 if too few rows could disagree.
+    """Return the agreement within groups in excess of chance, 0 to 1; 0 if too few could disagree.
 
     Parameters
     ----------
     n : the number of rows.
-    chance : the probability that two of them agree.
-    agreeing : the sum over rows of the share of other rows in their group that agree.
+    chance : the probability that two random rows agree.
+    agreeing : for each row, the share of the other rows in its group that agree with it, summed
+        over all rows.
     n_grouped : the number of rows in groups of two or more.
     pair_weight : the sum of size / (size - 1) over these groups.
     """
@@ -299,7 +307,7 @@ def _excess_agreement(
 
 
 def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
-    """How well codes explain the midpoints of labels, as a strength from 0 to 1.
+    """Measure how well codes explain the midpoints of labels, as a strength from 0 to 1.
 
     Parameters
     ----------
@@ -321,12 +329,13 @@ def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
 
 
 def _strength(n: int, n_groups: int, between: float, total: float) -> float:
-    """Explained variance as a strength: 0 at chance, 0.5 at ``_LEAST_EXPLAINED``, 1 if complete.
+    """Convert explained variance to a strength: 0 by chance, 0.5 at ``_MIN_EXPLAINED``, 1 if all.
 
     Parameters
     ----------
-    n, n_groups : the number of values, and of groups of them.
-    between, total : sums of squared deviations from the mean, of group means and of values.
+    n, n_groups : the number of values, and the number of groups into which they are divided.
+    between : the sum over all values of the squared deviation of their group mean from the mean.
+    total : the sum of squared deviations of the values from the mean.
     """
     if n_groups < 2 or n - n_groups < LEAST_COMPARABLE_SHARE * n or total <= 0.0:
         return 0.0
@@ -335,11 +344,11 @@ def _strength(n: int, n_groups: int, between: float, total: float) -> float:
     chance = sqrt(2.0 * (n_groups - 1) / ((n - n_groups) * (n + 1.0)))
     if explained < DEVIATIONS * chance:
         return 0.0
-    return max(1.0 - (1.0 - explained) / (2.0 * (1.0 - _LEAST_EXPLAINED)), 0.0)
+    return max(1.0 - (1.0 - explained) / (2.0 * (1.0 - _MIN_EXPLAINED)), 0.0)
 
 
 def _midpoint(label: str) -> float:
-    """The midpoint of a label's ends, dates as days; NaN if it has none."""
+    """Return the midpoint of the numbers or dates (as days) in a label; NaN if it has none."""
     ends: list[float] = []
     try:
         ends = [float(date.fromisoformat(day).toordinal()) for day in _DATE.findall(label)]

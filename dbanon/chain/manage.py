@@ -49,13 +49,16 @@ class ChainShown:
     Parameters
     ----------
     state : ``new``, ``open`` or ``closed``.
-    k, sequence : its k, None before the first release, and the number of its last release.
+    rules : the rules of the chain, by name.
+    k : the smallest class size; None before the first release.
+    sequence : the number of the last release; 0 before the first.
     releases : the counts of each release, from the first; empty unless a single chain is shown.
-    forecast : None before the second release and for chains that measure.
-    beside : messages about other publications of its persons, which no count includes; empty unless
-        the chain is created or shown.
-    held_back : messages about rows in the source that its rules would withhold; empty unless the
-        chain is created.
+    forecast : a forecast of later releases; None before the second release, and for chains that
+        only measure.
+    beside : messages about other publications with the same persons, which the counts do not
+        include; empty unless the chain was created or is shown.
+    held_back : messages about rows in the source that a release would withhold or refuse; empty
+        unless the chain was created.
     """
 
     name: str
@@ -97,7 +100,7 @@ class ChainShown:
 
 @dataclass(frozen=True)
 class Measured:
-    """Counts of persons by the joint history they share over the releases of a chain.
+    """Counts of persons by their history: their classes in all releases of a chain.
 
     Parameters
     ----------
@@ -106,7 +109,7 @@ class Measured:
         mode measure also those who were only present in the source.
     histories : number of distinct histories.
     smallest : number of persons who share the rarest history.
-    exposed : number of persons whose history fewer than k share.
+    exposed : number of persons whose history is shared by fewer than k persons.
     alone : number of persons with a unique history.
     """
 
@@ -145,17 +148,18 @@ def create(
     rules: ChainRules,
     key_out: Path | None,
     key_of: str | None = None,
-    file: Store | None = None,
+    file_store: Store | None = None,
 ) -> ChainShown:
     """Create a chain and its key; remove the key file if the chain cannot be created.
 
     Parameters
     ----------
-    store : of the database that stores the chain.
+    store : the database that stores the chain.
     table, entity : the source of the chain, and its column that identifies persons.
     key_out : the file to create for a new key; None to share the key of a closed chain.
     key_of : the location of the key of the closed chain that this one follows; None for a new key.
-    file : the store of the files that its releases read; None if they read the database.
+    file_store : the store of the files that its releases read; None if they read tables of
+        ``store``.
 
     Raises
     ------
@@ -182,13 +186,13 @@ def create(
         else:
             assert key_out is not None
             key = stack.enter_context(new_key(key_out))
-        session = stack.enter_context(store.session(write=True, create=file is not None))
+        session = stack.enter_context(store.session(write=True, create=file_store is not None))
         session.require("chains")
-        if file is None:
+        if file_store is None:
             relation = session.find_source(parse_relation(table))
             relation.attribute(entity)
         else:
-            relation = stage_entity(session, file, table, entity)
+            relation = stage_entity(session, file_store, table, entity)
             require_one_table(rules.tables)
         session.require_rights(relation, [entity])
         rules = replace(rules, tables=resolve_tables(session, relation, entity, rules.tables))
@@ -225,13 +229,13 @@ def _describe_other_releases(session: Session, chain: ChainRecord) -> tuple[str,
 def _describe_withheld(
     session: Session, chain: ChainRecord, first_table: Relation
 ) -> tuple[str, ...]:
-    """Describe each table whose rows a release would withhold, or that would make it fail.
+    """Describe rows that a release would withhold, or because of which it would be refused.
 
     Parameters
     ----------
-    first_table : the table that the chain reads; its rules name the further ones.
+    first_table : the first table of the chain; the rules name the others.
     """
-    messages, most_rows = [], chain.rules.max_rows_per_person
+    messages, max_rows = [], chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
     further_tables = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
     for relation in (first_table, *further_tables):
@@ -241,21 +245,21 @@ def _describe_withheld(
             f" WHERE {entity} IS NOT NULL GROUP BY {entity}"
         )
         [(n_persons, n_withheld)] = session.rows(
-            f"SELECT count(*), coalesce(sum(p.n - {most_rows or 1}), 0) FROM ({rows_per_person})"
-            f" AS p WHERE p.n > {most_rows or 1}"
+            f"SELECT count(*), coalesce(sum(p.n - {max_rows or 1}), 0) FROM ({rows_per_person})"
+            f" AS p WHERE p.n > {max_rows or 1}"
         )
         [(n_without_person,)] = session.rows(
             f"SELECT count(*) - count({entity}) FROM {source} AS s"
         )
         has = "has" if n_persons == 1 else "have"
-        if n_persons and most_rows is None:
+        if n_persons and max_rows is None:
             messages.append(
                 f"{table}: {pluralize(int(n_persons), 'person')} {has} more than one row,"
                 " so a release would be refused (chain_entity_rows)"
             )
         elif n_persons:
             messages.append(
-                f"{table}: {pluralize(int(n_persons), 'person')} {has} more than {most_rows} rows;"
+                f"{table}: {pluralize(int(n_persons), 'person')} {has} more than {max_rows} rows;"
                 f" a release would withhold {int(n_withheld)} of their rows"
             )
         if n_without_person:
@@ -269,7 +273,7 @@ def _describe_withheld(
 def forecast_chain(
     chain: ChainRecord, releases: Sequence[Mapping[str, Any]]
 ) -> ChainForecast | None:
-    """Forecast a chain from its releases; None before the first, and for chains that measure."""
+    """Forecast a chain from its releases; None if it has too few, or only measures."""
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
     job = {} if chain.definition is None else chain.definition["job"]
@@ -277,7 +281,7 @@ def forecast_chain(
 
 
 def close(store: Store, name: str) -> ChainShown:
-    """End a chain."""
+    """Close a chain: it can have no further releases."""
     with store.session(write=True) as session:
         chain_state.close(session, chain_state.find_chain(session, name))
         return summarize_chain(chain_state.find_chain(session, name))
@@ -306,7 +310,7 @@ def measure(store: Store, name: str, key: str) -> Measured:
 
 
 def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
-    """Withdraw the cells of some persons from all later releases; return the number of cells.
+    """Withdraw persons, with their entire cells, from all later releases; return the cell count.
 
     Parameters
     ----------
@@ -329,8 +333,8 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain = chain_state.find_chain(session, name)
         chain_state.require_key(chain, key_bytes)
         chain_state.require_open(chain)
-        # Record it for the next release: the last one displayed them, and others may have left with
-        # it.
+        # Withdraw with the next release: the last one still displayed these persons. Their history
+        # must differ from that of persons who left with the last release.
         state = replace(_cell_state(session, chain), sequence=chain.sequence + 1)
         return state.withdraw(chain.tags(key_bytes, identifiers))
 

@@ -1,8 +1,9 @@
 """The cells of a chain: stage newcomers, decide the state of each cell, and admit new cells.
 
-A cell is a set of persons whom one run put into one class and who, if they left, left with the same
-release. Its released values never change after its admission. This module does not use the values
-of retained columns, except a hash of them that shows whether the rows of a cell have changed.
+A *cell* is a class of a chain: persons who were admitted by the same release and share released
+values, which never change. The persons are its *members*. A cell is *displayed* if the current
+release contains it. *Retained columns* are released unchanged, a value for each row. This module
+does not use their values, except a hash that shows whether the rows of a cell have changed.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ from dbanon.sessions.pseudonym_session import (
 )
 from dbanon.sessions.session import Session
 
+# As ``rows_per_person.TABLE_NUMBER``, which would be a cyclic import.
+_TABLE_NUMBER = "part"
 # The states of cells that were ever displayed. A held cell is frozen: its rows stay as they are.
 CELL_STATES = ("live", "held", "gone", "withdrawn")
-# Condition on NEXT_CELL_STATES, as v: live cells that a group of members leaves with this release.
+# SQL condition on NEXT_CELL_STATES, with the alias v: live cells that a group of members leaves
+# with this release.
 PARTLY_LEFT = "v.state = 'live' AND v.present < v.members"
 
 
@@ -46,11 +50,12 @@ class CellState:
 
     Parameters
     ----------
-    session : on the chain's database, in the transaction.
+    session : a session on the chain's database, in the transaction.
     sequence : the number of the release that is being made.
-    k : of the chain.
-    matched : the persons in the source, if they were fetched into this process; then only
-        newcomers, returned persons and members of cells that may change are staged.
+    k : the k of the chain.
+    matched : the persons in the source, if they were fetched into this process; None if all of
+        them were staged in the database. If fetched, only newcomers, returned persons and members
+        of cells that may change are staged.
     """
 
     session: Session
@@ -115,10 +120,11 @@ class CellState:
     def order_by_tag(
         self, relation: Relation, microdata: Microdata
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The indices of records in the order of their tags, int64 (n,), and their waiting times.
+        """Return the indices that sort records by tag, int64 (n,), and the waiting times.
 
-        In storage order, ties of quasi-identifiers and the last digits of means would reveal whose
-        row an UPDATE has moved. Waiting times, int64 (n,), are in releases, in the same order.
+        Waiting times, int64 (n,), are numbers of releases, in the order of the tags. Records must
+        not be processed in storage order: the way ties are broken, and the last digits of means,
+        would reveal which rows were moved by an UPDATE.
 
         Parameters
         ----------
@@ -157,13 +163,13 @@ class CellState:
     ) -> None:
         """Stage the next state of each displayed cell, and whether its rows are unchanged.
 
-        States depend only on which members are in the source.
+        The state depends only on which members are in the source.
 
         Parameters
         ----------
-        sealed_cells : SQL of distinct cells that no group may leave, from ``returns``.
-        groups_may_leave : whether k persons may leave a cell if k stay; False with privacy
-            models, which can no longer be checked against the values of those who left.
+        sealed_cells : SQL query of the cells that no group may leave, from ``returns``.
+        groups_may_leave : True if k persons may leave a cell when at least k stay. False with
+            privacy models, which cannot be checked after the values of those who left are gone.
         n_staged : the number of retained columns that are staged with the persons.
         """
         rules, k = self.chain.rules, int(self.k)
@@ -171,7 +177,7 @@ class CellState:
         cases = ["WHEN c.present = c.members THEN 'live'", "WHEN c.present = 0 THEN 'gone'"]
         join_sealed = ""
         if rules.changes == SHOW and groups_may_leave:
-            # If fewer than k could leave, frozen and new rows together would reveal who left.
+            # If fewer than k could leave, comparing the releases would reveal their rows.
             cases.append(
                 f"WHEN {n_left} >= {k} AND c.present >= {k} AND w.cell IS NULL THEN 'live'"
             )
@@ -196,10 +202,10 @@ class CellState:
             self.stage(NEXT_CELL_STATES, next_states)
 
     def _count_cells_query(self, n_staged: int) -> str:
-        """SQL of the displayed cells, each with counts.
+        """Build a query of the displayed cells and their counts.
 
-        Columns: ``cell``, ``members``, ``present`` (members in the source) and ``same``, 1 if the
-        rows are unchanged.
+        Its columns are ``cell``; ``members``; ``present``, the number of members in the source; and
+        ``same``: 1 if the rows are known to be unchanged, otherwise 0.
         """
         hash_sum, same = "", "1" if not n_staged else "0"
         names = [statements.kept_column(i) for i in range(n_staged)]
@@ -222,7 +228,7 @@ class CellState:
         )
 
     def count_decided_states(self, sealed_cells: str, groups_may_leave: bool) -> dict[str, int]:
-        """Count the displayed cells by their next state, which is staged but not written."""
+        """Stage the next states of cells without writing them, and count the cells by state."""
         if self.chain.definition is None:
             return {}
         self.decide_cell_states(sealed_cells, groups_may_leave)
@@ -294,7 +300,7 @@ class CellState:
         is_large_batch : True if the state grows so much that it needs new planner statistics.
         """
         session, first_new_cell = self.session, self.last_cell + 1
-        # At the first release all fetched persons are newcomers, so arrays can be written.
+        # At the first release, all fetched persons are newcomers, so members are written as arrays.
         matched = self.matched if self.sequence == 1 else None
         if matched is None or by or not session.load_cells(relation, microdata, partition):
             session.stage_labels(microdata, partition, relation.required_locator.types)
@@ -321,7 +327,7 @@ class CellState:
         else:
             self._append_members(matched, microdata, partition, first_new_cell)
         if is_large_batch:
-            # Without statistics, planners take the filled tables for empty, and use nested loops.
+            # Without new statistics, planners assume empty tables, and use nested loops.
             for table in ("chain_member", "chain_cell"):
                 session.analyze(session.ledger_name(table))
             session.analyze(self.chain.table(session, "value"))
@@ -332,7 +338,7 @@ class CellState:
 
         Parameters
         ----------
-        rows : FROM clause of the admitted rows, with their labels.
+        rows : the FROM clause of the admitted rows with their labels.
         """
         session, chain_id = self.session, int(self.chain.chain_id)
         session.run(
@@ -398,7 +404,7 @@ class CellState:
 
         Parameters
         ----------
-        tags : of the persons; those of persons who are not displayed are ignored.
+        tags : the tags of the persons. Persons who are not displayed are ignored.
         """
         session, member = self.session, self.shared_table("chain_member")
         session.run(
@@ -424,9 +430,9 @@ class CellState:
         return int(n_cells)
 
     def random_order_clause(self, table_number: int = 0) -> str:
-        """FROM, WHERE and ORDER BY that read the rows of a release in random order.
+        """Build the FROM, WHERE and ORDER BY that read the rows of a release in random order.
 
-        Aliases: r for the row table, v for the value table.
+        The aliases are r for the row table, and v for the value table.
 
         Parameters
         ----------
@@ -435,5 +441,7 @@ class CellState:
         from_clause, random_order = self.session.shuffled_by_cell(
             self.row_table, self.chain.table(self.session, "value")
         )
-        of_table = f" WHERE r.part = {int(table_number)}" if self.has_several_rows else ""
-        return f"FROM {from_clause}{of_table} ORDER BY {random_order}"
+        where_clause = (
+            f" WHERE r.{_TABLE_NUMBER} = {int(table_number)}" if self.has_several_rows else ""
+        )
+        return f"FROM {from_clause}{where_clause} ORDER BY {random_order}"

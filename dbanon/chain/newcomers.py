@@ -1,4 +1,7 @@
-"""Newcomers of a chain: decide who waits and who is excluded, and cluster the others."""
+"""Newcomers of a chain: decide who waits and who is excluded, and cluster the others.
+
+Newcomers are persons in the source who are not members of a cell yet.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ class NewcomerClasses:
     Parameters
     ----------
     microdata : the admitted records.
-    policy : of the release, with the hierarchies for recoding them.
+    policy : the policy of the release, with the hierarchies for recoding the records.
     clustering : the classes of the admitted records.
-    measures : of the first release; None if this is the first release.
+    measures : the measures of the first release; None if this is the first release.
     excluded_keys : int64 (m, c), the row keys of persons whom privacy models exclude permanently.
     typical_class_loss : at the first release, the ``typical_loss`` of its classes; else None.
     """
@@ -66,9 +69,10 @@ def select_classes(
 ) -> NDArray[np.bool_]:
     """Select the classes of newcomers to admit, bool (n_classes,).
 
-    In a small batch, an attacker who knows (or made up) all other newcomers could single out the
-    remaining one, and classes of small batches lose much information. Such newcomers wait for at
-    most ``max_wait`` releases. The selection may depend on nothing but these arguments.
+    If few newcomers were admitted at once, an attacker who knows all but one of them (or has
+    invented them) could single out the last one. Classes of few newcomers also lose much
+    information. So newcomers wait, for at most ``max_wait`` releases. The selection must depend on
+    nothing but these arguments.
 
     Parameters
     ----------
@@ -83,7 +87,7 @@ def select_classes(
         return has_waited_long
     if typical_class_loss is None:
         return np.ones(len(losses), np.bool_)
-    # Admit ties despite rounding errors.
+    # Rounding errors must not exclude a class whose loss equals the limit.
     return has_waited_long | (losses <= GOOD_LOSS_FACTOR * typical_class_loss * (1 + 1e-9) + 1e-12)
 
 
@@ -92,9 +96,9 @@ def classify_newcomers(
 ) -> NewcomerClasses:
     """Select and cluster the newcomers to admit; the others wait or are excluded permanently.
 
-    Only quasi-identifiers and waiting times decide who waits: newcomers are clustered before
-    sensitive values are used. A person whom a model excludes is never clustered again; otherwise
-    sensitive values would influence who shares a class with whom.
+    Newcomers are clustered before sensitive values are used, so only quasi-identifiers and waiting
+    times decide who waits. A person whom a model excludes is never clustered again: otherwise
+    sensitive values would influence which persons share a class.
 
     Raises
     ------
@@ -186,13 +190,18 @@ def classify_newcomers(
 def restrict_clustering(
     clustering: ClusteringResult, records: NDArray[np.int64]
 ) -> ClusteringResult:
-    """Restrict a clustering to all records of some classes, int64 (m,)."""
+    """Restrict a clustering to some of its classes.
+
+    Parameters
+    ----------
+    records : int64 (m,), the records of these classes, all of them.
+    """
     partition = partition_of(clustering)
     if len(records) == len(partition.labels):
         return clustering
     if clustering.levels is not None:
         # With full-domain levels, the levels determine the classes.
-        levels = clustering.levels.of(records)
+        levels = clustering.levels.take(records)
         return replace(clustering, classes=levels, levels=levels)
     _, labels = np.unique(partition.labels[records], return_inverse=True)
     return replace(clustering, classes=Partition(labels.reshape(-1), partition.method_counts))
@@ -234,8 +243,8 @@ def _enforce_models(
     microdata, policy, measures = _recode_as_first_release(
         planned, state, microdata, batch.policy, None if is_first else batch.measures
     )
-    levels = None if clustering.levels is None else clustering.levels.of(records)
-    clustering = ClusteringResult(classes.of(records), levels, measures, clustering.method_counts)
+    levels = None if clustering.levels is None else clustering.levels.take(records)
+    clustering = ClusteringResult(classes.take(records), levels, measures, clustering.method_counts)
     excluded_keys = np.concatenate([batch.excluded_keys, withheld])
     return replace(
         batch,
@@ -267,7 +276,7 @@ def _recode_as_first_release(
 
 
 def _split_by_stratum(microdata: Microdata) -> list[NDArray[np.int64]]:
-    """The indices of the records of each stratum and pattern of NULLs."""
+    """Return the indices of the records of each stratum and pattern of NULLs."""
     columns = [array for array in (microdata.strata, microdata.valid) if array is not None]
     return group_positions(
         np.column_stack(columns) if columns else np.zeros(microdata.n_records, np.int64)
@@ -275,31 +284,31 @@ def _split_by_stratum(microdata: Microdata) -> list[NDArray[np.int64]]:
 
 
 def _merge_records(groups_of_records: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The indices of all these records, ascending."""
+    """Merge groups of record indices into one ascending array."""
     return np.sort(np.concatenate([np.empty(0, np.int64), *groups_of_records]))
 
 
 def _take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """As ``take_records``, but does not copy if these are all records."""
+    """As ``take_records``, but return the microdata itself if these are all of its records."""
     return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 
-def _select_admissible(microdata: Microdata, least_size: int | None) -> NDArray[np.int64]:
-    """The records of strata and NULL patterns that have at least ``least_size`` records.
+def _select_admissible(microdata: Microdata, min_size: int | None) -> NDArray[np.int64]:
+    """Select the records of strata and NULL patterns that have at least ``min_size`` records.
 
-    Selects no records if ``least_size`` is None.
+    None selects no records.
     """
-    if least_size is None or not microdata.n_records:
+    if min_size is None or not microdata.n_records:
         return np.empty(0, np.int64)
     return _merge_records(
-        [group for group in _split_by_stratum(microdata) if len(group) >= least_size]
+        [group for group in _split_by_stratum(microdata) if len(group) >= min_size]
     )
 
 
 def _select_satisfying(
     microdata: Microdata, models: Sequence[Model], references: References
 ) -> NDArray[np.int64]:
-    """The records of strata and NULL patterns that satisfy the models as a single class."""
+    """Select the strata and NULL patterns whose records would satisfy the models as one class."""
     compared = encode_by_reference(references, microdata.sensitive)
 
     def satisfies_models(group: NDArray[np.int64]) -> bool:
@@ -324,7 +333,7 @@ def _select_satisfying(
 def _split_records(
     microdata: Microdata, records: NDArray[np.int64]
 ) -> tuple[Microdata, NDArray[np.int64]]:
-    """Take these records, int64 (m,), and return them with the row keys of the others."""
+    """Return the microdata of these records, int64 (m,), and the row keys of all other records."""
     if len(records) == microdata.n_records:
         return microdata, microdata.keys[:0]
     is_other = np.ones(microdata.n_records, np.bool_)

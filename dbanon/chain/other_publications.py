@@ -1,7 +1,7 @@
-"""Find other publications about the persons of a chain, which its guarantee does not cover.
+"""Find other publications with the persons of a chain, which its guarantee does not cover.
 
-These are releases of the same source outside of any chain, and other chains over the same persons.
-Only those recorded in the same database can be found.
+These are releases of the same source outside of any chain, and other chains with the same persons.
+Only publications that the same database records can be found.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
 # A message lists at most this many names.
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
 def find_releases_outside(sessions: Sequence[Session], source: str) -> dict[str, str]:
-    """The releases of a source outside of any chain: output names by release id, the oldest first.
+    """Find the releases of a source outside of any chain: output names by release id, oldest first.
 
     Parameters
     ----------
-    sessions : on the databases whose ledgers are searched.
+    sessions : sessions on the databases whose ledgers are searched.
     """
     releases: dict[str, str] = {}
     for session in sessions:
@@ -55,25 +55,25 @@ def describe_releases_outside(releases: dict[str, str], source: str) -> str:
     if not releases:
         return ""
     names = list(dict.fromkeys(releases.values()))
-    remainder = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    remainder = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return (
         f"{pluralize(len(releases), 'release')} of {source} outside of any chain, which nothing"
-        f" here takes into account: {', '.join(names[:_MOST_NAMES])}{remainder}"
+        f" here takes into account: {', '.join(names[:_MAX_NAMES])}{remainder}"
     )
 
 
 def describe_shared_persons(
     session: Session, name: str, relation: Relation, entity: str
 ) -> tuple[str, ...]:
-    """Describe, for each other chain, how many of its source's persons are in this source.
+    """Describe how many persons of a new chain are also in the source of each other chain.
 
-    Persons are compared by their identifiers as text. For a chain whose source cannot be read, the
-    message says so. Chains without persons in common are left out.
+    Persons are compared by their identifiers as text. Chains without persons in common are left
+    out. If the source of a chain cannot be read, the message says so.
 
     Parameters
     ----------
-    name : the name of the chain that is being created.
-    relation, entity : its source, and the column that identifies persons.
+    name : the name of the new chain.
+    relation, entity : the source of the new chain, and its column that identifies persons.
     """
     messages = []
     followed = chain_state.find_chain(session, name).rules.new_chain_from

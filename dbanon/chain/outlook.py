@@ -1,6 +1,7 @@
 """Preview the next release of a chain: arrivals, departures and the states of classes.
 
-Only temporary tables are written. Counts are exact, because the caller can read the source anyway.
+Only temporary tables are written. Small counts are not hidden, because the caller can read the
+source anyway.
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ from dbanon.stores.sql_source import SqlSource
 
 @dataclass(frozen=True)
 class NextRelease:
-    """What the next release of a chain would change: counts of persons and classes.
+    """Counts of persons and classes that the next release of a chain would change.
 
     Parameters
     ----------
     sequence : the number of the release.
     came : number of persons in the source who are not members yet.
     left : number of displayed persons who are no longer in the source.
-    returned : number of persons who came back after their departure was published; they stay out.
+    returned : number of persons who came back after a release without them; they are not released
+        again.
     waited : number of releases for which the longest-waiting newcomer has waited; 0 if none waits.
-    due : whether this release may admit newcomers.
-    cells : the number of classes by the state they would have, judged only by which persons are in
-        the source; changed values may freeze more classes. Empty before the first release and in
+    due : True if this release may admit newcomers.
+    cells : number of classes by their next state, which is derived only from which persons are in
+        the source. Changed values may freeze further classes. Empty before the first release and in
         mode ``measure``.
     """
 
@@ -84,12 +86,12 @@ class PlannedChain(ChainShown):
 
 
 def chain_source(job: Job, job_source: SqlSource, session: Session) -> SqlSource:
-    """The source that the next release of a job's chain reads.
+    """Return the source that the next release of a job's chain reads.
 
     Parameters
     ----------
-    job_source : the source of the job; rows of files are staged in ``session``.
-    session : on the database that the release goes to.
+    job_source : the source of the job. If it is files, their rows are staged in ``session``.
+    session : a session on the database that the release goes to.
 
     Raises
     ------

@@ -1,7 +1,8 @@
-"""Count joint histories over a chain and the closed chain that it follows, its predecessor.
+"""Count joint histories over a chain and its predecessor, the closed chain that it follows.
 
-Both share one key, but a person's tags differ between chains, so only persons in the source can be
-matched.
+A *joint history* is a person's classes and absences in all releases of both. Both chains have the
+same key, but a person's tag (pseudonym) differs between chains. To match a person's tags, the
+identifier is needed, so only persons in the source can be matched.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from dbanon.sessions.session import Session
 def require_no_other_chain(
     session: Session, name: str, relation: Relation, rules: ChainRules, key: bytes
 ) -> None:
-    """Check that a new chain is the only one over its tables, or follows the existing ones.
+    """Check that no other chain reads the tables of a new chain, except those that it follows.
 
     Chains over the same table have the same persons. ``other_publications`` describes chains over
-    other tables that share persons.
+    other tables with some of the persons.
 
     Raises
     ------
@@ -70,13 +71,13 @@ def _list_predecessors(session: Session, rules: ChainRules) -> list[str]:
 
 
 def count_joint_histories(state: CellState, relation: Relation, key: bytes) -> dict[int, int]:
-    """Count the joint histories over both chains by the number of persons who share them.
+    """Count the joint histories over both chains, by the number of persons who share them.
 
-    Exact at the first release, when all persons of the chain are in the source.
+    The counts are exact at the first release, when all persons of the chain are in the source.
 
     Parameters
     ----------
-    relation : the source, whose persons are staged.
+    relation : the source of the chain, whose persons are staged.
     key : the key of both chains.
     """
     session, predecessor = state.session, _find_predecessor(state)

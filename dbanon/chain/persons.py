@@ -15,6 +15,7 @@ from dbanon.sessions.pseudonym_session import NEWCOMER_RECORDS
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
 
+# Name of the column that numbers staged rows.
 _ORDINAL = "dbanon_ordinal"
 
 
@@ -23,13 +24,13 @@ def stage_newcomer_records(
 ) -> Relation:
     """Stage one row for each newcomer, and return the relation that reads these rows.
 
-    Row keys are the ranks of the newcomers by tag.
+    The key of a row is the rank of the newcomer by tag, from 1.
 
     Parameters
     ----------
     relation : the chain's first table.
-    columns : quasi-identifiers and strata, all in the first table. Further tables may repeat them
-        if a person has the same value in all tables.
+    columns : the columns of quasi-identifiers and strata, all of which the first table has. Further
+        tables may also have them, with the same value for the person.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Match the persons in the source of a chain with its members, by tag."""
+"""Match the persons in the source of a chain with the members of its cells, by tag.
+
+A person's *tag* is the pseudonym under which the chain stores the person (see ``key``).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 # If more than this share of the members have left, and at least half as many newcomers have
 # arrived, the identifiers may be written in a different form than before.
-_LARGEST_SHARE_LEAVING = 0.2
+_MAX_LEAVING_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,10 @@ class PresenceCounts:
     Parameters
     ----------
     n_persons : persons in the source.
-    n_newcomers : persons in the source who are no members.
-    n_returned : persons who came back after their departure was published.
-    n_members : persons displayed before this release.
-    n_absent : members who are not in the source.
+    n_newcomers : persons in the source who have never been members.
+    n_returned : persons in the source who came back after a release without them.
+    n_members : persons displayed in the last release.
+    n_absent : these persons who are not in the source.
     """
 
     n_persons: int
@@ -51,7 +54,7 @@ def stage_persons(
 
     Parameters
     ----------
-    hash_prefixes : from ``ChainRecord.hash_prefixes``.
+    hash_prefixes : the result of ``ChainRecord.hash_prefixes``.
     retained : retained columns to stage with the persons.
 
     Raises
@@ -76,11 +79,12 @@ def stage_persons(
 def stage_tagged_persons(state: CellState, persons: str, names: Sequence[str]) -> None:
     """Stage the persons in the source with their cells, and the members who are absent.
 
-    Requires a staged key.
+    The key must be staged already.
 
     Parameters
     ----------
-    persons : SELECT of the columns ``person``, ``tag`` and ``names``.
+    persons : a SELECT of the columns ``person``, ``tag`` and ``names``.
+    names : the names of staged columns besides person and tag.
     """
     session = state.session
     members = (
@@ -136,7 +140,7 @@ def count_presence(state: CellState, relation: Relation) -> PresenceCounts:
 
 
 def count_returned(state: CellState) -> int:
-    """Count the staged persons who are back after their departure was published."""
+    """Count the staged persons who came back after a release without them."""
     [(count,)] = state.session.rows(
         f"SELECT count(*) FROM {quote(PRESENT_PERSONS)} AS p"
         f" JOIN {state.shared_table('chain_cell')} AS c"
@@ -158,10 +162,11 @@ def require_one_row_per_person(
 
     Parameters
     ----------
-    rows, n_without_person, n_persons : the number of all rows, of rows without a person, and of
-        distinct persons.
-    count_rows_per_person : returns pairs of a number of rows and the number of persons who have
-        that many, in ascending order.
+    rows : the number of all rows.
+    n_without_person : the number of rows without a person.
+    n_persons : the number of distinct persons.
+    count_rows_per_person : a function that returns pairs: a number of rows, and how many persons
+        have that many; ascending.
 
     Raises
     ------
@@ -192,7 +197,7 @@ def null_in_entity_error(entity: str, n_without_person: int, n_rows: int) -> Nul
 
 
 def _count_rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
-    """Pairs of a number of rows and the number of persons who have that many, ascending."""
+    """Return pairs: a number of rows, and how many persons have that many; ascending."""
     return state.session.rows(
         f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT_PERSONS)}"
         " GROUP BY tag) AS p GROUP BY p.n ORDER BY p.n"
@@ -200,33 +205,33 @@ def _count_rows_per_person(state: CellState) -> Sequence[tuple[int, int]]:
 
 
 def _describe_row_counts(row_counts: Sequence[tuple[int, int]]) -> str:
-    """State the number of rows that 99 % of persons do not exceed.
+    """Describe the number of rows that 99 % of persons do not exceed.
 
     Parameters
     ----------
     row_counts : from ``_count_rows_per_person``.
     """
-    total, cumulative, most_rows = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
+    total, cumulative, max_rows = sum(int(n_persons) for _, n_persons in row_counts), 0, 0
     for n_rows, n_persons in row_counts:
-        cumulative, most_rows = cumulative + int(n_persons), int(n_rows)
+        cumulative, max_rows = cumulative + int(n_persons), int(n_rows)
         if 100 * cumulative >= 99 * total:
             break
-    return f"99 of 100 persons have at most {most_rows}."
+    return f"99 of 100 persons have at most {max_rows}."
 
 
-def require_no_turnover(state: CellState, presence: PresenceCounts, absent_before: int) -> None:
-    """Check that departures and arrivals do not suggest that identifiers have changed form.
+def require_no_turnover(state: CellState, presence: PresenceCounts, n_absent_before: int) -> None:
+    """Check that the persons in the source do not suggest that identifiers are written differently.
 
     Parameters
     ----------
-    absent_before : number of members who were already absent at the last release.
+    n_absent_before : number of members who were already absent at the last release.
 
     Raises
     ------
     ChainTurnover : many members left, and at least half as many newcomers came.
     """
-    n_left = max(presence.n_absent - absent_before, 0)
-    if n_left > _LARGEST_SHARE_LEAVING * presence.n_members and 2 * presence.n_newcomers >= n_left:
+    n_left = max(presence.n_absent - n_absent_before, 0)
+    if n_left > _MAX_LEAVING_SHARE * presence.n_members and 2 * presence.n_newcomers >= n_left:
         raise ChainTurnover(
             f"{n_left} of {presence.n_members} members of chain {state.chain.name} have left since"
             f" the last release, and {presence.n_newcomers} newcomers have joined: their"

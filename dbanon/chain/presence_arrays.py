@@ -1,10 +1,14 @@
 """Match the persons in the source with members in this process, as arrays.
 
-This is faster on databases that export arrays cheaply. Fetched are, for each person, the row key,
-the tag, and a code: a hash of the retained columns under a secret of the database, by which rows
-can be compared. For each member: tag and cell. For each displayed row: cell and code. Loaded back
-are counts per cell, and only the persons that later statements need: newcomers, returned persons,
-and members of cells that may change. No decision about cells is made here.
+This is faster than ``presence`` on databases that export arrays cheaply. These arrays are fetched:
+
+- for each person in the source: the row key, the tag, and a *code*, which is a hash of the retained
+  columns with a secret of the database, so that rows can be compared;
+- for each member: the tag and the cell;
+- for each displayed row: the cell and the code.
+
+Counts per cell are loaded back, and the persons that later statements need: newcomers, returned
+persons, and members of cells that may change. Decisions about cells are made elsewhere.
 """
 
 from __future__ import annotations
@@ -33,18 +37,19 @@ from dbanon.sessions.pseudonym_session import (
     PRESENT_PERSONS,
 )
 
-# Names of row key columns in a copy of rows start with it; lengthened if a copied column does, too.
+# Prefix of the names of row key columns in a copy of rows. It is lengthened if a copied column has
+# the same prefix.
 _KEY_PREFIX = "dbanon_key"
 # Upper bound of the memory that matching takes per person.
 _BYTES_PER_PERSON = 200
 
 
 def stage_unadmitted(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
-    """Stage, at a first release, the persons whom it does not admit.
+    """Stage the persons whom a first release does not admit.
 
     Parameters
     ----------
-    keys : int64 (c, m), the row keys of those whom it admits.
+    keys : int64 (c, m), the row keys of the admitted persons.
     """
     persons = state.matched
     assert persons is not None
@@ -89,7 +94,7 @@ def match_persons(
     retained: Sequence[Attribute],
     memory_limit: int | None,
 ) -> tuple[MatchedPersons, PresenceCounts] | None:
-    """Fetch all persons in the source, and look up their cells; None if SQL must do it instead.
+    """Fetch all persons in the source, and look up their cells; None if only SQL can do this.
 
     Parameters
     ----------
@@ -106,21 +111,21 @@ def match_persons(
         return None
     if state.has_several_rows or (is_first and rules.new_chain_from is not None):
         return None
-    # Other row keys that are not known to be unique are only checked for newcomers.
+    # Row keys are not checked here, so they must be known to be unique, or be the entity.
     if locator.unchecked_columns not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
-        # Former members are fetched, too.
+        # All members are fetched, including those who have left.
         members = f"{state.shared_table('chain_member')} AS m WHERE m.{state.chain_condition}"
         fetched = [f"{relation.relation.quoted} AS s", members]
-        most_rows = max(
+        max_rows = max(
             session.rows(f"SELECT count(*) FROM {from_clause}")[0][0] for from_clause in fetched
         )
-        if int(most_rows) * _BYTES_PER_PERSON > memory_limit:
+        if int(max_rows) * _BYTES_PER_PERSON > memory_limit:
             return None
     session.stage_key(*hash_prefixes)
     entity = relation.attribute(state.chain.entity)
-    # A row with a NULL key has the tag for "no person", which is refused before the key is used.
+    # A row with a NULL key has no person, so it is refused before the key is used.
     key_expressions = [
         f"coalesce({sql}, 0)" if locator.unchecked_columns else sql for sql in locator.expressions
     ]
@@ -144,7 +149,7 @@ def match_persons(
             columns, f"(SELECT {select_list} FROM {relation.relation.quoted} AS s) AS s"
         )
     n_keys = len(locator.types)
-    key_order = _index_by_key(arrays[:n_keys])
+    key_order = _sort_order_by_key(arrays[:n_keys])
     row_keys, tags, *codes = (
         column[key_order] for column in (np.column_stack(arrays[:n_keys]), *arrays[n_keys:])
     )
@@ -159,8 +164,8 @@ def match_persons(
     return persons, _match_members(state, relation, persons, code, codes)
 
 
-def _index_by_key(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | slice:
-    """The indices that sort rows by key; a full slice if they are sorted already (the usual case).
+def _sort_order_by_key(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | slice:
+    """Return the indices that sort rows by key; a full slice if they are sorted (the usual case).
 
     Parameters
     ----------
@@ -235,7 +240,8 @@ def _match_members(
         "same": is_unchanged[nonempty],
     }
     session.load(CELL_COUNTS, [(name, "integer", values) for name, values in cell_counts.items()])
-    # A cell may change if all are present and rows have changed, or if k have left and k stay.
+    # A cell may change if all members are present and rows have changed, or if at least k members
+    # have left and at least k stay.
     k = int(state.k)
     may_change = np.where(
         n_present == sizes, ~is_unchanged, (n_present >= k) & (sizes - n_present >= k)
@@ -265,9 +271,9 @@ def _stage_persons(
 
     Parameters
     ----------
-    is_selected : bool (n,), whether to stage a person.
-    cells, left_at : int64, for each selected person, the cell and the release at which the person
-        left it; 0 for none.
+    is_selected : bool (n,), True for the persons to stage.
+    cells : int64, the cell of each selected person; 0 for none.
+    left_at : int64, the release at which each selected person left the cell; 0 for none.
     """
     session, locator = state.session, relation.required_locator
     keys = [

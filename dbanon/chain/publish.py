@@ -1,4 +1,4 @@
-"""Write, recount and publish the releases of a chain's state, one for each table."""
+"""Write, recount and publish the releases of a chain, one for each of its tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbanon.chain.report import add_chain_summary
 from dbanon.chain.rows_per_person import ChainTable
 from dbanon.chain.step import ChainUpdate
 from dbanon.chain.tables import build_source, columns_of_table, plan_table, recount_joined
-from dbanon.data.counts import CountRequests, Counts, Histories, Recount
+from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.errors import SourceChanged
 from dbanon.job.verdict import ExpectedRelease
 from dbanon.release.linkage import LinkingColumn
@@ -32,14 +32,14 @@ from dbanon.stores.sql_target import SqlTarget
 
 @dataclass(frozen=True)
 class MeasuredChainTarget(SqlTarget):
-    """The target of a chain that only measures: it writes as for any other release.
+    """The target of a chain that only measures: the same as for any other release.
 
     Parameters
     ----------
-    histories : the counts of the chain's histories.
+    histories : the counts of the chain after this release.
     """
 
-    histories: Histories
+    histories: ChainCounts
 
     def count(
         self,
@@ -47,14 +47,14 @@ class MeasuredChainTarget(SqlTarget):
         questions: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
-        """Recount the release; such chains have no cells to compare it with."""
+        """Recount the release. Chains that only measure have no cells to compare it with."""
         return replace(super().count(staged_release, questions, rows), histories=self.histories)
 
 
 def publish_tables(
     update: ChainUpdate,
-    reads: Session,
-    writes: Session,
+    chain_reader: Session,
+    release_writer: Session,
     clock: Clock,
     export: ExportFiles | None = None,
 ) -> Report:
@@ -64,23 +64,24 @@ def publish_tables(
 
     Parameters
     ----------
-    reads, writes : sessions on the chain's database and on the database of the releases; the same
-        session if these are the same.
+    chain_reader : a session on the chain's database.
+    release_writer : a session on the database of the releases; the same session if that is the
+        chain's database.
 
     Raises
     ------
     SourceChanged : the chain has had another release since the update.
     """
-    state = replace(update.state, session=reads)
-    if reads is not update.state.session and (
-        chain_state.find_chain(reads, state.chain.name).sequence != state.sequence
+    state = replace(update.state, session=chain_reader)
+    if chain_reader is not update.state.session and (
+        chain_state.find_chain(chain_reader, state.chain.name).sequence != state.sequence
     ):
         raise SourceChanged(
             f"Another release of chain {state.chain.name} was made meanwhile. This one counts as"
             " published, although it was not.",
             hint="Release it again.",
         )
-    sessions = [reads] if reads is writes else [reads, writes]
+    sessions = [chain_reader] if chain_reader is release_writer else [chain_reader, release_writer]
     outside_releases: dict[str, str] = {}
     for source in (state.chain.source, *state.chain.rules.tables):
         outside_releases |= find_releases_outside(sessions, source)
@@ -94,27 +95,31 @@ def publish_tables(
             return add_chain_summary(table_update, outside_releases, report)
 
         relation, report = _publish_table(
-            table_update, state, writes, clock, add_table_summary, chain_table.number
+            table_update, state, release_writer, clock, add_table_summary, chain_table.number
         )
         written.append(relation)
         other_releases.append({"output": report.output, "rows": report.rows_out})
 
     def add_summary(relation: RelationName, report: Report) -> Report:
         n_combinations = None
-        if other_releases and reads is writes and update.state.session is reads:
+        if (
+            other_releases
+            and chain_reader is release_writer
+            and update.state.session is chain_reader
+        ):
             n_combinations = require_joined_histories(update, state, [relation, *written])
         return add_chain_summary(update, outside_releases, report, other_releases, n_combinations)
 
     _, report = _publish_table(
-        update, state, writes, clock, add_summary, table_number=0, export=export
+        update, state, release_writer, clock, add_summary, table_number=0, export=export
     )
-    if reads is writes:
-        chain_state.confirm_release(reads, state.chain, state.sequence)
+    if chain_reader is release_writer:
+        chain_state.confirm_release(chain_reader, state.chain, state.sequence)
     return report
 
 
 def _update_for_table(update: ChainUpdate, chain_table: ChainTable) -> ChainUpdate:
-    """The update for the release of one of the further tables."""
+    """Adapt an update to the release of one of the further tables."""
     row_counts = update.row_counts
     assert row_counts is not None
     n_rows = row_counts.rows_by_table.get(chain_table.number, 0)
@@ -152,7 +157,7 @@ def require_joined_histories(
 def _publish_table(
     update: ChainUpdate,
     state: CellState,
-    writes: Session,
+    release_writer: Session,
     clock: Clock,
     add_summary: Callable[[RelationName, Report], Report],
     table_number: int,
@@ -165,13 +170,13 @@ def _publish_table(
     add_summary : adds the chain's summary to the report of a written relation.
     table_number : the index of the table among those of the chain.
     """
-    histories, reads, job = update.histories, state.session, update.planned.job
-    is_same_transaction = reads is update.state.session
+    histories, chain_reader, job = update.histories, state.session, update.planned.job
+    is_same_transaction = chain_reader is update.state.session
     target: ChainTarget | MeasuredChainTarget = ChainTarget(
-        writes, state, update.columns, histories, is_same_transaction, table_number
+        release_writer, state, update.columns, histories, is_same_transaction, table_number
     )
     if update.guarantee.only_measured:
-        target = MeasuredChainTarget(writes, histories)
+        target = MeasuredChainTarget(release_writer, histories)
     with clock.phase("write") as tick:
         tick(0.0)
         planned = replace(update.planned, output=target.plan(job, update.planned.release_id))
@@ -194,7 +199,7 @@ def _publish_table(
             disclosive_columns=update.disclosive_columns,
             few_persons=update.spellings,
             identifiers=find_retained_identifiers(update.planned),
-            linking=_find_linking_columns(update, reads, target, written, table_number),
+            linking=_find_linking_columns(update, chain_reader, target, written, table_number),
             homogeneity=measure_homogeneity(
                 planned, update.release.names, partial(target.count_homogeneous_classes, written)
             ),
@@ -204,7 +209,7 @@ def _publish_table(
         planned,
         update.clustering,
         planned.prepare_release(update.microdata, update.release),
-        build_source(reads, state.chain.rules),
+        build_source(chain_reader, state.chain.rules),
         target,
         clock,
         check,
@@ -216,16 +221,16 @@ def _publish_table(
 
 def _find_linking_columns(
     update: ChainUpdate,
-    reads: Session,
+    chain_reader: Session,
     target: SqlTarget,
     written: StagedSqlRelease,
     table_number: int,
 ) -> tuple[LinkingColumn, ...]:
-    """The findings on columns that undo classes; chains with cells already have them."""
+    """Find the columns that undo classes. Chains with cells have found them before."""
     if not update.guarantee.only_measured:
         return update.linking_findings.get(table_number, ())
     draft = written.draft
-    written_counts = WrittenReleaseCounts(draft, SqlSource(reads), target, written)
+    written_counts = WrittenReleaseCounts(draft, SqlSource(chain_reader), target, written)
     retained_columns = RetainedColumns(
         update.planned, draft.originals, written_counts, draft.release.names
     )

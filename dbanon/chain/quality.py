@@ -1,8 +1,11 @@
 """Measure the information loss of each class of a chain, from its quasi-identifiers only.
 
-For means, medians and other numbers: the mean squared deviation from the class mean, on z-scores
-of the chain's first release. For labels and ranges: the loss per value, as in reports. For
-representatives of mixed columns: the distance of each value from the released one.
+The measure depends on what is released:
+
+- for means, medians and other numbers, the mean squared deviation from the class mean, on z-scores
+  of the chain's first release;
+- for labels and ranges, the loss per value, as in reports;
+- for representatives of mixed columns, the distance of each value from the released one.
 """
 
 from __future__ import annotations
@@ -23,15 +26,15 @@ from dbanon.partitioning.partition_for import partition_of
 from dbanon.recoding import ReleasedColumn, find_recoding
 from dbanon.release.evaluation import pairs_of
 
-# A class of newcomers is good if it loses at most this many times the median loss of the first
-# release's classes, or no more than their mean.
+# A class of newcomers is admitted without further waiting if its loss is at most this many times
+# the typical loss (``typical_loss``) of the first release's classes.
 GOOD_LOSS_FACTOR = 4.0
 
 
 def typical_loss(losses: NDArray[np.float64]) -> float:
-    """The typical loss of the first release's classes, which decides which later classes are good.
+    """Return the typical loss of the first release's classes, to compare later classes with.
 
-    This is the median, or the mean divided by ``GOOD_LOSS_FACTOR`` if that is larger: if few
+    It is the median, or the mean divided by ``GOOD_LOSS_FACTOR`` if that is larger: if a few
     classes have most of the loss, newcomers would wait in vain for classes as good as the median.
 
     Parameters
@@ -44,12 +47,12 @@ def typical_loss(losses: NDArray[np.float64]) -> float:
 def class_losses(
     microdata: Microdata, measures: Measures, clustering: ClusteringResult, policy: Policy
 ) -> NDArray[np.float64]:
-    """The loss per value of each class, float64 (n_classes,); NULLs are not counted.
+    """Compute the loss per value of each class, float64 (n_classes,); NULLs are not counted.
 
     Parameters
     ----------
-    measures : of the table that contains the records.
-    policy : with the hierarchies of the records.
+    measures : the measures of the table that contains the records.
+    policy : the policy, with the hierarchies of the records.
     """
     recoding, partition = find_recoding(str(policy.recoding)), partition_of(clustering)
     if not partition.n_classes:

@@ -1,6 +1,7 @@
 """Recount a chain's state and its written release with independent SQL.
 
-Of the staged data, this uses only the tags of persons in the source.
+From the data staged for the release, this uses only the tags of persons who are absent. A *cell* is
+a class of a chain (see ``membership``), and rows are *displayed* if the release contains them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dbanon.chain.cell_rows import row_columns
 from dbanon.chain.membership import CellState
 from dbanon.chain.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
 from dbanon.chain.state import ChainColumn
-from dbanon.data.counts import CountRequests, Counts, Histories, Recount
+from dbanon.data.counts import ChainCounts, CountRequests, Counts, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
 from dbanon.measures import Model
@@ -35,6 +36,7 @@ from dbanon.stores.ports import PreparedRelease, Progress, Source
 from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
+# Tolerance for rounding errors in the level of a privacy model.
 _TOLERANCE = 1e-9
 
 
@@ -61,12 +63,12 @@ def stage_histories(state: CellState) -> None:
 
 
 def _histories_source(state: CellState, are_staged: bool) -> str:
-    """SQL to select from: one row for each history, with the number of persons who share it."""
+    """Build a FROM item with one row for each history and the number of persons who share it."""
     return quote(HISTORY_SIZES) if are_staged else f"({_histories_query(state)})"
 
 
 def _histories_query(state: CellState) -> str:
-    """SQL query: ``cell``, ``left_at`` and ``size``, the number of persons, of each history."""
+    """Build a query of ``cell``, ``left_at`` and ``size`` (number of persons) of each history."""
     return state.session.count_pairs_sql(
         "cell",
         "left_at_release",
@@ -81,7 +83,7 @@ def count_persons(history_counts: dict[int, int]) -> int:
 
 
 def count_exposed(history_counts: dict[int, int], k: int) -> int:
-    """Count the persons whose history fewer than k share.
+    """Count the persons whose history is shared by fewer than k persons.
 
     Parameters
     ----------
@@ -122,10 +124,10 @@ def count_persons_in_frozen_cells(state: CellState) -> int:
 
 
 def count_mismatched_cells(state: CellState) -> int:
-    """Count cells whose written rows do not match their members, or that may not be displayed.
+    """Count cells whose written rows do not match their members, or that must not be displayed.
 
-    With several rows per person, compares numbers of persons instead of rows, and also counts the
-    persons with too many rows. Requires ``stage_histories``.
+    If persons may have several rows, numbers of persons are compared instead of rows, and persons
+    with too many rows are added to the count. Requires ``stage_histories``.
     """
     members = (
         "SELECT h.cell, h.size AS persons, 0 AS written, 0 AS valued"
@@ -141,25 +143,25 @@ def count_mismatched_cells(state: CellState) -> int:
     )
     with state.session.prepare_sorting():
         [(n_misplaced,)] = state.session.rows(
-            f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
+            f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS combined_rows"
             " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
             " AS mismatched"
         )
     if not state.has_several_rows:
         return int(n_misplaced)
-    most_rows = int(state.chain.rules.max_rows_per_person or 0)
+    max_rows = int(state.chain.rules.max_rows_per_person or 0)
     [(n_above,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT cell FROM {state.row_table}"
         f" GROUP BY cell, {PERSON_NUMBER}, {TABLE_NUMBER}"
-        f" HAVING count(*) > {most_rows}) AS above"
+        f" HAVING count(*) > {max_rows}) AS above"
     )
     return int(n_misplaced) + int(n_above)
 
 
 def stage_rows_of_absent(state: CellState, n_retained: int) -> None:
-    """Stage the cells with displayed persons who are absent from the source, and their rows.
+    """Stage the cells with displayed persons who are absent from the source, and the cells' rows.
 
-    Must run before displayed rows are updated.
+    Call this before displayed rows are updated.
 
     Parameters
     ----------
@@ -172,25 +174,29 @@ def stage_rows_of_absent(state: CellState, n_retained: int) -> None:
             f" WHERE m.{state.chain_condition} AND m.left_at_release IS NULL"
             f" AND m.tag IN (SELECT p.tag FROM {quote(ABSENT_MEMBERS)} AS p) GROUP BY m.cell",
         )
-    state.stage(EARLIER_ROWS, _absent_rows(state, n_retained))
+    state.stage(EARLIER_ROWS, _rows_of_cells_with_absent(state, n_retained))
 
 
 def count_rewritten_rows(state: CellState, n_retained: int) -> int:
-    """Count the rows that differ, as multisets, from those that ``stage_rows_of_absent`` staged.
+    """Count the rows that have changed since ``stage_rows_of_absent``; there should be none.
 
-    The rows of a cell may not change while some of its displayed persons are absent.
+    The rows of a cell must not change while some of its displayed persons are absent. Rows are
+    compared as multisets.
     """
-    columns, current_rows = _row_columns(state, n_retained), _absent_rows(state, n_retained)
+    columns, current_rows = (
+        _row_columns(state, n_retained),
+        _rows_of_cells_with_absent(state, n_retained),
+    )
     [(n_changed,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT {columns} FROM"
         f" (SELECT {columns}, 1 AS weight FROM {quote(EARLIER_ROWS)}"
-        f" UNION ALL SELECT {columns}, -1 FROM ({current_rows}) AS now) AS both_ways"
+        f" UNION ALL SELECT {columns}, -1 FROM ({current_rows}) AS now) AS combined_rows"
         f" GROUP BY {columns} HAVING sum(weight) <> 0) AS differing"
     )
     return int(n_changed)
 
 
-def _absent_rows(state: CellState, n_retained: int) -> str:
+def _rows_of_cells_with_absent(state: CellState, n_retained: int) -> str:
     """SQL query of the displayed rows of cells with absent persons."""
     cells_with_absent = f"SELECT a.cell FROM {quote(CELLS_WITH_ABSENT)} AS a"
     return (
@@ -213,12 +219,14 @@ def recount_combinations(
 ) -> tuple[Recount, int]:
     """Recount the rows by combination of released values; also count the mismatched combinations.
 
-    A combination is mismatched if the release has more or fewer rows of it than the chain's state.
+    A combination is mismatched if it has more or fewer rows in the release than in the chain's
+    state.
 
     Parameters
     ----------
     release : the written relation, in the same database.
-    columns : those of its columns that classes share: pairs of name and state column.
+    columns : the columns whose values the rows of a cell share, as pairs: the name in the release,
+        and the column of the chain's value table.
     are_staged : True if ``stage_histories`` has staged the histories.
     table_number : the index of the table among those of the chain.
     """
@@ -240,7 +248,7 @@ def recount_combinations(
         "SELECT size, null_in_class, count(*), sum(is_mismatched) FROM (SELECT sum(written)"
         f" AS size, ({any_null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END"
         " AS is_mismatched FROM"
-        f" ({expected_rows} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS both_ways"
+        f" ({expected_rows} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS combined_rows"
         f" GROUP BY {state_columns}) AS classes GROUP BY size, null_in_class"
     )
     counts = Recount.of_sizes(
@@ -258,7 +266,7 @@ def count_sharing_rarest(state: CellState, state_columns: Sequence[str]) -> int 
 
     Parameters
     ----------
-    state_columns : those of the released values that classes share.
+    state_columns : the columns of the chain's value table.
     """
     shared = ", ".join(f"v.{column}" for column in state_columns)
     [(n_persons,)] = state.session.rows(
@@ -274,8 +282,8 @@ def count_failing_cells(
 ) -> int:
     """Count the displayed cells whose written rows break a privacy model.
 
-    A cell counts once for each model it breaks. ``reference.recount_models`` counts those of models
-    that compare with a table.
+    A cell counts once for each model that it breaks. Models that compare classes with a table are
+    left out: see ``reference.recount_models``.
 
     Parameters
     ----------
@@ -287,7 +295,7 @@ def count_failing_cells(
         value = state.session.comparison_value(retained[index], statements.kept_column(index))
         counts = (
             "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
-            " AS place FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
+            " AS value_rank FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
             f" (SELECT s.cell, {value} AS value FROM {state.row_table} AS s) AS t"
             " GROUP BY t.cell, t.value) AS c"
         )
@@ -300,17 +308,17 @@ def count_failing_cells(
 
 
 def _satisfies_model(session: Session, model: Model) -> str:
-    """SQL condition that a cell satisfies a model, given its distinct values as rows of v.
+    """Build the SQL condition that a cell satisfies a model, given its distinct values as v.
 
-    ``v.size`` is the number of rows with a value, and ``v.place`` its rank, 1 for the most
-    frequent. Tolerates rounding errors where the level is reached exactly.
+    ``v.size`` is the number of rows with a value, and ``v.value_rank`` the rank of the value, 1 for
+    the most frequent. Rounding errors are tolerated if the level is reached exactly.
     """
     if model.kind == "distinct_l":
         return f"count(*) >= {model.level - _TOLERANCE!r}"
     if model.kind == "alpha_k":
         return f"max(v.size) / sum(v.size) <= {model.level + _TOLERANCE!r}"
     if model.kind == "recursive_cl":
-        tail = f"sum(CASE WHEN v.place >= {int(model.l)} THEN v.size END)"
+        tail = f"sum(CASE WHEN v.value_rank >= {int(model.l)} THEN v.size END)"
         return f"coalesce(max(v.size) / {tail} < {float(model.level)!r}, 1 = 0)"
     assert model.kind == "entropy_l"
     ln, least_exponential = session.logarithm, max(model.level - _TOLERANCE, _TOLERANCE)
@@ -318,6 +326,7 @@ def _satisfies_model(session: Session, model: Model) -> str:
     return f"{entropy} >= {math.log(least_exponential)!r}"
 
 
+# Number of rows to read at once from the chain's tables.
 _CHUNK_ROWS = 65_536
 
 
@@ -329,20 +338,20 @@ class ChainTarget(SqlTarget):
     ----------
     state : the state of the chain, on a session on its database.
     released_columns : the columns of the release.
-    histories : the counts of the chain's histories.
-    is_same_transaction : whether they were counted in the transaction that writes the release.
+    histories : the counts of the chain after this release.
+    is_same_transaction : True if they were counted in the transaction that writes the release.
     table_number : the index of the table among those of the chain.
     """
 
     state: CellState
     released_columns: tuple[ChainColumn, ...]
-    histories: Histories
+    histories: ChainCounts
     is_same_transaction: bool
     table_number: int = 0
 
     @property
     def _is_local(self) -> bool:
-        """Whether the release is written by the session that reads the state."""
+        """True if the release is written by the same session that reads the state."""
         return self.state.session is self.session
 
     def write(self, draft: PreparedRelease, source: Source, progress: Progress) -> StagedSqlRelease:
@@ -388,7 +397,7 @@ class ChainTarget(SqlTarget):
         questions: CountRequests,
         rows: Recount | None = None,
     ) -> Counts:
-        """Recount the release; also compare it with the state if that is in the same database."""
+        """Recount the release; if the state is in the same database, also compare it with that."""
         histories = self.histories
         if self._is_local:
             column_of = {column.name: column.state_column for column in self.released_columns}
@@ -404,7 +413,7 @@ class ChainTarget(SqlTarget):
         return replace(super().count(staged_release, questions, rows), histories=histories)
 
     def _typed_columns(self) -> list[Attribute]:
-        """The columns of the release, with their types in the state."""
+        """Return the columns of the release, with their types in the chain's tables."""
         session, chain = self.state.session, self.state.chain
         attributes: dict[str, Attribute] = {}
         for table in ("value", "row"):
@@ -421,8 +430,8 @@ class ChainTarget(SqlTarget):
     ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
         """Read the rows of the state in chunks, in a random order that is stored nowhere.
 
-        Yields, for each chunk of n rows, the class 0 of each row and its position in the release,
-        int32 (n,), and the rows.
+        Yields three items for each chunk of n rows: the class of each row, int32 (n,), which is
+        always 0; the position of each row in the release, int32 (n,); and the rows.
         """
         session = self.state.session
         row_table = self.state.chain.table(session, "row")
@@ -435,10 +444,10 @@ class ChainTarget(SqlTarget):
         relation = Relation(row_table, Schema(tuple(attributes)), "query", selected_rows=rows)
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
-        of_table = (
+        where_clause = (
             f" WHERE {TABLE_NUMBER} = {self.table_number}" if self.state.has_several_rows else ""
         )
-        [(count,)] = session.rows(f"SELECT count(*) FROM {self.state.row_table}{of_table}")
+        [(count,)] = session.rows(f"SELECT count(*) FROM {self.state.row_table}{where_clause}")
         order, n_read = random_order(int(count)).astype(np.int32), 0
         for _, chunk in session.read_rows(relation, names, _CHUNK_ROWS):
             positions = order[n_read : n_read + len(chunk)]

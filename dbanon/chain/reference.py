@@ -1,8 +1,8 @@
 """The reference table of a chain: the sensitive values of its first release.
 
-Models that compare classes with a table need a table that stays the same. The source changes with
-each release, and comparing with it would reveal values of persons who are present while others are
-absent.
+Some privacy models compare the values of a class with those of the table. In a chain, this table is
+that of the first release: the source changes with each release, so comparing with it could reveal
+which values come from the persons who have joined or left.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dbanon.measures import Model
 from dbanon.measures.recount import trees_of_models
 from dbanon.sessions import statements
 
-# At most this many counts are compared at once; each cell has a count for every value.
-_MOST_COUNTS = 2**22
+# Largest number of counts to compare at once. Each cell has a count for every value.
+_MAX_COUNTS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +38,11 @@ class Reference:
     ----------
     attribute : the column.
     distribution : the values of the first release, in the column's order, NULL last.
-    tree : the hierarchy of a model that uses one; positions are then its leaves, the last one for
-        NULL. None for other models.
-    is_ordered : True for a model that uses the order: a value that the first release lacks counts
-        as its next lower value, or as its lowest. Otherwise all such values share an extra last
-        position with frequency 0.
+    tree : the hierarchy of the column if a model uses it, else None. Positions are then leaves of
+        the tree, and NULL has the last one.
+    is_ordered : True if a model uses the order of the values. A value that the first release lacks
+        then has the position of the next lower one (or of the lowest). Otherwise, all such values
+        share an additional last position, with frequency 0.
     """
 
     attribute: Attribute
@@ -51,7 +51,7 @@ class Reference:
     is_ordered: bool
 
     def find_positions(self, values: Sequence[str]) -> NDArray[np.int32]:
-        """The position of each of s values in ``table``, and of NULL last, int32 (s + 1,)."""
+        """Find the positions of s values in ``table``, and last that of NULL, int32 (s + 1,)."""
         positions = np.zeros(len(values) + 1, np.int32)
         if self.tree is not None:
             texts = [format_leaf(value, self.attribute) for value in values]
@@ -64,8 +64,10 @@ class Reference:
         extra_position = len(self.distribution.counts)
         for index, value in enumerate(values):
             key = sort_key(value, self.attribute)
-            if_new = max(bisect_right(keys, key) - 1, 0) if self.is_ordered else extra_position
-            positions[index] = index_of.get(key, if_new)
+            position_if_new = (
+                max(bisect_right(keys, key) - 1, 0) if self.is_ordered else extra_position
+            )
+            positions[index] = index_of.get(key, position_if_new)
         has_null = len(self.distribution.counts) > len(keys)
         if has_null:
             positions[-1] = len(keys)
@@ -86,19 +88,22 @@ class Reference:
         return ValueFrequencies(counts, is_fixed=True)
 
     def find_positions_of_records(self, column: CodedColumn) -> NDArray[np.int32]:
-        """The position of each record's value in ``table``, int32 (n,)."""
+        """Find the position of each record's value in ``table``, int32 (n,)."""
         positions: NDArray[np.int32] = self.find_positions(column.values)[column.codes]
         return positions
 
 
-# By sensitive column.
+# The reference of each sensitive column, by name.
 References = Mapping[str, Reference]
 
 
 def encode_by_reference(
     references: References, columns: Mapping[str, CodedColumn]
 ) -> dict[str, tuple[NDArray[np.int32], ValueFrequencies]]:
-    """Each sensitive column as positions in its reference table, int32 (n,), and that table."""
+    """Convert sensitive columns to positions in their reference tables.
+
+    Returns by column name the positions, int32 (n,), and the frequencies in the table.
+    """
     return {
         name: (reference.find_positions_of_records(columns[name]), reference.table)
         for name, reference in references.items()
@@ -106,7 +111,7 @@ def encode_by_reference(
 
 
 def distributions_to_plain(measures: Measures, models: Sequence[Model]) -> dict[str, Any]:
-    """The distributions to store with a chain, of columns whose models compare with a table."""
+    """Convert to JSON values the distributions of columns whose models compare with a table."""
     distributions = {}
     for name in dict.fromkeys(m.attribute for m in models if m.compares_with_table):
         distribution = measures.sensitive[name].occurring_values()
@@ -126,7 +131,7 @@ def references_from_plain(
 
     Parameters
     ----------
-    definition : of the chain; None at the first release.
+    definition : the definition of the chain; None at the first release.
     attributes : the columns of the models.
     """
     trees, references = trees_of_models(models), {}
@@ -140,12 +145,12 @@ def references_from_plain(
 def find_failing_cells(
     state: CellState, from_clause: str, column: Attribute, model: Model, reference: Reference
 ) -> tuple[list[int], float]:
-    """The numbers of the cells that break a model, and the level that all cells reach.
+    """Find the cells that break a model; return their numbers, and the level that all cells reach.
 
     Parameters
     ----------
     from_clause : FROM and WHERE that select the rows of the cells, with the alias s.
-    column : the model's column, as it is named there.
+    column : the model's column, with its name in these rows.
     """
     text = state.session.text_of(column)
     value_counts = state.session.rows(
@@ -161,7 +166,7 @@ def find_failing_cells(
     cell_numbers, cell_indices = np.unique(cells, return_inverse=True)
     failing: list[int] = []
     level = 0.0
-    cells_at_once = max(1, _MOST_COUNTS // len(table_shares))
+    cells_at_once = max(1, _MAX_COUNTS // len(table_shares))
     for start in range(0, len(cell_numbers), cells_at_once):
         begin, end = np.searchsorted(cell_indices, (start, start + cells_at_once))
         selection = slice(int(begin), int(end))
@@ -181,7 +186,8 @@ def recount_models(
 ) -> tuple[int, dict[int, float]]:
     """Count the displayed cells whose written rows break a model that compares with a table.
 
-    Also returns the level that all cells reach, by the model's index in ``models``.
+    A cell counts once for each model that it breaks. Also returns, by the index of a model in
+    ``models``, the level that all cells reach.
 
     Parameters
     ----------

@@ -23,8 +23,10 @@ def add_chain_summary(
     Parameters
     ----------
     outside_releases : releases of the same source outside of any chain: output names by release id.
-    other_releases : the output and the number of rows of the release of each further table.
-    n_combinations : the number of combinations in the joined tables; None if they were not joined.
+    other_releases : for each further table of the chain, the output of its release, and its number
+        of rows.
+    n_combinations : the number of combinations of values in any of the tables; None if they were
+        not counted across tables.
     """
     state, histories = update.state, update.histories
     chain: dict[str, Any] = {
@@ -60,12 +62,12 @@ def add_chain_summary(
     return report.with_arguments(chain=chain).with_provenance(earlier_releases=line)
 
 
-# Entries of the summary, and the text to append to its line.
+# Entries of the summary for JSON, and the text to append to its line in the report.
 _Summary = tuple[dict[str, Any], str]
 
 
 def _describe_histories(update: ChainUpdate) -> _Summary:
-    """Describe how many persons share a history, over this chain and its predecessor."""
+    """Describe how many persons share a history in this chain, and jointly in its predecessor."""
     histories, k, chain = update.histories, update.state.k, update.state.chain
     releases = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
     entries: dict[str, Any] = {}
@@ -89,7 +91,7 @@ def _describe_histories(update: ChainUpdate) -> _Summary:
 
 
 def _describe_displayed(update: ChainUpdate) -> _Summary:
-    """Describe who joined a later release, and the displayed persons who left or are frozen."""
+    """Describe, for later releases, how many persons joined, left or are in frozen classes."""
     histories = update.histories
     if update.guarantee.only_measured or histories.sequence == 1:
         return {}, ""
@@ -111,7 +113,7 @@ def _describe_displayed(update: ChainUpdate) -> _Summary:
 
 
 def _describe_withheld(update: ChainUpdate) -> _Summary:
-    """Describe who waits, has returned or is excluded, and rows beyond the limit per person."""
+    """Describe how many persons wait, have returned or are excluded, and the withheld rows."""
     histories, line = update.histories, ""
     longest = histories.further_counts.get("longest", 0)
     if histories.waiting_persons:

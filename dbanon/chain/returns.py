@@ -1,12 +1,13 @@
 """Decide which cells may display new rows after members left the source and returned.
 
-The rows of a person cannot change while the person is absent. So a reader who knows of an absence
-can rule out the rows of the cell that changed during it. Each member of a cell therefore has a
-count of excluded rows: an upper bound of the number of rows that changed while the member's could
-not. After a return, a cell displays new rows only if these counts leave k possible rows for each
-person and k possible persons for each row (docs/chains.md has the proof); otherwise it is frozen.
-Groups may leave a cell only while no member has excluded rows or has returned. Decisions depend
-only on who is present, and on the rows, as multisets, of cells whose members are all present.
+While a person is absent from the source, the person's row cannot change. So a reader who knows that
+a person was absent can tell that rows of the cell (the person's class) that changed meanwhile are
+not the person's. Each member of a cell therefore has a count of excluded rows: the largest number
+of rows that a reader can rule out in this way. After a return, a cell displays new rows only if
+these counts leave k possible rows for each person and k possible persons for each row
+(docs/chains.md has the proof). Otherwise the cell is frozen: it keeps its displayed rows. Groups of
+members may leave a cell only if no member has excluded rows or has returned. Decisions depend only
+on which members are present, and on the rows (as multisets) of cells whose members are all present.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def _was_absent_since_update(member: str, cell: str) -> str:
-    """SQL condition for members who were absent since their frozen cell was last up to date.
+    """Build the SQL condition for members who were absent since their frozen cell was last updated.
 
-    Earlier versions recorded only the first absence, so members with such a record always count as
-    absent.
+    Ledgers of earlier versions record only the first absence. Members with such a record always
+    count as absent.
 
     Parameters
     ----------
@@ -45,9 +46,10 @@ def _was_absent_since_update(member: str, cell: str) -> str:
 
 
 def _excluded_rows_sql(member: str, cell: str) -> str:
-    """SQL of the maximum number of a cell's rows that are excluded for a member.
+    """Build the SQL of the number of a cell's rows that are excluded for a member.
 
-    Earlier versions stored a single count per cell, ``loose``, which then applies to all members.
+    Ledgers of earlier versions have a single count per cell, ``loose``, which then applies to all
+    members.
 
     Parameters
     ----------
@@ -58,9 +60,9 @@ def _excluded_rows_sql(member: str, cell: str) -> str:
 
 
 def sealed_cells(state: CellState) -> str:
-    """SQL of the cells that no group may leave: a member has returned or has excluded rows.
+    """Build a query of the cells that no group may leave: a member returned or has excluded rows.
 
-    A preview may read a ledger of an earlier version, which lacks the counts.
+    It has no rows for a ledger of an earlier version without the counts, as a preview may read it.
     """
     member_table = state.session.ledger_name("chain_member")
     if "excluded_rows" not in {name for name, _ in state.session.columns_of(member_table)}:
@@ -80,16 +82,16 @@ def sealed_cells(state: CellState) -> str:
 def freeze_returned_cells(state: CellState, n_staged: int) -> int:
     """Freeze the cells whose new rows would reveal rows of returned persons; return their number.
 
-    Requires that cells with changed rows are staged.
+    Cells with changed rows must be staged already.
 
     Parameters
     ----------
-    n_staged : the number of columns staged with the persons; 1, a digest, if they have several
-        rows.
+    n_staged : the number of columns staged with the persons; 1 if persons may have several rows,
+        since the only column is then a digest.
     """
     session, k = state.session, int(state.k)
     names = [statements.kept_column(i) for i in range(n_staged)]
-    # Where the database has a hash of rows, compare it: it covers the bytes that readers see.
+    # Compare hashes of rows if the database can compute them: they cover the bytes readers see.
     row_hash = None
     if not state.has_several_rows:
         row_hash = session.row_hash(state.chain.table(session, "row"), names)
@@ -100,7 +102,7 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
         ["s.cell", *(f"{sql} AS {name}" for name, sql in row_expressions.items())]
     )
     columns = ", ".join(["cell", *row_expressions])
-    # These include cells frozen by a model, without absences; HAVING drops them below.
+    # This includes cells that are frozen only because of a model; HAVING drops them below.
     frozen = (
         f"SELECT v.cell, v.members FROM {quote(NEXT_CELL_STATES)} AS v"
         f" JOIN {quote(CHANGED_CELLS)} AS d ON d.cell = v.cell"
@@ -157,11 +159,10 @@ def freeze_returned_cells(state: CellState, n_staged: int) -> int:
 
 
 def record_absences(state: CellState) -> None:
-    """Record absences, and the rows that are excluded after returns.
+    """Record which members are absent, and how many rows are excluded for returned members.
 
-    Must run before ``CellState.write_decided_states``.
-
-    An absence during which no displayed row changed excludes nothing.
+    If no displayed row changed during an absence, no row is excluded. Call this before
+    ``CellState.write_decided_states``.
     """
     if state.chain.rules.changes == FREEZE:
         return

@@ -1,7 +1,10 @@
 """Chains with several rows per person, in one table or several.
 
-Such a chain stores a multiset of rows for each person. Where other chains compare the one row of a
-person, it compares a digest of all rows of the person.
+Such a chain stores any number of rows for each person. Other chains compare a person's only row
+between releases; such a chain compares a digest of all of the person's rows.
+
+The *row table* of a chain has the displayed rows, and its *value table* the released values that
+the rows of a cell (a class of the chain) share.
 """
 
 from __future__ import annotations
@@ -35,9 +38,12 @@ if TYPE_CHECKING:
     from dbanon.chain.state import ChainRecord
     from dbanon.job.job import Job
 
-# Columns of the row table: a random number that identifies the person within the cell, the number
-# of the table, and how many further rows of the person were withheld from that table.
-PERSON_NUMBER, TABLE_NUMBER, N_WITHHELD = "whose", "part", "beyond"
+# Column of the row table: a random number that identifies the person within the cell.
+PERSON_NUMBER = "whose"
+# Column of the row table: the number of the source table among those of the chain.
+TABLE_NUMBER = "part"
+# Column of the row table: how many further rows of the person from that source table are withheld.
+N_WITHHELD = "beyond"
 PERSON_COLUMNS = (PERSON_NUMBER, TABLE_NUMBER, N_WITHHELD)
 
 
@@ -47,10 +53,11 @@ class ChainTable:
 
     Parameters
     ----------
-    number : its index among them, from 0.
+    number : the index of the table, from 0.
     relation : the relation to read.
     retained : the columns that are released unchanged.
-    first_retained : the index of the first of these among the retained columns of all tables.
+    first_retained : the index of the first of these columns among the retained columns of all
+        tables.
     output : the name of its release; empty for the first table, which has the job's output.
     identifiers : by column, why a retained column looks like an identifier.
     """
@@ -64,7 +71,7 @@ class ChainTable:
 
     @property
     def state_columns(self) -> list[str]:
-        """The state columns of its retained columns."""
+        """The columns of the row table that store the table's retained columns."""
         return [statements.kept_column(self.first_retained + i) for i in range(len(self.retained))]
 
 
@@ -95,7 +102,7 @@ def stage_source(
 
     Parameters
     ----------
-    with_rows : whether to stage their rows, too, if the chain needs them.
+    with_rows : True to stage the persons' rows, too, if the chain needs them.
 
     Raises
     ------
@@ -110,8 +117,8 @@ def stage_source(
 
 
 def staged_columns(rules: ChainRules, chain_tables: Sequence[ChainTable]) -> tuple[Attribute, ...]:
-    """The retained columns to stage with persons who have one row."""
-    # They are not needed if rows never change, or if releases are not written from the state.
+    """Return the retained columns to stage with persons, if each person has one row."""
+    # They are needed if rows may change and releases are written from the chain's state.
     are_needed = rules.mode != MEASURE and rules.changes != FREEZE
     return chain_tables[0].retained if are_needed else ()
 
@@ -126,7 +133,7 @@ def _stage_persons_with_rows(
 
     Parameters
     ----------
-    with_rows : whether to stage their rows, too, up to the limit per person.
+    with_rows : True to stage the persons' rows, too, up to the limit per person.
 
     Raises
     ------
@@ -152,7 +159,7 @@ def _stage_persons_with_rows(
     digest, names = "", []
     if with_rows:
         _limit_rows(state, chain_tables)
-        # Sum over the rows of a person, because a multiset has no order.
+        # Add up the digests of a person's rows, because rows have no order.
         names = [statements.kept_column(0)]
         is_first = state.chain.definition is None
         digest = (
@@ -173,10 +180,10 @@ def _stage_persons_with_rows(
 def _drop_newcomers_without_quasi_identifiers(
     state: CellState, chain_tables: Sequence[ChainTable]
 ) -> None:
-    """Leave newcomers without a row in the first table out of the staged persons.
+    """Delete newcomers without a row in the first table from the staged persons.
 
-    Only the first table has all quasi-identifiers, and whether a person has rows in further tables
-    may not influence classes.
+    Only the first table has all quasi-identifiers, and classes must not depend on whether a person
+    has rows in further tables.
     """
     if len(chain_tables) == 1:
         return
@@ -216,7 +223,7 @@ def _stage_source_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> 
 
 
 def list_state_columns(chain_tables: Sequence[ChainTable]) -> list[str]:
-    """The state columns of the retained columns of all tables."""
+    """List the columns of the row table that store the retained columns of all tables."""
     return [column for chain_table in chain_tables for column in chain_table.state_columns]
 
 
@@ -229,8 +236,8 @@ def _row_digest(state: CellState, chain_tables: Sequence[ChainTable]) -> str:
 def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
     """Limit the staged rows per person and table; a keyed hash decides which rows remain.
 
-    The hash covers the row's contents, and its number among equal rows, but not the person. So
-    exchanging the histories of two persons leaves the same rows.
+    The hash covers the contents of a row, and its number among equal rows of the person, but not
+    the person's identifier: which rows remain must not depend on who the person is.
     """
     session, limit = state.session, int(state.chain.rules.max_rows_per_person or 0)
     source_rows = quote(SOURCE_ROWS)
@@ -260,8 +267,8 @@ def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
     row_hash = session.keyed_tag("s.row_text || '#' || CAST(s.repetition AS VARCHAR)")
     hashed_rows = f"SELECT s.*, {row_hash} AS row_hash FROM ({numbered_rows}) AS s"
     ranked_rows = (
-        f"SELECT s.*, row_number() OVER (PARTITION BY {partition_by} ORDER BY s.row_hash) AS place"
-        f" FROM ({hashed_rows}) AS s"
+        f"SELECT s.*, row_number() OVER (PARTITION BY {partition_by} ORDER BY s.row_hash)"
+        f" AS row_rank FROM ({hashed_rows}) AS s"
     )
     column_list = ", ".join(["person", TABLE_NUMBER, N_WITHHELD, *columns])
     select_list = ", ".join(
@@ -273,7 +280,7 @@ def _limit_rows(state: CellState, chain_tables: Sequence[ChainTable]) -> None:
         ]
     )
     state.stage(
-        LIMITED_ROWS, f"SELECT {select_list} FROM ({ranked_rows}) AS c WHERE c.place <= {limit}"
+        LIMITED_ROWS, f"SELECT {select_list} FROM ({ranked_rows}) AS c WHERE c.row_rank <= {limit}"
     )
     session.run(
         f"DELETE FROM {source_rows} WHERE EXISTS (SELECT 1 FROM {quote(LIMITED_ROWS)} AS c"
@@ -290,7 +297,7 @@ def _stage_displayed(state: CellState, digest: str) -> None:
 
     Parameters
     ----------
-    digest : SQL of the digest with a leading comma; empty for none.
+    digest : the SQL of the digest, with a leading comma; empty for no digest.
     """
     if state.chain.definition is None:
         state.stage(

@@ -1,10 +1,10 @@
 """Run a release of a chain: advance the state of the chain, then write the release from it.
 
-If the release goes to the same database, both happen in one transaction. Local files are part of
-it: until the commit they have temporary names, and only their owner can read them. If the release
-goes to another database, or to stores where others might see it early, the state is committed
-before any data leaves the source's database. From then on the release counts as published, even if
-it is never confirmed.
+If the release goes to the chain's database, both happen in one transaction. Exports to local files
+are included: until the commit they have temporary names, and only their owner can read them. If the
+release goes to another database, or to an object store where others might see it early, the state
+is committed before any data leaves the chain's database. From then on the release counts as
+published, even if it is never confirmed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dbanon.chain.pair import count_joint_histories
 from dbanon.chain.publish import publish_tables
 from dbanon.chain.staging import chain_session, chain_store
 from dbanon.chain.state import ChainRecord
-from dbanon.chain.step import ChainUpdate, PendingRelease, advance, begin
+from dbanon.chain.step import ChainUpdate, PendingRelease, advance_chain, begin_release
 from dbanon.chain.tables import plan_table
-from dbanon.data.counts import Histories
+from dbanon.data.counts import ChainCounts
 from dbanon.data.microdata import Microdata
 from dbanon.errors import (
     ChainChanged,
@@ -65,9 +65,10 @@ from dbanon.sessions.store import ClientStore, Store
 def extend_histories(
     state: CellState, relation: Relation, microdata: Microdata, release: Release
 ) -> None:
-    """Extend the history of each person by the released combination of values in this release.
+    """Extend the history of each person by the person's combination of values in this release.
 
-    Chains that only measure store the number of a person's history as the person's cell.
+    A chain that only measures has no cells: as a person's cell it stores a number that identifies
+    the person's history so far.
     """
     session, partition = state.session, release.partition
     member_table = state.shared_table("chain_member")
@@ -102,12 +103,12 @@ def extend_histories(
 
 
 def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
-    """Cluster all persons in the source, and count the persons whose history few share.
+    """Cluster all persons in the source, and count the persons whose history is rare.
 
     Raises
     ------
     ChainChanged : k differs from that of the first release.
-    ChainExposed : more persons than allowed would have a history that fewer than k share.
+    ChainExposed : more persons than allowed would have a history shared by fewer than k persons.
     """
     state, planned, source = pending.state, pending.planned, pending.source
     chain = state.chain
@@ -129,7 +130,7 @@ def advance_measured(pending: PendingRelease, clock: Clock) -> ChainUpdate:
         extend_histories(state, planned.relation, microdata, release)
         history_counts = recount.count_histories(state)
         exposed = recount.count_exposed(history_counts, state.k)
-        histories = Histories(
+        histories = ChainCounts(
             sequence=state.sequence,
             persons=int(release.partition.sizes.sum()),
             persons_so_far=recount.count_persons(history_counts),
@@ -174,19 +175,19 @@ def run_chained(
     DbanonError : the release failed. If the state was committed, it counts as published anyway.
     """
     assert job.chain is not None
-    database, file = chain_store(source, target)
+    database, file_store = chain_store(source, target)
     key = read_key(job.chain.key)
     is_other_database = target is not None and not target.same_database(database)
     clock = Clock(progress)
     with database.job_lock(f"chain-{job.chain.name}"):
         if not is_other_database and _writes_only_local_files(job):
-            return _run_in_one_transaction(job, database, file, key, clock)
+            return _run_in_one_transaction(job, database, file_store, key, clock)
         release_store = cast(ClientStore, target) if is_other_database else database
-        return _run_in_two_transactions(job, database, file, release_store, key, clock)
+        return _run_in_two_transactions(job, database, file_store, release_store, key, clock)
 
 
 def _writes_only_local_files(job: Job) -> bool:
-    """Whether all exports are local files, which only their owner can read before the commit."""
+    """True if all exports are local files, which only their owner can read before the commit."""
     if not job.exports:
         return True
     from dbanon.stores.exports import destinations
@@ -196,11 +197,11 @@ def _writes_only_local_files(job: Job) -> bool:
 
 
 def _run_in_one_transaction(
-    job: Job, database: ClientStore, file: Store | None, key: bytes, clock: Clock
+    job: Job, database: ClientStore, file_store: Store | None, key: bytes, clock: Clock
 ) -> Report:
     """Write state, release and files in one transaction; then move the files into place."""
     with open_exporter(job, database) as exporter:
-        with chain_session(database, file, job) as session:
+        with chain_session(database, file_store, job) as session:
             if exporter is not None:
                 exporter.require_destinations(session)
             update = _advance_state(job, session, key, clock)
@@ -217,7 +218,7 @@ def _run_in_one_transaction(
 def _run_in_two_transactions(
     job: Job,
     source: ClientStore,
-    file: Store | None,
+    file_store: Store | None,
     target: ClientStore,
     key: bytes,
     clock: Clock,
@@ -227,7 +228,7 @@ def _run_in_two_transactions(
     Parameters
     ----------
     source : the database of the chain.
-    file : the store of the files that the job reads; None if it reads tables of ``source``.
+    file_store : the store of the files that the job reads; None if it reads tables of ``source``.
     target : the database of the release; ``source`` itself if that is the same database.
     """
     is_same_database = target is source
@@ -238,14 +239,16 @@ def _run_in_two_transactions(
             target_session: Session | None = None
             if not is_same_database:
                 target_session = stack.enter_context(target.session(write=True, create=True))
-            with chain_session(source, file, job) as session:
+            with chain_session(source, file_store, job) as session:
                 if exporter is not None:
                     exporter.require_destinations(target_session or session)
                 update = _advance_state(job, session, key, clock, target_session)
             is_recorded = _record_published(job, update)
-            reads = stack.enter_context(chain_session(source, file, job, write=is_same_database))
-            writes = reads if target_session is None else target_session
-            report = publish_tables(update, reads, writes, clock, exporter)
+            chain_reader = stack.enter_context(
+                chain_session(source, file_store, job, write=is_same_database)
+            )
+            release_writer = chain_reader if target_session is None else target_session
+            report = publish_tables(update, chain_reader, release_writer, clock, exporter)
             if exporter is not None:
                 exporter.is_committing = True
             stack.close()
@@ -259,13 +262,13 @@ def _run_in_two_transactions(
 
 
 def _record_published(job: Job, update: ChainUpdate) -> bool:
-    """Record next to the key that the state is committed, so that the release is published."""
+    """Record next to the key that the release counts as published; return False on failure."""
     assert job.chain is not None
     return note_published(job.chain.key, update.state.chain.identity, update.state.sequence)
 
 
 def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
-    """Warn after publishing if the note could not be written."""
+    """Warn after publishing if the note next to the key could not be written."""
     assert job.chain is not None
     if not is_recorded:
         warn_caller(
@@ -278,11 +281,13 @@ def _warn_not_recorded(job: Job, is_recorded: bool) -> None:
 
 
 def _require_exports(job: Job, chain: ChainRecord) -> None:
-    """Check that no export would overwrite a file of a later release than the state's last one.
+    """Check that no export would overwrite a file of a release that the chain's state lacks.
+
+    Such a file shows that the database was restored from a backup.
 
     Raises
     ------
-    ChainBehind : an export would overwrite one.
+    ChainBehind : an export would overwrite such a file.
     """
     for export in job.exports:
         from dbanon.stores.exports import destinations
@@ -300,14 +305,14 @@ def _advance_state(
     job: Job, session: Session, key: bytes, clock: Clock, target_session: Session | None = None
 ) -> ChainUpdate:
     """Advance the chain to its next state, and record the release."""
-    pending = begin(job, session, key, clock, target_session)
+    pending = begin_release(job, session, key, clock, target_session)
     _require_exports(job, pending.state.chain)
     _confirm_earlier_releases(pending.state.chain, session, target_session or session)
     for chain_table in pending.chain_tables:
         warn_of_identifiers(plan_table(pending.planned, chain_table))
     spellings = warn_of_spellings(pending.planned, pending.source)
     is_measured = pending.state.chain.rules.mode == MEASURE
-    update = (advance_measured if is_measured else advance)(pending, clock)
+    update = (advance_measured if is_measured else advance_chain)(pending, clock)
     update = replace(update, spellings=spellings)
     if pending.state.chain.rules.new_chain_from is not None and pending.state.sequence == 1:
         with clock.phase("verify"):
@@ -334,7 +339,7 @@ def _confirm_earlier_releases(chain: ChainRecord, session: Session, published_in
 
     Parameters
     ----------
-    published_in : a session on the database that releases go to.
+    published_in : a session on the database that the releases go to.
     """
     if chain.sequence in _confirm_published(session, chain, published_in):
         warn_caller(
@@ -381,7 +386,7 @@ def _confirm_published(session: Session, chain: ChainRecord, published_in: Sessi
 def _add_predecessor_histories(
     update: ChainUpdate, pending: PendingRelease, key: bytes
 ) -> ChainUpdate:
-    """Add the joint histories with the preceding chain to the first release.
+    """Count the joint histories with the preceding chain, and add the counts to the update.
 
     Raises
     ------

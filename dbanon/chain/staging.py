@@ -1,8 +1,8 @@
 """Stage the rows of files as the source of a chain, in the database that stores the chain.
 
-A file cannot store the state of a chain. So its rows are copied to a temporary table, in the
-transaction that makes the release. No other session can read this table, and it disappears with the
-transaction or the process. The reading options and column types of a file are checked first.
+The state of a chain is stored in a database, and a release is computed there. The rows of a file
+are therefore copied to a temporary table, in the transaction that makes the release. No other
+session can read this table, and it disappears with the transaction or the process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OpenSession = Callable[[], AbstractContextManager[Session]]
 
 @dataclass(frozen=True)
 class FileSource(SqlSource):
-    """The source that reads the rows of files which its session has staged."""
+    """A source that reads the rows of files, which were staged in its session."""
 
     @property
     def _staged(self) -> StagedRows:
@@ -41,7 +41,10 @@ class FileSource(SqlSource):
         return staged
 
     def describe(self, job: SourceRequest) -> Relation:
-        """The staged relation, with all columns of the file; raises as ``ports.Source``."""
+        """Describe the staged relation, with all columns of the file.
+
+        Raises the errors of ``ports.Source.describe``.
+        """
         return self._require_columns(job, self._staged.relation)
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -67,19 +70,19 @@ class FileSource(SqlSource):
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
-        """The types of its columns: a file has no table identifier and no counter of writes."""
+        """Return the types of the columns: a file has no table identifier and no write counter."""
         return {"types": {a.name: a.sql_type for a in relation.schema.attributes}}
 
 
 @contextmanager
 def chain_session(
-    database: Store, file: Store | None, job: Job, *, write: bool = True
+    database: Store, file_store: Store | None, job: Job, *, write: bool = True
 ) -> Iterator[Session]:
-    """Open a transaction on the database of a chain, and stage the rows of a file in it, if any.
+    """Open a transaction on the database of a chain; if the job reads a file, stage its rows.
 
     Parameters
     ----------
-    file : the store of the files that the job reads; None if it reads the database.
+    file_store : the store of the files that the job reads; None if it reads the database.
 
     Raises
     ------
@@ -87,14 +90,16 @@ def chain_session(
     ChainChanged : a column of the file does not fit the type that the chain has for it.
     DbanonError : reading the file failed.
     """
-    if file is None:
+    if file_store is None:
         with database.session(write=write) as session:
             yield session
         return
     with database.session(write=True, create=True) as session:
         # Close the file's session before the commit: nothing may fail after it.
-        with file.session(write=False) as file_session:
-            stage_job(session, SqlSource(file_session), job, partial(file.session, write=False))
+        with file_store.session(write=False) as file_session:
+            stage_job(
+                session, SqlSource(file_session), job, partial(file_store.session, write=False)
+            )
         yield session
 
 
@@ -119,7 +124,7 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
         *job.columns_with_expectations,
     ]
     names = list(dict.fromkeys(requested))
-    # Read rows in file order. Rows with NULL are withheld later, where they are counted.
+    # Read rows in the order of the file. Rows with NULL are withheld and counted later.
     selected_rows = file.select_rows(replace(relation, locator=_NO_ROW_KEY), job, names)
     staged = _stage_columns(
         session, file, selected_rows, names, _first_release_types(chain), job.chunk_rows
@@ -137,7 +142,7 @@ def stage_job(session: Session, file: SqlSource, job: Job, open_file: OpenSessio
     session.staged_rows = StagedRows(staged, tuple(names), accepts_condition)
 
 
-def stage_entity(session: Session, file: Store, table: str, entity: str) -> Relation:
+def stage_entity(session: Session, file_store: Store, table: str, entity: str) -> Relation:
     """Stage the entity column of a file for creating a chain; return the staged relation.
 
     Raises
@@ -145,7 +150,7 @@ def stage_entity(session: Session, file: Store, table: str, entity: str) -> Rela
     ColumnNotFound, UnsupportedType : the column cannot be staged.
     DbanonError : reading the file failed.
     """
-    with file.session(write=False) as file_session:
+    with file_store.session(write=False) as file_session:
         source = SqlSource(file_session)
         relation = file_session.find_source(parse_relation(table))
         relation.attribute(entity)
@@ -157,7 +162,7 @@ def stage_entity(session: Session, file: Store, table: str, entity: str) -> Rela
 
 
 def _first_release_types(chain: ChainRecord) -> dict[str, str]:
-    """The column types of a chain's first release, which later releases must keep."""
+    """Return the column types of a chain's first release, which later releases must have, too."""
     if chain.definition is None:
         return {}
     job = chain.definition["job"]
@@ -177,7 +182,7 @@ def _stage_columns(
 
     Parameters
     ----------
-    types : required types by column; other columns have the types of the file.
+    types : required types by column; other columns get the types of the file.
     """
     inspected = file.inspect(relation, [relation.attribute(name) for name in names])
     columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in inspected]
@@ -211,14 +216,14 @@ def _require_types(
     mismatched = [a for a in attributes if not _can_hold(a, staged.attribute(a.name))]
     if mismatched:
         counts = file.count_totals(relation, persons=(), columns=[a.name for a in mismatched])
-        # Columns without values are read as text, which is no conflict.
+        # A column without values is read as text, but fits any type.
         mismatched = [a for a in mismatched if counts.nulls[a.name] < counts.totals["rows"]]
     if mismatched:
         raise _type_error(relation, mismatched, staged, verb="is")
 
 
 def _can_hold(attribute: Attribute, staged: Attribute) -> bool:
-    """Whether a staged column's type can represent a file's column, except for its width."""
+    """True if the type of a staged column fits a file's column, regardless of its width."""
     if staged.kind is Kind.DECIMAL:
         is_integer = attribute.kind is Kind.INTEGER
         return is_integer or (attribute.kind is Kind.DECIMAL and attribute.scale <= staged.scale)
@@ -232,7 +237,7 @@ def _type_error(
 
     Parameters
     ----------
-    verb : relates the type in the file to the staged type in the message.
+    verb : the words between the type in the file and the staged type in the message.
     """
     differences = "; ".join(
         f'"{a.name}" of {a.sql_type} {verb} {staged.attribute(a.name).sql_type}' for a in mismatched
@@ -260,11 +265,11 @@ def require_one_table(tables: Sequence[str]) -> None:
 
 
 def chain_store(source: Store, target: Store | None) -> tuple[ClientStore, Store | None]:
-    """The store of the chain's database, and the source if it is files, else None.
+    """Return the store of the chain's database; and the source if it is files, otherwise None.
 
     Parameters
     ----------
-    target : the database of the releases; None for the source's own.
+    target : the database that the releases go to; None for the source's database.
 
     Raises
     ------

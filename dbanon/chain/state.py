@@ -1,7 +1,7 @@
 """Store, find and check the records of chains: source, rules, key check and releases.
 
-Persons are stored under tags, computed with a key that no database has. Without the key, a tag
-identifies no person.
+Persons are stored under tags: pseudonyms, computed with a key that is not stored in any database
+(see ``key``).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class ChainColumn(NamedTuple):
 
     Parameters
     ----------
-    name : in the release.
-    state_column : ``v0``, ``v1``, … in the chain's value table, or ``k0``, ``k1``, … in its row
-        table.
-    source : the column of the source.
+    name : the name of the column in the release.
+    state_column : the column that stores it in the chain's tables: ``v0``, ``v1``, … in the value
+        table, whose values all rows of a cell share, or ``k0``, ``k1``, … in the row table.
+    source : the name of the column in the source.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ChainColumn(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the persons of a cell share its value; otherwise each row has its own."""
+        """True if all rows of a cell share one value; False if each row has its own value."""
         return self.state_column.startswith("v")
 
 
@@ -71,12 +71,14 @@ class ChainRecord:
 
     Parameters
     ----------
-    chain_id : the key of its rows in ledger tables that all chains share.
-    identity : a UUID by which its releases refer to it in any database.
-    source, entity : the relation that it reads, and the column that identifies persons.
-    key_check : verifies the key, as from ``key.compute_check``.
-    sequence : the number of its last release; 0 before the first.
-    k, definition : of its first release, from ``build_definition``; None before it.
+    chain_id : the number that identifies the chain's rows in the ledger tables for all chains.
+    identity : a UUID by which releases refer to the chain in any database.
+    source, entity : the relation that the chain reads, and its column that identifies persons.
+    key_check : the value that verifies the key, from ``key.compute_check``.
+    sequence : the number of the last release; 0 before the first.
+    k : the k of the first release; None before it.
+    definition : what later releases reuse of the first one, from ``build_definition``; None before
+        the first release.
     """
 
     name: str
@@ -94,15 +96,15 @@ class ChainRecord:
     definition: Mapping[str, Any] | None
 
     def hash_prefixes(self, key: bytes) -> tuple[bytes, bytes]:
-        """The prefixes of the hashes that make its tags, as in ``key.hash_prefixes``."""
+        """Return the bytes with which the hashes of tags begin, as in ``key.hash_prefixes``."""
         return hash_prefixes(key, self.identity, self.key_check)
 
     def tags(self, key: bytes, entities: Sequence[str]) -> list[bytes]:
-        """The tags of persons, given their identifiers as the database writes them."""
+        """Compute the tags of persons from their identifiers, as the database writes them."""
         return compute_tags(key, self.identity, self.key_check, entities)
 
     def table(self, session: Session, kind: str) -> RelationName:
-        """The name of the chain's own table of kind ``row`` or ``value``."""
+        """Return the name of the chain's row table or value table; ``kind`` is row or value."""
         return session.ledger_name(f"chain_{kind}_{self.identity.replace('-', '')[:12]}")
 
 
@@ -139,12 +141,12 @@ def create(
 
 
 def require_entity(session: Session, relation: Relation, attribute: Attribute) -> None:
-    """Check that a column's values have the same text in all databases, and are distinct as text.
+    """Check that a column can identify persons by its values as text, in any database.
 
     Raises
     ------
     UnsupportedType : the values are not integers, UUIDs or texts.
-    ChainEntityRows : the column's type or collation takes different texts for equal.
+    ChainEntityRows : different texts are equal by the column's type or collation.
     """
     name, sql_type = attribute.name, attribute.sql_type.lower()
     is_text = (
@@ -243,7 +245,7 @@ def find_chain(session: Session, name: str) -> ChainRecord:
 
 
 def _has_chain_table(session: Session) -> bool:
-    """Whether the ledger has a table of chains; raises LedgerNotTrusted if it cannot be trusted."""
+    """True if the ledger has a table of chains; raises LedgerNotTrusted if it is not trusted."""
     if not session.has_ledger() or session.find_existing(session.ledger_name("chain")) is None:
         return False
     session.require_trusted_ledger()
@@ -253,7 +255,7 @@ def _has_chain_table(session: Session) -> bool:
 def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
     """Find the chain that a job names, lock it for the transaction, and increment its sequence.
 
-    The returned record still has the sequence of the last release.
+    The record that is returned has the sequence before the increment.
 
     Raises
     ------
@@ -263,7 +265,7 @@ def lock_chain(session: Session, request: Chain, key: bytes) -> ChainRecord:
     """
     chain = find_chain(session, request.name)
     require_request(session, chain, request, key)
-    # A concurrent run of the chain waits here and is then refused.
+    # A concurrent run of the chain waits here, and is refused afterwards.
     session.run(
         f"UPDATE {session.ledger_name('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
         (chain.name,),
@@ -335,7 +337,7 @@ def require_not_behind(session: Session, chain: ChainRecord) -> None:
 
     Parameters
     ----------
-    session : on the database of the ledger.
+    session : a session on the database of the ledger.
 
     Raises
     ------
@@ -428,6 +430,6 @@ def list_releases(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
 
 
 def count_absent_at_last_release(session: Session, chain: ChainRecord) -> int:
-    """The number of persons whom the last release displayed although they were absent."""
+    """Return how many persons the last release displayed although they were absent."""
     releases = list_releases(session, chain)
     return int(releases[-1].get("absent", 0)) if releases else 0

@@ -1,6 +1,7 @@
 """Advance a chain by one release: arrivals, departures, new cell states and displayed rows.
 
-Everything happens in one transaction on the chain's database; no data leaves it here.
+A *cell* is a class of a chain (see ``membership``). Everything happens in one transaction on the
+chain's database. The release is written later, by ``publish``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from dbanon.chain.tables import (
     plan_table,
 )
 from dbanon.chain.waiting_newcomers import record_waiting
-from dbanon.data.counts import Histories
+from dbanon.data.counts import ChainCounts
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
@@ -63,19 +64,27 @@ from dbanon.stores.sql_target import SqlTarget
 
 @dataclass(frozen=True, eq=False)
 class ChainUpdate:
-    """The advanced state of a chain, and what its release is made of.
+    """The advanced state of a chain, and everything that is needed to write its release.
 
     Parameters
     ----------
+    state : the state of the chain with this release.
     planned : the plan, with the rows of newcomers as its relation, and their hierarchies.
+    guarantee : the guarantee that the release must satisfy.
     microdata, clustering : the admitted newcomers and their classes.
     release : the released classes of the admitted newcomers.
     columns : the columns of the release.
+    histories : the counts of the chain after this release.
+    disclosive_columns : findings on nearly unique columns of the first table.
+    presence : counts of the persons in the source.
     chain_tables : the tables of the chain.
     row_counts : row counts by table; None if each person has one row.
-    further_disclosive_columns : like ``disclosive_columns``, for further tables, by table number.
-    linking_findings : findings on columns that undo cells, by table number.
-    spellings : the entity column, if different spellings of one person count as several persons.
+    further_disclosive_columns : the same as ``disclosive_columns`` for further tables, by table
+        number.
+    spellings : a finding on the entity column if different spellings of the same person may count
+        as several persons; empty otherwise.
+    linking_findings : findings on columns by which the members of a cell can be told apart, by
+        table number.
     """
 
     state: CellState
@@ -85,7 +94,7 @@ class ChainUpdate:
     clustering: ClusteringResult
     release: Release
     columns: tuple[ChainColumn, ...]
-    histories: Histories
+    histories: ChainCounts
     disclosive_columns: tuple[DisclosiveColumn, ...]
     presence: PresenceCounts
     chain_tables: tuple[ChainTable, ...] = ()
@@ -99,12 +108,15 @@ class ChainUpdate:
 
 @dataclass(frozen=True, eq=False)
 class PendingRelease:
-    """A release of a chain for which the persons in the source are tagged but not yet clustered.
+    """A release of a chain whose persons are tagged, but not yet clustered.
 
     Parameters
     ----------
+    state : the state of the chain with this release.
+    source : the source of the chain.
     planned : the plan, with all rows of the source as its relation.
     guarantee : the guarantee that the release must satisfy.
+    presence : counts of the persons in the source.
     chain_tables : the tables of the chain.
     """
 
@@ -116,7 +128,7 @@ class PendingRelease:
     chain_tables: tuple[ChainTable, ...]
 
 
-def begin(
+def begin_release(
     job: Job, session: Session, key: bytes, clock: Clock, target_session: Session | None
 ) -> PendingRelease:
     """Lock a chain, run all early checks, and tag the persons in the source.
@@ -183,7 +195,7 @@ def begin(
     return PendingRelease(state, source, planned, guarantee, presence, tuple(chain_tables))
 
 
-def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
+def advance_chain(pending: PendingRelease, clock: Clock) -> ChainUpdate:
     """Advance a chain by one release: admit newcomers, update cells, and renew displayed rows.
 
     Raises
@@ -242,7 +254,7 @@ def advance(pending: PendingRelease, clock: Clock) -> ChainUpdate:
             histories = _add_row_counts(state, histories, row_counts, columns)
         pending.guarantee.require_histories(histories)
         disclosive_columns: dict[int, tuple[DisclosiveColumn, ...]] = {}
-        # For small later batches this check would single people out, so skip it.
+        # In later releases, the few newcomers could be singled out by this check, so skip it.
         if any_admitted and state.sequence == 1:
             disclosive_columns = _find_disclosive_columns(
                 pending, planned, microdata, release, columns
@@ -276,14 +288,14 @@ def _find_disclosive_columns(
     release: Release,
     columns: tuple[ChainColumn, ...],
 ) -> dict[int, tuple[DisclosiveColumn, ...]]:
-    """The findings on nearly unique columns of a first release, by table number."""
+    """Find the nearly unique columns of a first release, by table number."""
     state, disclosive_columns = pending.state, {}
-    # Rows of waiting newcomers are in the relation, but count as withheld.
+    # The relation has the rows of all newcomers, so those who wait count as withheld.
     counted_microdata = replace(
         microdata, n_withheld=pending.presence.n_newcomers - microdata.n_records
     )
     for chain_table in pending.chain_tables:
-        # No message may depend on which person of a cell has which value, so check only uniqueness.
+        # Check only uniqueness: no message may depend on which person of a cell has which value.
         draft = plan_table(planned, chain_table).prepare_release(counted_microdata, release)
         state_column_of = {
             column.name: column.state_column for column in columns_of_table(chain_table, columns)
@@ -308,7 +320,7 @@ def _find_linking_columns(
     columns: tuple[ChainColumn, ...],
     disclosive_columns: Mapping[int, tuple[DisclosiveColumn, ...]],
 ) -> dict[int, tuple[LinkingColumn, ...]]:
-    """The findings on columns that undo cells, by table number."""
+    """Find columns by which the members of a cell can be told apart, by table number."""
     linking, bounds_rows = {}, pending.guarantee.has_k_anonymous_rows
     for chain_table in pending.chain_tables:
         draft = plan_table(planned, chain_table).prepare_release(microdata, release)
@@ -325,7 +337,7 @@ def _find_linking_columns(
 def _plan_other_database(
     job: Job, planned: Plan, source: SqlSource, target: SqlTarget, chain: ChainRecord
 ) -> Plan:
-    """Plan the output in another database, and check that this database can take it."""
+    """Plan the output in another database, and check that the database can store it."""
     chain_state.require_not_behind(target.session, chain)
     for name in job.named_columns:
         target.require_type(planned.relation.attribute(name))
@@ -340,7 +352,7 @@ def _plan_other_database(
 
 
 def _require_releasable(planned: Plan, chain_table: ChainTable, target: SqlTarget) -> None:
-    """Check that another database can take the release of a further table."""
+    """Check that another database can store the release of a further table."""
     for attribute in chain_table.retained:
         target.require_type(attribute)
     target.plan(planned.job, planned.release_id)
@@ -349,7 +361,7 @@ def _require_releasable(planned: Plan, chain_table: ChainTable, target: SqlTarge
 def _select_newcomers(
     source: SqlSource, job: Job, planned: Plan, pending: PendingRelease
 ) -> Relation:
-    """Stage newcomers, and return the relation of their rows; members are never clustered again."""
+    """Stage newcomers, and return the relation of their rows, the only ones to be clustered."""
     state = pending.state
     if state.has_several_rows:
         if state.sequence > 1:
@@ -368,7 +380,7 @@ def _select_newcomers(
 def _release_without_newcomers(
     session: Session, state: CellState, measures: Measures | None
 ) -> Release:
-    """A release without newcomers, but with the columns of the chain."""
+    """Build a release without newcomers, with the columns of the chain."""
     chain = state.chain
     stored_definition = {} if chain.definition is None else chain.definition
     columns: list[ReleasedColumn] = []
@@ -410,7 +422,11 @@ def _write_state(
     is_large_batch: bool,
     typical_class_loss: float | None,
 ) -> tuple[dict[str, int], tuple[ChainColumn, ...], Release]:
-    """Write the next state; return counts of changes, the columns and the release."""
+    """Write the next state of the chain.
+
+    Returns counts of changes, the columns of the release, and the release with column types of this
+    database.
+    """
     session, chain, relation = state.session, state.chain, planned.relation
     retained = [attribute for chain_table in chain_tables for attribute in chain_table.retained]
     by = [source_relation.attribute(name) for name in job.by]
@@ -464,8 +480,14 @@ def _recount_histories(
     change_counts: dict[str, int],
     n_admitted: int,
     n_refused: int,
-) -> Histories:
-    """Recount the histories of the new state."""
+) -> ChainCounts:
+    """Recount the persons, cells and histories of the new state.
+
+    Parameters
+    ----------
+    change_counts : the counts of ``_write_state``.
+    n_admitted, n_refused : the number of newcomers who were admitted, and excluded by models.
+    """
     counts = {
         **state.cell_counts,
         "members": presence.n_members,
@@ -477,7 +499,7 @@ def _recount_histories(
     n_displayed, n_absent = recount.count_displayed_persons(state)
     counts["absent"], counts["stale"] = n_absent, recount.count_persons_in_frozen_cells(state)
     history_counts = recount.count_histories(state, are_staged=True)
-    return Histories(
+    return ChainCounts(
         sequence=state.sequence,
         persons=n_displayed,
         persons_so_far=recount.count_persons(history_counts),
@@ -494,10 +516,10 @@ def _recount_histories(
 
 def _add_row_counts(
     state: CellState,
-    histories: Histories,
+    histories: ChainCounts,
     row_counts: DisplayedRowCounts,
     columns: Sequence[ChainColumn],
-) -> Histories:
+) -> ChainCounts:
     """Add the row counts of a chain with several rows per person."""
     n_rows = row_counts.rows_by_table.get(0, 0)
     return replace(

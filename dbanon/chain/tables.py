@@ -1,4 +1,7 @@
-"""Chains over several tables of the same persons: resolve, plan and recount their tables."""
+"""Chains over several tables of the same persons: resolve, plan and recount their tables.
+
+A *cell* is a class of a chain (see ``membership``).
+"""
 
 from __future__ import annotations
 
@@ -41,14 +44,14 @@ def resolve_tables(
     """
     relations = [relation]
     for table in tables:
-        further = session.find_source(parse_relation(table))
-        if further.name in [previous.name for previous in relations]:
+        further_table = session.find_source(parse_relation(table))
+        if further_table.name in [resolved.name for resolved in relations]:
             raise InvalidParameter(
-                f"The table {further.name} is named twice.", hint="Name each table once."
+                f"The table {further_table.name} is named twice.", hint="Name each table once."
             )
-        _require_same_entity(session, relation, further, entity)
-        relations.append(further)
-    return tuple(str(previous.name) for previous in relations[1:])
+        _require_same_entity(session, relation, further_table, entity)
+        relations.append(further_table)
+    return tuple(str(further_table.name) for further_table in relations[1:])
 
 
 def _require_same_entity(session: Session, first: Relation, other: Relation, entity: str) -> None:
@@ -76,7 +79,13 @@ class TablesSource(SqlSource):
     further_tables: tuple[Relation, ...] = ()
 
     def describe(self, job: SourceRequest) -> Relation:
-        """Describe the relation of a job; raises as ``ports.Source``, and ChainFirstTable."""
+        """Describe the relation of a job.
+
+        Raises
+        ------
+        ChainFirstTable : only a further table has a quasi-identifier. Other errors are raised as
+            by ``ports.Source.describe``.
+        """
         relation = self.session.find_source(parse_relation(job.table))
         first_columns = {attribute.name for attribute in relation.schema.attributes}
         for name in (*job.quasi_identifiers, *job.by) if isinstance(job, Job) else ():
@@ -95,10 +104,10 @@ def _missing_column_error(name: str, first: Relation, other: Relation) -> ChainF
     return ChainFirstTable(
         f'The quasi-identifier "{name}" is a column of {other.name}, and not of {first.name}, the'
         " first table of the chain.",
-        detail=f"It would be NULL for everybody without a row in {other.name}. So the rows that a"
-        " person has there would decide when and with whom the person is released.",
-        hint=f'Create the chain of a view that adds "{name}" to the rows of {first.name}. If the'
-        " chain has releases, close it and name it as new_chain_from.",
+        detail=f"It would be NULL for everybody without a row in {other.name}. Whether a person has"
+        " rows there would then determine the person's class and first release.",
+        hint=f'Create the chain on a view that adds "{name}" to the rows of {first.name}. If the'
+        " chain has releases, close it, and name it as new_chain_from when you create the other.",
     )
 
 
@@ -121,7 +130,7 @@ def build_source(session: Session, rules: ChainRules) -> SqlSource:
 def find_chain_tables(
     session: Session, job: Job, relation: Relation, rules: ChainRules
 ) -> list[ChainTable]:
-    """The tables of a job's chain, the job's own table first.
+    """Find the tables of a job's chain, beginning with the table that the job names.
 
     Raises
     ------
@@ -132,8 +141,8 @@ def find_chain_tables(
     assert job.chain is not None
     retained = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
     chain_tables, entity = [ChainTable(0, relation, retained)], str(job.entity)
-    outputs = _by_table(session, job.chain.outputs)
-    retained_by_table = _by_table(session, job.chain.kept)
+    outputs = _key_by_table(session, job.chain.outputs)
+    retained_by_table = _key_by_table(session, job.chain.kept)
     for mismatched in (
         set(outputs) ^ set(rules.tables),
         set(retained_by_table) - set(rules.tables),
@@ -143,8 +152,8 @@ def find_chain_tables(
                 "Each further table of a chain, and no other, needs its own output:"
                 f" {', '.join(sorted(mismatched))}.",
                 hint="Name one output for each of the further tables"
-                f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. Keep columns of"
-                " these only: `kept`.",
+                f" ({', '.join(rules.tables) or 'none'}) and no other: `outputs`. In `kept`, name"
+                " only these tables.",
             )
     destinations = [parse_relation(output) for output in (job.output, *outputs.values())]
     if len(set(destinations)) < len(destinations):
@@ -155,13 +164,13 @@ def find_chain_tables(
     if rules.tables and job.exports:
         raise InvalidParameter(
             "A chain of several tables writes no files, because a file would hold one table"
-            " without the further_tables.",
+            " without the others.",
             hint="Leave out `exports`, and export the tables yourself after the release.",
         )
     if rules.tables and job.where is not None:
         raise InvalidParameter(
             "where selects rows of one table, but the chain has several.",
-            hint="Leave out `where`. To select rows, create the chain of a view for each table.",
+            hint="Leave out `where`. To select rows, create the chain on a view of each table.",
         )
     for number, table in enumerate(rules.tables, 1):
         other = session.find_source(parse_relation(table))
@@ -183,8 +192,8 @@ def find_chain_tables(
     return chain_tables
 
 
-def _by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping with its keys, names of tables, resolved to the names that the database has."""
+def _key_by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mapping with its keys, which are table names, resolved as in the database."""
     return {
         str(session.find_source(parse_relation(table)).name): value
         for table, value in values.items()
@@ -192,7 +201,7 @@ def _by_table(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
-    """The settings of further tables that all releases must share; empty if there are none."""
+    """Return the settings of further tables that must be the same in all releases of a chain."""
     columns_by_table = {
         str(chain_table.relation.name): [[a.name, a.sql_type] for a in chain_table.retained]
         for chain_table in chain_tables[1:]
@@ -203,7 +212,7 @@ def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
 def columns_of_table(
     chain_table: ChainTable, columns: Sequence[ChainColumn]
 ) -> tuple[ChainColumn, ...]:
-    """The columns of a table's release: those that classes share, and its retained columns.
+    """Return the columns of a table's release: generalized columns, and the table's retained ones.
 
     Parameters
     ----------
@@ -220,7 +229,7 @@ def columns_of_table(
 
 
 def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
-    """The plan of a table's release: the same classes, with the table's retained columns."""
+    """Plan the release of a table, with the same classes and the table's retained columns."""
     if chain_table.number == 0:
         return planned
     job = planned.job
@@ -231,8 +240,8 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
     ]
     schema = Schema((*chain_table.relation.schema.attributes, *missing_columns))
     retained = tuple(attribute.name for attribute in chain_table.retained)
-    # Drop the job's name and roles: the column types recorded under it are those of the first
-    # table.
+    # Leave out the job's name and roles: under this name, column types of the first table are
+    # recorded.
     table_job = replace(
         job,
         table=str(chain_table.relation.name),
@@ -254,21 +263,22 @@ def plan_table(planned: Plan, chain_table: ChainTable) -> Plan:
 def recount_joined(
     state: CellState, written: Sequence[RelationName], columns: Sequence[tuple[str, str]]
 ) -> tuple[int, int]:
-    """Count the combinations that occur in any table, and those that fewer than k persons share.
+    """Count the combinations of values in any table, and those that fewer than k persons share.
 
-    The tables have no other columns in common to join them by. Requires
-    ``recount.stage_histories``.
+    Only the columns whose values all rows of a cell share are counted, because the tables can be
+    joined by no other columns. Requires ``recount.stage_histories``.
 
     Parameters
     ----------
+    state : the state of the chain: its cells and their released values.
     written : the released tables, in the same database.
-    columns : the columns that classes share: pairs of name and state column.
+    columns : pairs of a column's name in the release, and its name in the chain's value table.
     """
     state_columns = ", ".join(column for _, column in columns)
     values = ", ".join(f"v.{column} AS {column}" for _, column in columns)
     names = quote_list(name for name, _ in columns)
     persons = (
-        f"SELECT {values}, h.size AS persons, 0 AS n FROM {quote(HISTORY_SIZES)} AS h"
+        f"SELECT {values}, h.size AS persons, 0 AS is_released FROM {quote(HISTORY_SIZES)} AS h"
         f" JOIN {state.value_table} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
     rows = "".join(
@@ -276,7 +286,7 @@ def recount_joined(
     )
     [(n_combinations, n_below_k)] = state.session.rows(
         f"SELECT count(*), coalesce(sum(CASE WHEN c.persons < {int(state.k)} THEN 1 ELSE 0 END), 0)"
-        f" FROM (SELECT sum(persons) AS persons FROM ({persons}{rows}) AS both_ways"
-        f" GROUP BY {state_columns} HAVING sum(n) > 0) AS c"
+        f" FROM (SELECT sum(persons) AS persons FROM ({persons}{rows}) AS persons_and_rows"
+        f" GROUP BY {state_columns} HAVING sum(is_released) > 0) AS c"
     )
     return int(n_combinations), int(n_below_k)

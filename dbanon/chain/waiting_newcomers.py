@@ -1,4 +1,8 @@
-"""Record since which release each newcomer of a chain has been waiting, by tag."""
+"""Record for each waiting newcomer of a chain, by tag, since which release the person has waited.
+
+Newcomers are persons in the source who are not members of a cell yet. They wait until they are
+admitted or excluded. A *tag* is the pseudonym of a person (see ``key``).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dbanon.sessions.pseudonym_session import WAITING_NEWCOMERS
 
 
 def record_waiting(state: CellState, n_waiting: int, last_cell: int) -> int:
-    """Record since which release newcomers have waited; return the longest wait in releases.
+    """Update the records of waiting newcomers; return the longest wait, in releases.
 
     Records of newcomers who were admitted or excluded, or have left the source, are deleted.
 
@@ -44,7 +48,7 @@ def record_waiting(state: CellState, n_waiting: int, last_cell: int) -> int:
 
 
 def find_longest_wait(state: CellState) -> int:
-    """The number of releases that the longest-waiting newcomer has waited."""
+    """Return for how many releases the longest-waiting newcomer has waited."""
     # A preview may read a ledger of an earlier version, which has no such table.
     if state.session.find_existing(state.session.ledger_name("chain_waiting")) is None:
         return 0

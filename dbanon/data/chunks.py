@@ -14,13 +14,15 @@ from dbanon.data.pieces import Disk, DiskArray, reorder_on_disk, split_records
 from dbanon.data.schema import Attribute, Kind, move_ordinals_to_numbers
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
 
-# Copies of numeric columns while a method runs: the values, the standardized points, the kernel's
-# copy and its index.
+# Number of copies of a numeric column while a method runs: the values, the standardized points, the
+# copy in the compiled core, and its search index.
 _COPIES_OF_NUMBERS = 4
-# Copies of coded columns: categories also need positions in hierarchies and in search indexes.
-# Equal rows are then processed as one: only _COPIES_PER_ROW copies exist per row, the others per
-# distinct row.
-_COPIES_OF_CODES, _COPIES_PER_ROW = 8, 2
+# The same for a coded column, which also needs positions in hierarchies and in search indexes.
+_COPIES_OF_CODES = 8
+# If there are coded columns, equal rows are processed as one. Then only this many copies have an
+# entry for each row; the others have one for each distinct row.
+_COPIES_PER_ROW = 2
+# Bytes per record besides the copies of columns: the key and the class.
 _BYTES_PER_RECORD = 64
 
 
@@ -53,8 +55,8 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
     ----------
     n_columns : number of columns to read.
     n_coded : number of columns that are not numeric.
-    distinct_share : share of records that differ from all earlier ones; used if there are coded
-        columns.
+    distinct_share : number of distinct records as a share of all records; only used if there are
+        coded columns.
     """
     copies_if_distinct = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
     copies_if_repeated = _COPIES_PER_ROW * n_columns if n_coded else copies_if_distinct
@@ -65,7 +67,8 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
 
 def bytes_per_spilled_record(n_columns: int) -> int:
     """Approximate bytes in memory per record whose values are spilled to disk."""
-    # The key, the class and the position in it; one column at a time, and the released values.
+    # _BYTES_PER_RECORD covers the key, the class, the position within the class, and the one column
+    # that is in memory at a time. The other summand is for the released values.
     return _BYTES_PER_RECORD + 8 * n_columns
 
 
@@ -77,12 +80,12 @@ def require_memory(
     on_disk: bool = False,
     n_coded: int = 0,
 ) -> int:
-    """Check that the approximate memory that a method needs is within a limit; return it in bytes.
+    """Estimate the memory that a method needs, in bytes, and check that it is within a limit.
 
     Parameters
     ----------
     limit : in bytes; None for no limit.
-    read_phrase : a verb phrase for the message, such as ``would be read``.
+    read_phrase : says in the message which records were counted, such as ``would be read``.
     on_disk : True if values are spilled to disk.
     n_coded : number of columns that are not numeric.
 
@@ -257,7 +260,7 @@ class _Widths(NamedTuple):
 
 
 class _MemoryRecords:
-    """Chunks in memory; checks their properties as chunks arrive.
+    """Collects chunks in memory, and checks their properties as they arrive.
 
     After the last chunk, ``is_ascending`` is True if the row keys have one column and are strictly
     ascending, ``is_finite`` if all numbers are finite; ``wide`` is as in ``Chunk``.
@@ -293,12 +296,12 @@ class _MemoryRecords:
         keys, numbers, codes, valid = self._arrays
         keys.add(chunk.keys)
         numbers.add(chunk.numbers)
-        codes.add(_codes_of(chunk))
+        codes.add(_codes_or_empty(chunk))
         if chunk.valid is not None and not self._has_nulls:
             self._has_nulls = True
             valid.add(np.ones((self._n, self._n_attributes), bool))
         if self._has_nulls:
-            valid.add(_validity_of(chunk, self._n_attributes))
+            valid.add(_validity_or_all_true(chunk, self._n_attributes))
         self._n += n
 
     def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
@@ -314,7 +317,7 @@ class _MemoryRecords:
 
 
 class _DiskRecords:
-    """Chunks whose values are written to disk; keys stay in memory.
+    """Collects chunks, writing their values to disk; keys stay in memory.
 
     Parameters
     ----------
@@ -330,7 +333,7 @@ class _DiskRecords:
         ]
         self._has_nulls = False
         self.wide = frozenset[str]()
-        # Both are checked by the caller, once all chunks have arrived.
+        # False means "not known": the caller then checks the complete arrays.
         self.is_ascending = self.is_finite = False
 
     def add(self, chunk: Chunk) -> None:
@@ -338,8 +341,8 @@ class _DiskRecords:
         self._keys.append(chunk.keys)
         arrays: tuple[NDArray[Any], ...] = (
             chunk.numbers,
-            _codes_of(chunk),
-            _validity_of(chunk, self._n_attributes),
+            _codes_or_empty(chunk),
+            _validity_or_all_true(chunk, self._n_attributes),
         )
         for rows, array in zip(self._rows, arrays, strict=True):
             rows.add(array)
@@ -360,13 +363,13 @@ class _DiskRecords:
         return keys, numbers, codes, valid if self._has_nulls else None
 
 
-def _codes_of(chunk: Chunk) -> NDArray[np.int32]:
-    """The codes of a chunk, int32 (c, q), also if it has none."""
+def _codes_or_empty(chunk: Chunk) -> NDArray[np.int32]:
+    """Return the codes of a chunk, int32 (c, q); if it has none, an empty array with q = 0."""
     return np.empty((len(chunk.keys), 0), np.int32) if chunk.codes is None else chunk.codes
 
 
-def _validity_of(chunk: Chunk, n_attributes: int) -> NDArray[np.bool_]:
-    """Which values of a chunk are not NULL, bool (c, d)."""
+def _validity_or_all_true(chunk: Chunk, n_attributes: int) -> NDArray[np.bool_]:
+    """Return which values of a chunk are not NULL, bool (c, d), even if none is NULL."""
     return np.ones((len(chunk.keys), n_attributes), bool) if chunk.valid is None else chunk.valid
 
 
@@ -383,7 +386,7 @@ def _require_finite(
     numbers: NDArray[np.float64],
     valid: NDArray[np.bool_] | None,
 ) -> None:
-    """Check that numbers that are not NULL are finite; raises NonFiniteValue.
+    """Check that all numbers except NULLs are finite; raises NonFiniteValue.
 
     Parameters
     ----------
@@ -427,7 +430,13 @@ def non_finite_error(attribute: Attribute, count: int, rows: int) -> NonFiniteVa
 def with_progress(
     chunks: Iterable[Chunk], rows: int, progress: Callable[[float], None]
 ) -> Iterator[Chunk]:
-    """Yield the chunks, and report the share of about ``rows`` rows read after each."""
+    """Yield the chunks; after each, report the share of rows read so far.
+
+    Parameters
+    ----------
+    rows : the approximate number of rows of all chunks.
+    progress : receives the share, 0 to 1.
+    """
     n_read = 0
     for chunk in chunks:
         n_read += len(chunk.keys)

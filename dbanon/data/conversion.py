@@ -1,6 +1,6 @@
-"""Convert dates and times to the unit of a column; values beyond the range of the unit become NaT.
+"""Convert dates and times to a numpy unit; values that it cannot represent become NaT.
 
-numpy itself wraps such values around silently (version 2.4) or raises OverflowError (2.5).
+For such values, numpy 2.4 silently returns wrong dates, and numpy 2.5 raises OverflowError.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64
 
 
 def to_moment(value: Any, unit: str) -> np.datetime64:
-    """Convert a text, a date or a time to a unit; NaT if it is empty or out of range.
+    """Convert a text, a date or a time to datetime64 of a unit; NaT if it is empty or out of range.
 
     Raises
     ------
@@ -44,13 +44,13 @@ def to_moment(value: Any, unit: str) -> np.datetime64:
     datetime64: Any = np.datetime64
     not_a_time: np.datetime64 = datetime64("NaT", unit)
     try:
-        # Parse with the unit first: NaT and plain numbers need one.
+        # Parse with the unit first, since numbers, and NaT as a number, have no unit of their own.
         if not np.isnat(datetime64(value, unit)):
             moment = datetime64(value)
             converted: np.datetime64 = moment.astype(f"datetime64[{unit}]")
             if moment.astype("datetime64[Y]") == converted.astype("datetime64[Y]"):
                 return converted
     except OverflowError:
-        # Raised by numpy 2.5 if out of range; numpy 2.4 returns another year.
+        # numpy 2.5 raises this if the value is out of range; numpy 2.4 returns another year.
         pass
     return not_a_time

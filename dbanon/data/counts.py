@@ -1,4 +1,4 @@
-"""Counts of a written release, and requests for them."""
+"""Counts of the rows, classes and persons of a written release, and requests for such counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Recount:
 
     @classmethod
     def of_sizes(cls, size_counts: Iterable[Sequence[int]]) -> Recount:
-        """Build a recount from triples: class size, whether it has NULL, number of such classes."""
+        """Build a recount from triples: class size, whether the classes have NULL, their number."""
         histogram: dict[int, int] = {}
         null_rows = rows = 0
         for size, has_null, count in size_counts:
@@ -43,7 +43,12 @@ class Recount:
 
     @classmethod
     def of_attributes(cls, attributes: Sequence[Recount], combinations: Recount) -> Recount:
-        """Merge the recounts of single attributes, with the recount of their combinations."""
+        """Merge the recounts of single attributes into one histogram of classes.
+
+        Parameters
+        ----------
+        combinations : the recount of the combinations of all attributes, for ``k_rows``.
+        """
         histogram: dict[int, int] = {}
         for recount in attributes:
             for size, count in recount.histogram.items():
@@ -78,15 +83,15 @@ class Recount:
 
 
 def describe_rarest_row(k_rows: int) -> str:
-    """Describe the rows that share the rarest combination, for ``Recount.k_rows``."""
+    """Describe how many rows share the rarest combination of values, from ``Recount.k_rows``."""
     return f"the rarest combination of released values is shared by {k_rows} row(s)"
 
 
 @dataclass(frozen=True)
 class JointHistories:
-    """Counts of persons by how many persons share their joint history over several releases.
+    """How many persons stand out by their joint history over several releases.
 
-    A joint history is a person's class in each release, or the person's absence from it.
+    A joint history is a person's class, or absence, in each of the releases.
 
     Parameters
     ----------
@@ -95,8 +100,9 @@ class JointHistories:
     persons : number of persons in any of the releases.
     below : number of persons whose joint history fewer than k persons share.
     alone : number of persons with a unique joint history.
-    missing : names of earlier releases that are not counted, since their persons are not recorded.
-    older : number of recorded releases that are not counted, since enough later ones are.
+    missing : names of earlier releases that are left out because their persons are not recorded.
+    older : number of older releases that are recorded, but left out because of the limit on the
+        number of releases.
     """
 
     releases: int
@@ -117,9 +123,10 @@ class EntityCount:
     persons : number of persons.
     smallest : number of persons in the smallest class; 0 without classes.
     histogram : number of classes by size in rows.
-    persons_per_class : int64 (m,), by the class numbers in ``cells``.
-    cells : number of rows and persons with each value in each class, by sensitive column.
-    further_sets : the same counts for the combinations of further sets of columns.
+    persons_per_class : int64 (m,), the number of persons in each class, by the class numbers that
+        ``cells`` uses.
+    cells : by sensitive column, the number of rows and persons with each value in each class.
+    further_sets : the same counts for further sets of columns, whose combinations are the classes.
     """
 
     persons: int
@@ -137,12 +144,12 @@ class CountRequests:
     Parameters
     ----------
     columns : the released columns whose combinations of values are counted.
-    attribute_columns : if each quasi-identifier has classes of its own, its released columns; empty
-        if the combinations of ``columns`` are the classes.
+    attribute_columns : if each quasi-identifier is grouped separately, the released columns of
+        each; empty if the combinations of ``columns`` are the classes.
     persons : the entity column, if persons are to be counted per class; else empty.
     sensitive : columns whose values are counted per class.
-    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that no order is
-        needed.
+    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
+        does not matter.
     further_sets : further sets of columns whose combinations are counted.
     """
 
@@ -155,7 +162,7 @@ class CountRequests:
 
     @property
     def classes(self) -> tuple[tuple[str, ...], ...]:
-        """The columns whose combinations are classes."""
+        """The sets of columns whose combinations of values are the classes."""
         return self.attribute_columns or (self.columns,)
 
     def recount_classes(self, recount: Callable[[Sequence[str]], Recount]) -> Recount:
@@ -174,12 +181,12 @@ class ClassValueCounts:
 
     Parameters
     ----------
-    classes : int64 (c,), the class of each cell, from 0. A cell is a class with one value; a class
-        and value may have several.
+    classes : int64 (c,), the class of each cell, from 0. A cell holds rows of one class with the
+        same value; such rows may be spread over several cells.
     column : the value of each cell, as c codes.
     sizes : int64 (c,), the number of rows per cell.
-    persons : int64 (c,), the number of persons per cell. Cells of one class and value have no
-        person in common. None if unknown.
+    persons : int64 (c,), the number of persons per cell; None if unknown. Cells of the same class
+        and value have no person in common.
     """
 
     classes: NDArray[np.int64]
@@ -189,8 +196,10 @@ class ClassValueCounts:
 
 
 @dataclass(frozen=True)
-class Histories:
-    """Counts of a chain's written state and of its release.
+class ChainCounts:
+    """Counts of a chain after a release: of its persons, its classes and its stored state.
+
+    A *history* is the sequence of a person's classes and absences in all releases of the chain.
 
     Parameters
     ----------
@@ -198,24 +207,25 @@ class Histories:
     persons : number of persons with a row in the release.
     persons_so_far : number of persons in any release so far.
     rarest_history_persons : number of persons who share the rarest history; 0 without persons.
-    exposed_persons : number of persons whose history fewer than k share.
-    waiting_persons : number of persons in the source who wait for admission.
-    returned_persons : number of persons in the source who had left and stay out.
-    mismatched_cells : number of classes whose rows do not match their persons.
-    rewritten_rows : number of rows of held classes that differ from those released before.
-    mismatched_combinations : number of combinations of released values whose rows differ from the
-        rows of their classes.
+    exposed_persons : number of persons whose history is shared by fewer than k persons.
+    waiting_persons : number of persons in the source who are not admitted to a class yet.
+    returned_persons : number of persons who had left the source and are back; they are not released
+        again.
+    mismatched_cells : number of classes whose number of rows does not match their persons.
+    rewritten_rows : number of rows of held (frozen) classes that differ from those released before.
+    mismatched_combinations : number of combinations of released values that do not have the same
+        number of rows in the release as in the stored classes.
     failing_cells : number of released classes that violate a privacy model.
-    refused_persons : number of newcomers whom privacy models excluded permanently with this
-        release.
+    refused_persons : number of newcomers who are excluded permanently, from this release on,
+        because their class would violate a privacy model.
     rows : number of rows in the release; None if each person has one row.
-    withheld_rows : number of rows withheld because their persons exceed the row limit.
+    withheld_rows : number of rows withheld because their person has more rows than allowed.
     rarest_combination_persons : number of persons who share the rarest combination of values; None
         if each person has one row.
-    joined_combinations_below_k : for persons in several tables, number of combinations in the
-        joined tables that fewer than k persons share.
-    further_counts : counts of classes and persons, by name.
-    levels : by index of the model, the level that all released classes reach, for models that
+    joined_combinations_below_k : if the chain releases several tables, number of combinations of
+        values in the joined tables that fewer than k persons share.
+    further_counts : further counts of classes and persons, by name.
+    levels : by index of the model, the level that all released classes reach. Only for models that
         compare classes with the first release.
     """
 
@@ -255,5 +265,5 @@ class Counts:
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
     cells: Mapping[str, ClassValueCounts] = field(default_factory=dict)
-    histories: Histories | None = None
+    histories: ChainCounts | None = None
     further_sets: tuple[Recount, ...] = ()

@@ -1,9 +1,9 @@
 """Open files that users name, so that other accounts cannot substitute them.
 
-An account that may write to a folder could place a link there to a file that only the account of
-the run may read, and would see its rows in the release. Files are therefore opened directory by
-directory, and checks use the open descriptor instead of the name: nothing can be swapped between a
-check and the use of the file.
+Another account that may write to a folder could put a link there to a file that only the account of
+this process may read, and would find its rows in the release. Files are therefore opened directory
+by directory, and checks use the open descriptor instead of the name, so that nothing can be swapped
+between a check and the use of the file.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dbanon.errors import ForeignFile
 REFUSE, ALLOW, LINKS = "refuse", "allow", "links"
 FOREIGN_FILES = (REFUSE, ALLOW, LINKS)
 
-# Directories on the path need not be readable.
+# With O_PATH, directories on the path can be opened even if they are not readable.
 _LOOK_UP_FLAGS = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 _LINK_HINT = (
     'Put the file itself there. If links are meant to be followed: `foreign_files="links"`.'
 )
@@ -45,9 +45,9 @@ def open_regular_file(
     Parameters
     ----------
     root : the folder that the user named, which contains the file; None if the user named the file
-        itself. Below it, links are not followed and files of other accounts are refused.
-    policy : ``refuse``; ``allow`` to permit files of other accounts below the folder; ``links`` to
-        also follow links.
+        itself. Below the folder, links are not followed, and files of other accounts are refused.
+    policy : ``refuse`` for these rules; ``allow`` to permit files of other accounts below the
+        folder; ``links`` to follow links there, too.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def open_regular_file(
 
 
 def _components_below(root: Path, path: Path) -> tuple[str, ...]:
-    """The path components from a folder to a file below it; raises ForeignFile."""
+    """Return the path components from a folder to a file below it; otherwise raise ForeignFile."""
     if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
         raise ForeignFile(f"{path} is not below {root}.", hint=_LINK_HINT)
     return path.relative_to(root).parts
@@ -84,8 +84,8 @@ def _open_step_by_step(named_path: Path, below: tuple[str, ...], policy: str, pa
     Parameters
     ----------
     named_path : the path that the user named.
-    below : the path components of the file below it.
-    path : the path for messages.
+    below : the path components from there to the file; empty if the user named the file.
+    path : the path of the file, for messages.
     """
     start = Path(os.getcwd()) / named_path
     # Components to open, each with whether it is below the folder that the user named.
@@ -99,7 +99,7 @@ def _open_step_by_step(named_path: Path, below: tuple[str, ...], policy: str, pa
             status, target = _look_up(name, directory)
             if target is not None:
                 n_links += 1
-                if n_links > _MOST_LINKS:
+                if n_links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 _require_link(status, path, is_below, policy)
                 components.extendleft((name, is_below) for name in reversed(Path(target).parts))
@@ -125,7 +125,7 @@ def _look_up(name: str, directory: int) -> tuple[os.stat_result, str | None]:
     try:
         status = os.fstat(descriptor)
         is_link = stat.S_ISLNK(status.st_mode)
-        # This reads the link that was opened, even if another file has its name by now.
+        # Read the link that was opened, even if another file has taken its name since.
         return status, os.readlink("", dir_fd=descriptor) if is_link else None
     finally:
         os.close(descriptor)
@@ -155,7 +155,7 @@ def _open_file(directory: int, name: str, path: Path, is_below: bool, policy: st
         descriptor = os.open(name, _READ_FLAGS, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            # A link has replaced it after the check.
+            # After the check, the file was replaced by a link.
             raise _link_error(path) from None
         raise
     try:

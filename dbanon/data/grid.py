@@ -1,9 +1,11 @@
 """Grids for intervals: borders that depend on the column, never on a class.
 
-A grid has one or more steps. The step of an interval depends only on the coarse cells that contain
-the smallest and the largest value of the class; coarse cells are unions of finer ones. So a label
-reveals the cells of these two values and nothing else: any pair of values from the two cells has
-the same label. A step chosen by the width of the class would reveal more.
+A class's values are released as an interval (its *label*) between two borders of a grid. A grid has
+one or more steps, each with cells of another width. Which step is used depends only on the coarse
+cells that contain the smallest and the largest value of the class. Coarse cells are unions of finer
+ones, so a label reveals nothing but the cells of these two values: for any other pair of values in
+the same cells, the label is the same. Choosing the step by the exact width of the class would
+reveal more.
 """
 
 from __future__ import annotations
@@ -18,19 +20,19 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RangeUnsuitable
 
 # The finest step divides the column's range into at most this many cells.
-_MOST_CELLS = 50
-# If the range has at most this many units of the column's type, the step is one unit; else it is
-# two or more units.
-_MOST_UNIT_CELLS = 20
+_MAX_CELLS = 50
+# If the range has at most this many units of the column's type (1 for integers, a day for dates),
+# the step is one unit; otherwise it is two or more units.
+_MAX_UNIT_CELLS = 20
 _DAY_MICROSECONDS = 86_400_000_000
 _STEPS_IN_MONTHS = (1, 3, 12, 60, 120, 600, 1200)
 # A step of months is used for classes that overlap at least this many of its cells.
-_LEAST_MONTH_CELLS = 5
+_MIN_MONTH_CELLS = 5
 # Pairs: a step in tenths of a coarse cell, and the smallest number of coarse cells that a class
 # must overlap to use this step.
 _STEP_CHOICES = ((10, 7), (5, 4), (2, 3))
-# Limits that keep steps, and borders above the largest value, within float64.
-_LARGEST_VALUE, _SMALLEST_SPREAD = 1e307, 1e-300
+# Largest absolute value and smallest range for which float64 can represent all steps and borders.
+_MAX_VALUE, _MIN_SPREAD = 1e307, 1e-300
 # Significant digits of a border; steps are wide enough for neighbouring borders to differ.
 _DIGITS = 15
 
@@ -63,7 +65,7 @@ class GridCells:
         return np.where(self.borders(cells + 1) <= values, cells + 1, cells)
 
     def borders(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The released lower border of each cell, to which values are compared."""
+        """The lower border of each cell, as released. A cell's values are at least this."""
         if self.months:
             month = cells.astype(np.int64) * self.months - 1970 * 12
             days = month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
@@ -76,18 +78,18 @@ class GridCells:
 
 @dataclass(frozen=True)
 class GridStep:
-    """One step of a grid, and the condition for its use.
+    """One step of a grid, and the condition under which a class uses it.
 
     Parameters
     ----------
-    cells : the cells whose borders are the ends of labels.
+    cells : the cells whose borders are the ends of intervals.
     coarse_cells : coarser cells, each a union of ``cells``.
-    least_cells : the smallest number of coarse cells that a class must overlap to use this step.
+    min_cells : the smallest number of coarse cells that a class must overlap to use this step.
     """
 
     cells: GridCells
     coarse_cells: GridCells
-    least_cells: int
+    min_cells: int
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ class Grid:
 
     Parameters
     ----------
-    finest : the cells for classes to which no coarser step applies.
-    coarser : further steps, the coarsest first. The coarse cells of a step are unions of those of
-        all finer steps, and of ``finest``.
+    finest : the cells for classes that use no coarser step.
+    coarser : further steps, the coarsest first. The coarse cells of a step are unions of the coarse
+        cells of all finer steps, and of the cells of ``finest``.
     """
 
     finest: GridCells
@@ -115,13 +117,13 @@ class Grid:
         """
         lower, upper = np.empty(len(low)), np.empty(len(low))
         unassigned = np.ones(len(low), bool)
-        for step in (*self.coarser, GridStep(self.finest, self.finest, least_cells=0)):
+        for step in (*self.coarser, GridStep(self.finest, self.finest, min_cells=0)):
             n_cells = (
                 step.coarse_cells.cell_numbers(high[unassigned])
                 - step.coarse_cells.cell_numbers(low[unassigned])
                 + 1
             )
-            classes = np.flatnonzero(unassigned)[n_cells >= step.least_cells]
+            classes = np.flatnonzero(unassigned)[n_cells >= step.min_cells]
             lower[classes] = step.cells.borders(step.cells.cell_numbers(low[classes]))
             upper[classes] = step.cells.borders(step.cells.cell_numbers(high[classes]) + 1)
             unassigned[classes] = False
@@ -143,26 +145,26 @@ class Grid:
 
 
 def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
-    """The grid of a column with values of this scale.
+    """Build the grid of a column whose values have this scale.
 
-    Steps are 1, 2 and 5 times powers of ten; for dates they are days, weeks, and months up to
-    centuries.
+    Widths are 1, 2 and 5 times powers of ten. For dates they are days, weeks and months, and
+    multiples of months up to a century.
 
     Parameters
     ----------
-    step : the only step of the grid, in the column's unit; None for the steps above.
+    step : the width of all cells, in the column's unit; None for the widths above.
 
     Raises
     ------
     RangeUnsuitable : float64 cannot represent the borders.
     """
     extreme = max(scale.spread, abs(scale.least), abs(scale.most))
-    if extreme > _LARGEST_VALUE or 0 < scale.spread < _SMALLEST_SPREAD:
+    if extreme > _MAX_VALUE or 0 < scale.spread < _MIN_SPREAD:
         raise RangeUnsuitable(
             f'The values of column "{attribute.name}" are too large, too far apart or too close'
             " for intervals.",
-            hint=f"Intervals take values up to {_LARGEST_VALUE:.0e} that are at least"
-            f" {_SMALLEST_SPREAD:.0e} apart. Exclude other rows in a view, or set such values to"
+            hint=f"Intervals take values up to {_MAX_VALUE:.0e} that are at least"
+            f" {_MIN_SPREAD:.0e} apart. Exclude other rows in a view, or set such values to"
             " NULL.",
         )
     if step is not None:
@@ -170,11 +172,11 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _date_grid(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY_MICROSECONDS)
     unit = 1.0 if attribute.kind is Kind.ORDINAL else unit_of(attribute, scale)
-    if scale.spread <= _MOST_UNIT_CELLS * unit:
+    if scale.spread <= _MAX_UNIT_CELLS * unit:
         return Grid(GridCells(unit or 1.0))
-    # Borders closer than their last digit would coincide.
+    # Borders that differ only after the last significant digit would coincide.
     digit_width = max(abs(scale.least), abs(scale.most)) * 10.0 ** (1 - _DIGITS)
-    min_width = max(scale.spread / _MOST_CELLS, 2 * unit, digit_width)
+    min_width = max(scale.spread / _MAX_CELLS, 2 * unit, digit_width)
     power = int(np.floor(np.log10(min_width)))
     candidates = (f"{factor}e{power}" for factor in (1, 2, 5, 10))
     finest = float(next(text for text in candidates if float(text) >= min_width * (1 - 1e-12)))
@@ -183,10 +185,10 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
         GridStep(
             GridCells(float(f"{tenths}e{ten_power - 1}")),
             GridCells(float(f"1e{ten_power}")),
-            least_cells,
+            min_cells,
         )
         for ten_power in range(top_power, power - 1, -1)
-        for tenths, least_cells in _STEP_CHOICES
+        for tenths, min_cells in _STEP_CHOICES
     ]
     return Grid(
         GridCells(finest),
@@ -196,28 +198,28 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
 
 def _date_grid(spread: float, day_length: int) -> Grid:
     """The grid of dates and timestamps; ``day_length`` is in the column's unit."""
-    if spread < 14 * day_length * _MOST_UNIT_CELLS:
+    if spread < 14 * day_length * _MAX_UNIT_CELLS:
         return Grid(
             GridCells(
-                float(7 * day_length if spread > _MOST_UNIT_CELLS * day_length else day_length)
+                float(7 * day_length if spread > _MAX_UNIT_CELLS * day_length else day_length)
             )
         )
     months = [
-        months for months in _STEPS_IN_MONTHS if months * 30.5 * day_length >= spread / _MOST_CELLS
+        months for months in _STEPS_IN_MONTHS if months * 30.5 * day_length >= spread / _MAX_CELLS
     ]
     finest, *coarser = (
         GridCells(months=m, day_length=day_length) for m in months or _STEPS_IN_MONTHS[-1:]
     )
     return Grid(
-        finest, tuple(GridStep(cells, cells, _LEAST_MONTH_CELLS) for cells in reversed(coarser))
+        finest, tuple(GridStep(cells, cells, _MIN_MONTH_CELLS) for cells in reversed(coarser))
     )
 
 
 def unit_of(attribute: Attribute, scale: Scale) -> float:
-    """The distance of neighbouring values of the column; 0 if it has no such unit.
+    """Return the distance between neighbouring values of the column's type; 0 if there is none.
 
-    A column of integral floats counts as integers: a data frame stores integers as floats if one of
-    them is NULL, and this must change neither the grid nor the loss.
+    Floats that are all whole numbers count as integers: a data frame stores integers as floats if
+    one of them is NULL, and that must change neither the grid nor the loss.
     """
     units = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
     if attribute.kind is Kind.DECIMAL:
@@ -230,14 +232,19 @@ def unit_of(attribute: Attribute, scale: Scale) -> float:
 def ends_around(
     attribute: Attribute, grid: Grid, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The released borders of classes; for ranks, both ends are inclusive."""
+    """Return the ends of the intervals of classes, as released; for ranks, both are inclusive.
+
+    Parameters
+    ----------
+    low, high : float64 (c,), the smallest and the largest value of each class.
+    """
     return released_ends(attribute, *grid.borders_around(low, high))
 
 
 def released_ends(
     attribute: Attribute, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The released ends of half-open intervals; for ranks, the upper end is inclusive."""
+    """Convert half-open intervals to the ends that are released; for ranks, both are inclusive."""
     if attribute.kind is Kind.ORDINAL:
         high = np.minimum(high, len(attribute.order)) - 1
     return low, high
@@ -246,12 +253,13 @@ def released_ends(
 def width_share(
     low: NDArray[np.float64], high: NDArray[np.float64], scale: Scale, unit: float
 ) -> NDArray[np.float64]:
-    """The width of intervals from smallest to largest value, as a share of the range, at most 1.
+    """Return the width of intervals as a share of the column's range, float64 (c,), 0 to 1.
 
     Parameters
     ----------
-    low, high : borders, float64 (c,).
-    unit : the distance of the largest value from ``high``; 0 if ``high`` is inclusive.
+    low, high : the ends of the intervals, float64 (c,).
+    unit : the distance between neighbouring values, which is subtracted from the width because
+        ``high`` is exclusive; 0 if it is inclusive.
     """
     if scale.is_constant:
         return np.zeros(len(low))

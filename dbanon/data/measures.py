@@ -1,11 +1,12 @@
-"""Measures of a table, computed once and shared by all code that processes any part of it.
+"""Measures of a table: statistics of its columns, which are computed once.
 
 They are scales of numbers, dictionaries with counts, and distributions of sensitive columns, and
-stay small for any table. Spaces, recodings, losses and models use these measures instead of the
-records that they process: so a part of a table has the same grids, shares and distances as the
-table, and these reveal nothing about the part. Only released records count; withheld ones do not.
+stay small for any table. Code that processes a part of the table (distances, recodings, losses and
+models) uses these measures, not statistics of the part. Grids, shares and distances are therefore
+the same for all parts, and reveal nothing about a single one. Withheld records do not count.
 
-(The package ``measures`` computes properties of releases: losses and privacy models.)
+(The package ``measures`` is about something else: it computes properties of releases, such as
+losses and privacy models.)
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ class ValueFrequencies:
     Parameters
     ----------
     counts : int64 (s,), read-only, by code.
-    values : the s values, without NULL, which has the last code if it is counted; empty if unknown.
+    values : the values by code, as text; empty if unknown. If NULL is counted, it has the last
+        code, and no entry here.
     share_base : the total that shares refer to: the number of persons if ``counts`` count persons,
-        each of whom may have several values; None for the sum of the counts.
-    is_fixed : True for the distribution of a table other than that of the compared records. It may
-        lack some of their values, and does not change if records are withheld.
+        who may have several values each; None for the sum of the counts.
+    is_fixed : True if the distribution is that of another table than the records that are compared
+        with it. It may lack some of their values, and does not change if records are withheld.
     """
 
     counts: NDArray[np.int64]
@@ -56,9 +58,14 @@ class ValueFrequencies:
         least_width: int = 0,
         units: NDArray[np.int64] | None = None,
     ) -> ValueFrequencies:
-        """Count codes, int32 (m,), ignoring -1; the result has at least ``least_width`` counts.
+        """Count codes, ignoring -1.
 
-        With ``units``, int64 (m,), each unit counts once per value.
+        Parameters
+        ----------
+        codes : int32 (m,).
+        least_width : the smallest length of the result.
+        units : int64 (m,), the unit (person) of each code, which counts once per value; None to
+            count every code.
         """
         codes, n_units = _drop_repeated_codes(codes, units)
         counts = np.bincount(codes[codes >= 0], minlength=max(len(values), least_width))
@@ -75,18 +82,18 @@ class ValueFrequencies:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """float64 (s,), the share of each value among records, or of persons who have it."""
+        """The share of records, or of persons, that have each value, float64 (s,)."""
         base = int(self.counts.sum()) if self.share_base is None else self.share_base
         shares: NDArray[np.float64] = self.counts / max(base, 1)
         return shares
 
     @property
     def occurring_positions(self) -> NDArray[np.int32]:
-        """int32 (s,), the index of each value among the values that occur."""
+        """The index of each value among the values that occur, int32 (s,)."""
         return (np.cumsum(self.counts > 0) - 1).astype(np.int32)
 
     def occurring_values(self) -> ValueFrequencies:
-        """The distribution without values that do not occur."""
+        """Return the distribution of only the values that occur."""
         is_occurring = self.counts > 0
         values = [value for value, occurs in zip(self.values, is_occurring, strict=False) if occurs]
         return ValueFrequencies(self.counts[is_occurring], tuple(values), self.share_base)
@@ -94,9 +101,12 @@ class ValueFrequencies:
     def after_withholding(
         self, codes: NDArray[np.int32], units: NDArray[np.int64] | None = None
     ) -> ValueFrequencies:
-        """The distribution after withholding records with these codes, int32 (m,).
+        """Return the distribution without some records.
 
-        With ``units``, as in ``of``, all records of each unit are withheld.
+        Parameters
+        ----------
+        codes : int32 (m,), the codes of the records to withhold.
+        units : as in ``of``; all records of each unit must be withheld.
         """
         if self.is_fixed:
             return self
@@ -109,7 +119,7 @@ class ValueFrequencies:
 def _drop_repeated_codes(
     codes: NDArray[np.int32], units: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int32], int | None]:
-    """The codes with repetitions within a unit set to -1, and the number of units."""
+    """Set repetitions of a code within a unit to -1; return the codes and the number of units."""
     if units is None:
         return codes, None
     return np.where(first_record_mask(units, codes), codes, np.int32(-1)), len(np.unique(units))
@@ -124,9 +134,9 @@ class Measures:
     numbers : the scales of numeric attributes, including ordinal ones.
     categories : the values and counts of the other attributes.
     sensitive : the distributions of the columns of privacy models; NULL is a value.
-    whitenings : the maps that decorrelate z-scores, by pattern: whether each numeric attribute is
-        not NULL. Only for Mahalanobis distances.
-    ranks : the ranks that occur in ordinal attributes, float64 (s,), ascending.
+    whitenings : the maps that decorrelate z-scores, only for Mahalanobis distances. There is one
+        for each pattern of NULLs: a tuple that says which numeric attributes are not NULL.
+    ranks : by ordinal attribute, the ranks that occur, float64 (s,), ascending.
     """
 
     numbers: Mapping[str, Scale] = field(default_factory=dict)
@@ -152,12 +162,12 @@ class Measures:
         covariance: bool = False,
         parallel_map: ParallelMap = map,
     ) -> Measures:
-        """The measures of a table whose records are all released.
+        """Measure a table whose records are all released.
 
         Parameters
         ----------
-        covariance : whether to compute whitenings, for Mahalanobis distances.
-        parallel_map : ``on_all_cores``, or ``map`` to process one after the other; the result is
+        covariance : True to compute whitenings, for Mahalanobis distances.
+        parallel_map : ``on_all_cores`` to process columns in parallel, or ``map``; the result is
             the same.
         """
         valid = microdata.numeric_valid()
@@ -192,11 +202,15 @@ class Measures:
         )
 
     def whitening_of(self, present: NDArray[np.bool_]) -> Whitening:
-        """The map for records with this pattern of numeric attributes that are not NULL, bool (p,).
+        """Return the whitening for records with a pattern of NULLs.
+
+        Parameters
+        ----------
+        present : bool (p,), which numeric attributes are not NULL.
 
         Raises
         ------
-        InvalidParameter : these measures have no map for the pattern.
+        InvalidParameter : these measures have no whitening for the pattern.
         """
         pattern = tuple(present.tolist())
         if pattern not in self.whitenings:
@@ -208,7 +222,7 @@ class Measures:
 
 
 def _scales(columns: Sequence[NDArray[np.float64]], parallel_map: ParallelMap) -> list[Scale]:
-    """The scale of each column, float64 (m,); it does not depend on how columns are split."""
+    """Compute the scale of each column, float64 (m,), in pieces, which do not affect the result."""
     pieces = [
         (index, piece)
         for index, column in enumerate(columns)
@@ -224,7 +238,10 @@ def _scales(columns: Sequence[NDArray[np.float64]], parallel_map: ParallelMap) -
 
 
 def _whitenings(microdata: Microdata, scales: list[Scale]) -> dict[tuple[bool, ...], Whitening]:
-    """The map of each pattern of NULLs, from all records with values where the pattern has them."""
+    """Compute a whitening for each pattern of NULLs that occurs.
+
+    It is computed from all records that are not NULL in the pattern's attributes.
+    """
     transform = Standardization.of(scales)
     valid = microdata.numeric_valid()
     if valid is None:

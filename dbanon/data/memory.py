@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-# DuckDB gets at least this memory; rows that are read from it are counted separately.
+# Smallest memory limit for DuckDB. It does not include the rows that are read from it.
 MIN_DATABASE_BYTES = 32 * 2**20
+# DuckDB gets one thread for each of these.
 _BYTES_PER_THREAD = 64 * 2**20
 
 _threads: int | None = None
@@ -19,11 +20,11 @@ def half_of_memory() -> int:
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """The memory available to this process: the machine's, or less if its control group has less.
+    """Return the memory available to this process: the machine's, or the limit of its cgroup.
 
     Parameters
     ----------
-    root : the directory that contains ``proc`` and ``sys``.
+    root : the directory that contains ``proc`` and ``sys``, for tests.
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([physical, *_cgroup_limits(root)])
@@ -48,7 +49,7 @@ def duckdb_limit_statements(memory: int) -> list[str]:
 
 
 def _cgroup_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control groups (versions 1 and 2) and of their ancestors."""
+    """Yield the limits, in bytes, of this process's control groups and their ancestors (v1, v2)."""
     groups = root / "sys" / "fs" / "cgroup"
     try:
         lines = (root / "proc" / "self" / "cgroup").read_text().splitlines()
@@ -63,7 +64,7 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
 
 
 def _read_limits(mount: Path, name: str, files: tuple[str, ...]) -> Iterator[int]:
-    """The limits, in bytes, of a control group and its ancestors.
+    """Yield the limits, in bytes, of a control group and its ancestors.
 
     Parameters
     ----------
@@ -71,8 +72,8 @@ def _read_limits(mount: Path, name: str, files: tuple[str, ...]) -> Iterator[int
     name : the path of the group below it.
     files : names of files that may contain a limit.
     """
-    # A container may see the group name of its host, for which it has no directory. Its own limits
-    # are then in the mounted directory itself.
+    # In a container, the name may be that of the group on the host, for which the container has no
+    # directory. Its own limits are then in the mounted directory itself.
     group = mount / name.strip("/")
     for directory in (group, *group.parents):
         if not directory.is_relative_to(mount):

@@ -1,6 +1,6 @@
-"""Microdata: the quasi-identifiers of a relation as arrays, and columns of other roles.
+"""Microdata: the quasi-identifiers of a relation as arrays, and its columns with other roles.
 
-Stores read the columns of each role (``ColumnRoles``).
+``ColumnRoles`` says which columns a store reads, and in which role.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXACT_INTEGER = 2.0**53
 _ARRAY_FIELDS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
 
 # Powers of ten with a larger exponent may overflow float64.
-_LARGEST_SCALE = 300
+_MAX_SCALE = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +36,9 @@ class CodedColumn:
     Parameters
     ----------
     codes : int32 (n,), read-only: positions in ``values``; -1 for NULL.
-    values : distinct values as text, in the column's order; a number has one text.
-    text_codes : int32 (n,), codes of the displayed texts if equal values can have several, such as
-        7.5 and 7.50; None if ``codes`` distinguish the texts, too.
+    values : distinct values as text, in the column's order. Equal numbers have the same text.
+    text_codes : int32 (n,), codes of the texts as readers see them, if equal values can have
+        several texts, such as 7.5 and 7.50; None if each value has one text.
     """
 
     codes: NDArray[np.int32]
@@ -54,7 +54,7 @@ class CodedColumn:
         return self.codes if self.text_codes is None else self.text_codes
 
     def take(self, records: NDArray[np.int64]) -> CodedColumn:
-        """The column of these records, int64 (m,)."""
+        """Return the column for these records, int64 (m,) indices."""
         text_codes = None if self.text_codes is None else self.text_codes[records]
         return CodedColumn(self.codes[records], self.values, text_codes)
 
@@ -78,16 +78,16 @@ class Microdata:
     strata : int32 (n,), read-only: the stratum of each record; classes do not span strata. None if
         there is only one.
     entities : int32 (n,), read-only: the person of each record; None if each record is a person.
-    layers : int32 (n,), read-only: the layer of each record; classes do not span layers. A person
-        is a separate unit in each layer, so rows of one person may be in several classes. None if
-        there is only one.
+    layers : int32 (n,), read-only: if the rows of a person may be split over several classes, the
+        layer of each record. Classes do not span layers, and a person counts as a separate unit in
+        each layer. None if there is only one.
     sensitive : the columns of privacy models, by name.
-    n_withheld : number of further records that are not loaded, since they have a NULL that is not
-        allowed, or belong to a stratum with fewer than k records.
-    suppressed : bool (n, d), read-only: which cells have a value in the source and are NULL here;
+    n_withheld : number of further records of the relation that are not in the arrays, because they
+        have a NULL that is not allowed, or belong to a stratum with fewer than k records.
+    suppressed : bool (n, d), read-only: which values are NULL here because they were suppressed;
         None if there are none.
-    before_suppression : the same records with the values of suppressed cells, for an evaluation;
-        None if no cell is suppressed.
+    before_suppression : the same records with the suppressed values, for an evaluation; None if no
+        value is suppressed.
     """
 
     attributes: tuple[Attribute, ...]
@@ -123,7 +123,7 @@ class Microdata:
 
     @property
     def ordered_keys(self) -> NDArray[np.int64]:
-        """One number per record, int64 (n,), ascending: its key, or its index if keys are wider."""
+        """One ascending number per record, int64 (n,): a key of one column, otherwise the index."""
         return self.keys[:, 0] if self.keys.shape[1] == 1 else np.arange(self.n_records)
 
     @property
@@ -138,10 +138,10 @@ class Microdata:
 
     @property
     def units(self) -> NDArray[np.int64] | None:
-        """The unit of each record, int64 (n,): a person in a stratum, layer and pattern of NULLs.
+        """The unit of each record, int64 (n,), numbered from 0; None if every record is a unit.
 
-        Units are numbered from 0; None if every record is a unit. All records of a unit are in the
-        same class, or withheld together.
+        A unit is all records of a person with the same stratum, layer and pattern of NULLs. They
+        are in the same class, or withheld together.
         """
         if self.entities is None:
             return None
@@ -165,7 +165,7 @@ class Microdata:
         return None if column.all() else column
 
     def select_attributes(self, names: Collection[str]) -> Microdata:
-        """Microdata with only these attributes, in their present order."""
+        """Return the microdata with only these attributes, without changing their order."""
         is_selected = [attribute.name in names for attribute in self.attributes]
         if all(is_selected):
             return self
@@ -207,7 +207,7 @@ def first_record_mask(
 def most_frequent_codes(
     codes: NDArray[np.integer], units: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """The most frequent code of each unit, int64 (m,); the smallest in a tie.
+    """Return the most frequent code of each unit, int64 (m,); of several, the smallest.
 
     Parameters
     ----------
@@ -232,11 +232,12 @@ def most_frequent_codes(
 
 
 def require_no_null_entity(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
-    """Check that no record's code of its person, int32 (n,), is -1 for NULL; return the codes.
+    """Check that no record has NULL as its person; return the codes.
 
     Parameters
     ----------
-    name : of the entity column.
+    codes : int32 (n,), the code of each record's person; -1 for NULL.
+    name : the name of the entity column.
 
     Raises
     ------
@@ -251,13 +252,18 @@ def null_in_entity_error(name: str, n_null: int, n_rows: int) -> NullInEntity:
     """Build the error for rows without a person."""
     return NullInEntity(
         f'The entity column "{name}" holds NULL in {n_null} of {n_rows} rows.',
-        hint="Nobody knows whose these rows are: exclude them in a view, or give each an entity"
-        " of its own there.",
+        hint="The person of these rows is unknown. Exclude the rows in a view, or give each of them"
+        " its own entity there.",
     )
 
 
 def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The positions of ``keys``, int64 (c, m), in ``ordered_keys``, int64 (n, m), ascending.
+    """Return the position of each key in ``ordered_keys``, int64 (c,).
+
+    Parameters
+    ----------
+    ordered_keys : int64 (n, m), ascending.
+    keys : int64 (c, m), the keys to find.
 
     Raises
     ------
@@ -266,7 +272,8 @@ def find_records(ordered_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> ND
     if ordered_keys.shape[1] == 1:
         column, searched = ordered_keys[:, 0], keys[:, 0]
     else:
-        # Pack two columns into one: the first has few values, which are numbered.
+        # Pack the two columns of a key into one integer. The first column has few values, so its
+        # values are replaced by their index.
         first_values = np.unique(ordered_keys[:, 0])
         column, searched = (
             (np.searchsorted(first_values, key_columns[:, 0]) << 48) | key_columns[:, 1]
@@ -295,7 +302,7 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
 def widen_to_unrounded(
     low: NDArray[np.float64], high: NDArray[np.float64], attribute: Attribute
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Widen the ends of classes, float64 (c,) each, to include values before rounding."""
+    """Widen intervals, float64 (c,) each, so that they include the values before rounding."""
     return (
         np.where(_may_be_rounded(low, attribute), np.nextafter(low, -np.inf), low),
         np.where(_may_be_rounded(high, attribute), np.nextafter(high, np.inf), high),
@@ -303,11 +310,11 @@ def widen_to_unrounded(
 
 
 def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
-    """Which integers, decimals or instants float64 may have rounded, bool (c,)."""
+    """Return which values float64 may have rounded, bool (c,): large integers and the like."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
         units_per_value = 1.0
     elif attribute.kind is Kind.DECIMAL:
-        if attribute.scale > _LARGEST_SCALE:
+        if attribute.scale > _MAX_SCALE:
             return np.ones(len(values), bool)
         units_per_value = 10.0**attribute.scale
     else:
@@ -325,11 +332,11 @@ class ColumnRoles:
     quasi_identifiers : the attributes of the microdata.
     by : columns of strata, compared as text; each combination of values is a stratum.
     sensitive : columns of privacy models, as text.
-    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that no order is
-        needed.
+    leaf_columns : sensitive columns whose values are leaves of a hierarchy, so that their order
+        does not matter.
     persons : the entity column; empty if there is none.
-    passthrough : kept columns whose values the client forwards without looking at them; None if
-        they stay in their database.
+    passthrough : retained columns that this process copies unchanged from the source to the output;
+        None if source and output are in the same database, which copies them itself.
     """
 
     quasi_identifiers: tuple[Attribute, ...]
@@ -362,9 +369,9 @@ class ColumnRoles:
         return None
 
     def assign_roles(self, microdata: Microdata) -> Microdata:
-        """Move columns from the attributes, as which all were read, to the fields of their roles.
+        """Move columns with other roles from the attributes to the fields of these roles.
 
-        In columns of strata, NULL is a value like any other.
+        Stores read all columns as attributes. In columns of strata, NULL is a value like any other.
 
         Raises
         ------

@@ -1,6 +1,7 @@
 """Cards and plots of results in notebooks.
 
-The code that draws them is in a higher layer than the results, and registers itself here.
+A card is the display of a result in a notebook: text and a picture, in static HTML. The module that
+draws cards and plots depends on the results, so results cannot import it: it registers itself here.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def set_drawing(load_drawing: Callable[[], Drawing]) -> None:
 
 
 class NotebookCard:
-    """A result that notebooks display as a card: text and a picture, in static HTML."""
+    """A result that notebooks display as a card."""
 
     def _repr_html_(self) -> str | None:
-        """The card; None without a drawing module, so that a notebook falls back to ``repr``."""
+        """Return the card; if no drawing module is registered, None, so notebooks use ``repr``."""
         return None if _load_drawing is None else _load_drawing().card(self)
 
 

@@ -1,9 +1,13 @@
-"""Levels of a number without a hierarchy, for methods that use one level for the whole table.
+"""Generalization levels for numbers without a hierarchy, for full-domain generalization.
 
-Each level partitions the number line into cells that are unions of cells of the level below. All
-borders lie on the column's public grid (``data.grid``), so that a label reveals its cell and
-nothing else. The levels are the grid's finest cells; unions of two, four, eight … of them that span
-at least a sixteenth of the range (for months, longer calendar units); and one cell for all values.
+Each level divides the number line into cells, which are unions of the cells of the level below. All
+borders lie on the column's grid (``data.grid``), so an interval reveals its cell and nothing else.
+The levels are, from the finest:
+
+- the finest cells of the grid;
+- unions of 2, 4, 8 … of these that span at least a sixteenth of the range (for a grid of months,
+  longer calendar units);
+- one interval for all values.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ from dbanon.data.grid import GridCells, grid_for, released_ends, unit_of, width_
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 
-# A union spans at least the range divided by this, so a column has at most six levels. More levels
-# would multiply the combinations to search.
-_MOST_PARTS = 16
+# The range has at most this many unions, so that a column has at most six levels: methods search
+# all combinations of the columns' levels.
+_MAX_UNIONS = 16
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,11 @@ class NumberLevels:
 
     @classmethod
     def of(cls, attribute: Attribute, scale: Scale, step: float | None) -> NumberLevels:
-        """The levels of a column with values of this scale.
+        """Build the levels of a column whose values have this scale.
 
         Parameters
         ----------
-        step : width of the finest cells in the column's unit; None for the grid's own.
+        step : width of the finest cells in the column's unit; None to choose it by the scale.
 
         Raises
         ------
@@ -83,7 +87,7 @@ class NumberLevels:
             ]
         elif finest.step < scale.spread:
             # The smallest power of two whose unions span a sixteenth of the range.
-            power = max(int(np.ceil(np.log2(scale.spread / _MOST_PARTS) - np.log2(finest.step))), 1)
+            power = max(int(np.ceil(np.log2(scale.spread / _MAX_UNIONS) - np.log2(finest.step))), 1)
             while np.ldexp(finest.step, power) < scale.spread:
                 levels.append(Level(finest, 2**power))
                 power += 1
@@ -101,7 +105,7 @@ class NumberLevels:
         return len(self.levels)
 
     def cells_of(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
-        """The number of each value's cell, integral float64; 0 on the last level."""
+        """Return the number of the cell of each value, integral float64; 0 on the last level."""
         return (
             self.levels[level].union_numbers(values)
             if level < self.top_level
@@ -111,13 +115,13 @@ class NumberLevels:
     def cell_borders(
         self, values: NDArray[np.float64], level: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The released borders of each value's cell, float64 each."""
+        """Return the lower and upper end of the cell of each value, as released, float64 (n,)."""
         if level < self.top_level:
             cells = self.levels[level].union_numbers(values)
             low, high = (self.levels[level].borders(cells + i) for i in (0, 1))
             return released_ends(self.attribute, low, high)
-        # The last level spans all cells of the level below that contain values. Values of later
-        # records may lie outside the range of the measured table.
+        # The last level spans all cells of the level below that contain values: the given ones and
+        # those of the measured table, since values of later records may lie outside its range.
         ends = np.append(values, (self.scale.least, self.scale.most))
         below = self.levels[-1] if self.levels else Level(self.finest)
         first, last = below.union_numbers(np.array([ends.min(), ends.max()]))
@@ -126,18 +130,19 @@ class NumberLevels:
         return np.repeat(low, len(values)), np.repeat(high, len(values))
 
     def loss(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
-        """The information loss of each value's label, float64 (n,), 0 to 1."""
+        """Return the information loss of releasing each value as its cell, float64 (n,), 0 to 1."""
         low, high = self.cell_borders(values, level)
         return width_share(low, high, self.scale, unit_of(self.attribute, self.scale))
 
     def lowest_common_level(
         self, low: NDArray[np.float64], high: NDArray[np.float64], level: int
     ) -> NDArray[np.int64]:
-        """The lowest level, from this one up, on which two values share a cell, int64 (c,).
+        """Return the lowest level on which two values are in the same cell, int64 (c,).
 
         Parameters
         ----------
         low, high : float64 (c,), the two values of each pair.
+        level : the lowest level to consider.
         """
         common_level = np.full(len(low), self.top_level)
         for higher in range(self.top_level - 1, level - 1, -1):
@@ -145,12 +150,15 @@ class NumberLevels:
         return common_level
 
     def level_covering(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
-        """The lowest level that keeps together all values which a level of ``other`` does.
+        """Return the lowest level whose cells contain the cells of a level measured elsewhere.
+
+        Values that are in the same cell there are then in the same cell here.
 
         Parameters
         ----------
-        other, level : the levels of the same column measured on other records, and one of them.
-        values : the values to keep together, float64 (m,).
+        other : the levels of the same column, measured on other records.
+        level : one of its levels, the lowest level to consider.
+        values : the values to compare, float64 (m,).
         """
         if self.levels == other.levels or not len(values):
             return min(level, self.top_level)

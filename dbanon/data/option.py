@@ -1,12 +1,12 @@
 """Options, each described in one place for all interfaces.
 
-An option is a field of a frozen dataclass, annotated with what every interface needs to know::
+An option is a field of a frozen dataclass; its annotation describes it for all interfaces::
 
     seed: Annotated[int, Option("Random seed.", minimum=0)] = 0
 
-This line defines its check, the flag of the command line, the key and help text in SQL, the
-signature in Python, the row in ``docs/`` and the entry in the ledger. Parameters of a method are
-described in the same way, as ``Parameter`` objects.
+From this line follow the check of values, the command line flag, the key and help text in SQL, the
+signature in Python, the row in ``docs/`` and the entry in the ledger. The parameters of a method
+are ``Parameter`` objects, which also have an ``Option``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OptionsT = TypeVar("OptionsT")
 REQUIRED = MISSING
 
 _SINGULAR_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-_PLURAL_NAMES = {int: "whole numbers", float: "numbers", bool: "truths", str: "texts"}
+_PLURAL_NAMES = {int: "whole numbers", float: "numbers", bool: "true or false values", str: "texts"}
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,16 @@ class Option:
     pattern : a regular expression for the full text, or for each text in a list or mapping.
     expected : a description of allowed values, if type and limits do not suffice.
     hint : the hint of the error about a wrong value; empty to use the help.
-    item : the plural name of the items of a list or mapping; empty to use that of their type.
-    flag : its name on the command line, if it differs, as for options that are repeated there.
-    form : the form of a value on the command line, such as ``NAME=NUMBER``.
+    item : the plural name of the items of a list or mapping, for messages; empty to use the name of
+        their type.
+    flag : the option's name on the command line if it differs, such as a singular for an option
+        that is repeated there.
+    form : the format of a value on the command line, such as ``NAME=NUMBER``.
     unit : ``bytes`` for amounts of memory.
-    concerns_release : True if it concerns released data; calls that only build classes lack it.
-    has_sql_key : False if calls in SQL express it in another way.
-    is_secret : True if it holds values of columns; the ledger records only their number.
+    concerns_release : True if it concerns released data; functions that only build classes do not
+        have it.
+    has_sql_key : False if functions in SQL do not take it as a key, but in another way.
+    is_secret : True if it contains values of columns; the ledger then records only how many.
     docs_page : the page in ``docs/`` with details.
     """
 
@@ -109,7 +112,7 @@ class Parameter:
 
     @property
     def help(self) -> str:
-        """The help, with the names that other options have in Python and SQL."""
+        """The help for Python and SQL, where names of other options are written as they are."""
         return self.format_help(lambda name: name)
 
     @property
@@ -119,7 +122,7 @@ class Parameter:
 
     @property
     def default_text(self) -> str:
-        """The default as text; empty if there is none, or if it is an empty text or a structure."""
+        """The default as text; empty if it is not a number or a text, or if there is none."""
         if isinstance(self.default, bool):
             return str(self.default).lower()
         has_plain_default = isinstance(self.default, (int, float, str)) and self.default != ""
@@ -130,13 +133,14 @@ class Parameter:
         return re.sub(r"`(\w+)`", lambda match: write_name(match[1]), self.option.help)
 
     def check(self, value: Any, display_name: str = "") -> Any:
-        """Check and normalize a value: lists to tuples, mappings frozen, numpy scalars to Python.
+        """Check and normalize a value.
 
-        For a mapping, None means an empty one.
+        Lists become tuples, mappings become read-only, and numpy scalars become Python numbers. If
+        the type is a mapping, None means an empty one.
 
         Parameters
         ----------
-        display_name : the option's name in messages; empty for its own.
+        display_name : the option's name in messages; empty to use ``name``.
 
         Raises
         ------
@@ -154,10 +158,10 @@ class Parameter:
             raise self.refusal_error(display_name, value) from None
 
     def refusal_error(self, display_name: str = "", value: Any = None) -> InvalidParameter:
-        """Build the error for a wrong value; the message omits the value."""
+        """Build the error for a wrong value, without quoting the value."""
         hint = self.option.hint or self.option.help
         if self.kind is tuple and isinstance(value, (str, bytes)):
-            hint = f'Write `{display_name or self.name}=["…"]`, also where it is one.'
+            hint = f'Write `{display_name or self.name}=["…"]`, even for a single value.'
         return InvalidParameter(f"{display_name or self.name} must be {self.expected}.", hint=hint)
 
     @property
@@ -168,19 +172,20 @@ class Parameter:
 
 
 def parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
-    """The options of a dataclass, in the order of its fields; other fields are left out."""
-    hashable: Any = options_class
-    return _parameters(hashable)
+    """Return the options of a dataclass in the order of its fields, without its other fields."""
+    # Type checkers do not accept a class as an argument of a cached function.
+    cache_key: Any = options_class
+    return _parameters(cache_key)
 
 
 def all_parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
-    """As ``parameters``, with the options of nested dataclasses in place of their fields."""
-    hashable: Any = options_class
-    return _all_parameters(hashable)
+    """As ``parameters``, but for a field that is a dataclass itself, return its options."""
+    cache_key: Any = options_class
+    return _all_parameters(cache_key)
 
 
 def docstring_paragraphs(options: Iterable[Parameter]) -> str:
-    """A paragraph for each option, in the format of parameters in a docstring."""
+    """Format a paragraph for each option, as in the section on parameters of a docstring."""
     from textwrap import fill
 
     paragraphs = []
@@ -193,7 +198,7 @@ def docstring_paragraphs(options: Iterable[Parameter]) -> str:
 
 
 class _DocWithOptions:
-    """A docstring with options, built on access, since each server connection loads the class."""
+    """A docstring with options. It is built on access, since each server connection imports it."""
 
     def __init__(self, doc: str) -> None:
         self._doc = doc
@@ -228,15 +233,15 @@ def document_options(options_class: type[OptionsT]) -> type[OptionsT]:
 
 
 def build_options(options_class: type[OptionsT], arguments: Mapping[str, Any]) -> OptionsT:
-    """Build the dataclass from options by name, including those of nested dataclasses.
+    """Build a dataclass from options by name, including the options of nested dataclasses.
 
     Raises
     ------
-    TypeError : a name is no option, or a required option is missing.
+    TypeError : a name is not that of an option, or a required option is missing.
     InvalidParameter : as ``check_options``.
     """
-    hashable: Any = options_class
-    field_types = _field_types(hashable)
+    cache_key: Any = options_class
+    field_types = _field_types(cache_key)
     remaining = dict(arguments)
     for field in fields(options_class):  # type: ignore[arg-type]
         field_type = field_types[field.name]
@@ -300,7 +305,7 @@ def _parameters(options_class: Any) -> tuple[Parameter, ...]:
 
 
 def find_parameter(options_class: type[Any], name: str) -> Parameter:
-    """The option of this name."""
+    """Return the option with this name, which must exist."""
     [match] = [param for param in parameters(options_class) if param.name == name]
     return match
 
@@ -321,7 +326,10 @@ class _NotAllowedError(Exception):
 
 
 def _normalize(kind: Any, value: Any, option: Option) -> Any:
-    """The value in plain types; raises ``_NotAllowedError``."""
+    """Check a value and convert it to the types of ``Parameter.check``.
+
+    Raises ``_NotAllowedError``.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     origin = get_origin(kind)
@@ -365,7 +373,7 @@ def is_text(value: str) -> bool:
 
 
 def _normalize_number(kind: type, value: Any, option: Option) -> Any:
-    """A number as this type, within the limits; raises ``_NotAllowedError``."""
+    """Convert a number to this type and check its limits; raises ``_NotAllowedError``."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _NotAllowedError
     try:
@@ -418,7 +426,7 @@ def _pluralize(kind: Any) -> str:
 
 
 def _describe_limits(option: Option, separator: str = " ") -> str:
-    """Describe the limits of a number after a separator; empty if it has none."""
+    """Describe the limits of a number, prefixed with a separator; empty if there are none."""
     low, high = option.minimum, option.maximum
     if low is not None and high is not None:
         return f"{separator}from {low:g} to {high:g}"

@@ -1,4 +1,4 @@
-"""Results of methods: equivalence classes of records, or of each attribute; synthetic rows."""
+"""Results of methods: equivalence classes (of rows, or for each attribute), or synthetic rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dbanon.errors import RecountFailed
 
 
 def max_count_of_share(share: float, n: int) -> int:
-    """The largest number of records whose share of n is at most this, such as 29 of 100 for 0.29.
+    """Return the largest number of records that is at most this share of n: 29 of 100 for 0.29.
 
     Rounding the product down is not enough: 0.29 * 100 is below 29 in floating point.
     """
@@ -32,7 +32,7 @@ def max_count_of_share(share: float, n: int) -> int:
 
 
 def required_share_text(count: int, n: int) -> str:
-    """The share of n records that ``count`` records are, as text, rounded up; n is at least 1."""
+    """Format ``count / n``, rounded up to 6 digits, as a value for an option; n is at least 1."""
     return f"{-(-count * 10**6 // n) / 10**6:.6f}"
 
 
@@ -42,7 +42,7 @@ class Synthesis:
 
     Parameters
     ----------
-    columns : by name, a read-only array of n values with the type of the source's column.
+    columns : read-only arrays (n,) by name of the column, of the type of the source's column.
     method : the method that generated them.
     guarantee : a description of the guarantee and its limits.
     epsilon : the epsilon of differential privacy; None if the rows are not private.
@@ -88,13 +88,14 @@ class Partition(NotebookCard):
     Parameters
     ----------
     labels : int32 (n,), the class of each record from 0 without gaps; -1 if suppressed.
-    method_counts : counts that the method reports, by name; for joined partitions they add up.
+    method_counts : counts that the method reports, by name, such as how often it did something. If
+        partitions are joined, they are added.
 
     Attributes
     ----------
-    has_row_classes : True if classes consist of rows, which share all released values.
+    has_row_classes : True if the rows of a class share all released values.
     supports_blocks : True if blocks of a table may be partitioned separately.
-    sees_all_strata : True if the method processes all strata in one run, as in ``Method.run``.
+    sees_all_strata : True if the method gets all strata in one call, instead of one call each.
     """
 
     labels: NDArray[np.int32]
@@ -128,7 +129,7 @@ class Partition(NotebookCard):
     def without_copy(
         cls, labels: NDArray[np.int32], method_counts: Mapping[str, int] = NO_COUNTS
     ) -> Partition:
-        """As the constructor, but without a copy: the caller must not change the labels later."""
+        """As the constructor, but without copying the labels: the caller must not change them."""
         partition = Partition.__new__(Partition)
         partition._set_fields(labels, method_counts)
         return partition
@@ -150,12 +151,12 @@ class Partition(NotebookCard):
 
     @cached_property
     def _members_by_class(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """``members`` and ``starts``."""
+        """The two arrays ``members`` and ``starts``."""
         return kernels.grouped(self.labels, self.n_classes)
 
     @property
     def members(self) -> NDArray[np.int64]:
-        """int64 (n - suppressed,), records by class, in record order within a class."""
+        """int64 (n - n_suppressed,), the records ordered by class, then by index."""
         return self._members_by_class[0]
 
     @property
@@ -165,15 +166,18 @@ class Partition(NotebookCard):
 
     @property
     def grouping_levels(self) -> Levels | None:
-        """The levels that define the classes; None if classes have no levels."""
+        """The generalization levels that define the classes; None if there are none."""
         return None
 
     def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
-        """Rows grouped by equal released values, and each group's class, int32 (n_classes, 1)."""
+        """Group rows by equal released values.
+
+        Returns this partition, and the class of each group, int32 (n_classes, 1).
+        """
         return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Pairs of attribute names and the classes that they share: one pair for all attributes."""
+        """Return pairs of attributes and their classes: here one pair for all attributes."""
         return [(names, self)]
 
     @classmethod
@@ -186,12 +190,13 @@ class Partition(NotebookCard):
         """
         return combine(results, n)
 
-    def of(self, records: NDArray[np.int64]) -> Partition:
-        """Partition other records like their counterparts in this partition.
+    def take(self, records: NDArray[np.int64]) -> Partition:
+        """Build a partition of m records from the classes of some records of this partition.
 
         Parameters
         ----------
-        records : int64 (m,), the counterpart of each record; -1 for none, which suppresses it.
+        records : int64 (m,), for each new record, the index of the record here whose class it gets;
+            -1 to suppress it.
         """
         return Partition(
             np.where(records < 0, SUPPRESSED, self.labels[records]), self.method_counts
@@ -219,7 +224,7 @@ class Partition(NotebookCard):
 
 @dataclass(frozen=True, eq=False)
 class AttributePartition(NotebookCard):
-    """Each attribute grouped separately: k-anonymous per attribute, not per row.
+    """Classes for each attribute separately: k-anonymous per attribute, not per row.
 
     Parameters
     ----------
@@ -258,13 +263,14 @@ class AttributePartition(NotebookCard):
         return self
 
     def classes_by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
-        """Pairs of attribute names and the classes that they share: one pair per attribute."""
+        """Return pairs of attributes and their classes: here one pair per attribute."""
         return [([name], partition) for name, partition in zip(names, self.partitions, strict=True)]
 
     def row_classes(self) -> tuple[Partition, NDArray[np.int32]]:
-        """Rows grouped by equal released values: their class is the same in every attribute.
+        """Group rows by equal released values: by their classes in all attributes.
 
-        Returns this partition, and int32 (n_classes, d), the class of each attribute in each group.
+        Returns the partition into these groups, and the class of each group in each attribute,
+        int32 (n_groups, d).
         """
         labels = np.column_stack([partition.labels for partition in self.partitions])
         is_released = (labels >= 0).all(axis=1)
@@ -273,9 +279,9 @@ class AttributePartition(NotebookCard):
         row_labels[is_released] = groups.reshape(-1)
         return Partition(row_labels), classes
 
-    def of(self, records: NDArray[np.int64]) -> AttributePartition:
-        """As ``Partition.of``, for each attribute."""
-        return AttributePartition(tuple(partition.of(records) for partition in self.partitions))
+    def take(self, records: NDArray[np.int64]) -> AttributePartition:
+        """As ``Partition.take``, for each attribute."""
+        return AttributePartition(tuple(partition.take(records) for partition in self.partitions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +292,7 @@ class Levels(Partition):
     ----------
     labels : int32 (n,), the class of each record; -1 if suppressed.
     levels : by attribute, the level of generalization; 0 for the leaves or the finest cells.
-    numbers : by numeric attribute without a hierarchy, the levels that the method searched.
+    numbers : by numeric attribute without a hierarchy, all levels that the method could choose.
     """
 
     levels: Mapping[str, int]
@@ -312,13 +318,13 @@ class Levels(Partition):
 
     @classmethod
     def join_results(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
-        """The levels of n records from one result over some of them, possibly in another order."""
+        """Extend the single result, of some of n records in any order, to all n records."""
         [(records, result)] = results
-        levels: Levels = result.of(positions_among(records, n))
+        levels: Levels = result.take(positions_among(records, n))
         return levels
 
-    def of(self, records: NDArray[np.int64]) -> Levels:
-        """As ``Partition.of``, with the same levels; classes without a record are left out."""
+    def take(self, records: NDArray[np.int64]) -> Levels:
+        """As ``Partition.take``, with the same levels; classes without a record are left out."""
         is_unmatched = records < 0
         labels = np.where(is_unmatched, SUPPRESSED, self.labels[records])
         is_released = labels >= 0
@@ -335,7 +341,7 @@ class ClusteringResult:
     classes : the classes of rows, or of each attribute separately.
     levels : the levels of full-domain generalization before classes were merged; None for other
         methods.
-    measures : of the released table; None if it is not measured yet.
+    measures : the measures of the released table; None if they are not computed yet.
     method_counts : counts that the method reports, as in ``Partition``.
     """
 
@@ -346,7 +352,7 @@ class ClusteringResult:
 
 
 def positions_among(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """The position of each of n records in ``records``, int64 (n,); -1 if absent."""
+    """Return the position of each of n records in ``records``, int64 (n,); -1 if it is absent."""
     positions = np.full(n, -1, np.int64)
     positions[records] = np.arange(len(records))
     return positions
@@ -364,7 +370,7 @@ def combine(
     ----------
     parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records
         outside all sets are suppressed.
-    parallel_map : ``on_all_cores``, or ``map`` to process one after the other; the result is the
+    parallel_map : ``on_all_cores`` to process the parts in parallel, or ``map``; the result is the
         same.
     """
     method_counts: dict[str, int] = {}

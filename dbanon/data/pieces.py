@@ -1,6 +1,6 @@
 """Process long arrays in pieces on all cores, or store them on disk.
 
-Threads speed up only work that releases the interpreter lock.
+Pieces are processed by threads, which speed up only work that releases the interpreter lock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def split_records(n: int) -> list[slice]:
 
 
 def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) -> list[_Result]:
-    """As ``map``, in parallel; an exception is raised once the running calls have ended."""
+    """Like ``map``, but in parallel. If a call raises, cancel the calls that have not started."""
     items = list(items)
     if len(items) < 2:
         return list(map(work, items))
@@ -53,7 +53,7 @@ def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) ->
 def choose_column_map(table: NDArray[Any]) -> ParallelMap:
     """Choose how to process the columns of a table, (n, p): in parallel if it is large.
 
-    Columns on disk are processed one after the other, since they do not fit into memory together.
+    If the table is on disk, process one column at a time: together they do not fit into memory.
     """
     base: Any = table
     while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
@@ -90,7 +90,7 @@ class DiskArray:
 
     Raises
     ------
-    DbanonError : the file cannot be written, as if the disk is full.
+    DbanonError : the file cannot be written, for example because the disk is full.
     """
 
     def __init__(self, disk: Disk, width: int, dtype: Any) -> None:
@@ -102,7 +102,7 @@ class DiskArray:
         """Append rows, (c, width)."""
         self._n_rows += len(block)
         try:
-            # Write to the file, not to a memory map: on a full disk, the latter kills the process.
+            # Do not write to a memory map: if the disk is full, that kills the process.
             self._file.write(np.ascontiguousarray(block, self._dtype).tobytes())
         except OSError as error:
             raise self._disk.failed(error) from None

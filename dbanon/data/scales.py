@@ -1,8 +1,8 @@
 """Scales of numeric columns, and the maps that make columns comparable.
 
-Columns are summed without rounding, in pieces of any size and order. The compiled core adds
-mantissas and their squares as integers, by exponent, and Python combines them as unbounded
-integers. Sums of pieces therefore equal the sum of the column bit by bit, and no result depends on
+Columns are summed without rounding, in pieces of any size and order: the compiled core adds
+mantissas and their squares as integers, by exponent, and Python adds these as unbounded integers.
+The sums of the pieces therefore add up to exactly the sum of the column, and no result depends on
 how a table is split.
 """
 
@@ -22,7 +22,7 @@ from dbanon.kernels import exact_sums, standardized
 # Every float64 is an integer multiple of 2**-1074.
 _UNIT_EXPONENT = 1074
 
-# Bits of a square root before it is rounded to 53; the last one is set if any later bit is.
+# Bits of a variance, so that its square root has 64 before it is rounded to the 53 of a float64.
 _ROOT_BITS = 2 * 64
 
 
@@ -48,7 +48,7 @@ class Sums:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Sums:
-        """The sums of these values, float64 (m,), finite, in any order."""
+        """Sum these values, float64 (m,), which must be finite and may have any order."""
         if not values.size:
             return cls()
         least, most, all_integers, sums_by_exponent = exact_sums(values)
@@ -61,7 +61,7 @@ class Sums:
         return cls(len(values), least + 0.0, most + 0.0, all_integers, total, squares)
 
     def __add__(self, other: Sums) -> Sums:
-        """The sums of the values of both columns."""
+        """Add the sums of two pieces of a column."""
         if not (self.count and other.count):
             return self if self.count else other
         return Sums(
@@ -90,6 +90,7 @@ class Sums:
             return 0.0
         shift = _ROOT_BITS - (numerator.bit_length() - denominator.bit_length())
         shift += shift % 2
+        # An additional last bit says whether the root is inexact, for correct rounding.
         variance, remainder = divmod(numerator << max(shift, 0), denominator << max(-shift, 0))
         root = isqrt(variance)
         is_inexact = bool(remainder) or root * root != variance
@@ -101,9 +102,9 @@ class Sums:
 MAHALANOBIS = "mahalanobis"
 STANDARDIZATIONS = ("zscore", "range", "none", MAHALANOBIS)
 
-# Smallest share of its standard deviation that a column must retain after regression on earlier
-# ones. With less, it is a linear combination of them up to rounding.
-_LEAST_RESIDUAL_SHARE = 1e-6
+# A column whose residual after regression on earlier columns has a smaller share of its standard
+# deviation than this counts as a linear combination of them: the residual is rounding error.
+_MIN_RESIDUAL_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,8 @@ class Scale:
     ----------
     count : the number of values.
     least, most : the smallest and the largest value; 0 without values.
-    mean, deviation : mean and sample standard deviation of the values times 2**-exponent, correctly
-        rounded; the deviation is 0 if all values are equal.
+    mean, deviation : mean and sample standard deviation of the values times 2**-``exponent``,
+        correctly rounded. The deviation is 0 if all values are equal.
     is_integral : True if all values are whole numbers.
     """
 
@@ -128,12 +129,12 @@ class Scale:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scale:
-        """The scale of these values, float64 (m,), finite, in any order."""
+        """Compute the scale of these values, float64 (m,), finite, in any order."""
         return cls.of_sums(Sums.of(values))
 
     @classmethod
     def of_sums(cls, sums: Sums) -> Scale:
-        """The scale of values with these sums; it does not depend on how a column was split."""
+        """Compute the scale of values from their sums."""
         if not sums.count:
             return cls()
         scale = cls(sums.count, sums.least, sums.most, is_integral=sums.all_integers)
@@ -160,8 +161,8 @@ class Scale:
 class Standardization:
     """An affine map per column: (x * 2**-exponent - shift) / scale.
 
-    The power of two comes first, so that columns of huge or tiny numbers neither overflow nor
-    vanish, and rescaling a column by a power of two changes no bit of the result.
+    The power of two is applied first, so that huge numbers do not overflow, tiny ones do not become
+    0, and multiplying a column by a power of two does not change the result.
 
     Parameters
     ----------
@@ -182,8 +183,8 @@ class Standardization:
         scales : the scales of the p columns.
         method : ``zscore`` (mean 0, sample standard deviation 1), ``range`` (minimum 0, maximum 1)
             or ``none`` (only constant columns are set to 0, which changes no distance).
-            ``mahalanobis`` starts from z-scores, which ``compute_whitening`` then makes
-            uncorrelated.
+            ``mahalanobis`` is the same as ``zscore`` here: z-scores are later decorrelated by
+            the map of ``compute_whitening``.
 
         Raises
         ------
@@ -209,7 +210,7 @@ class Standardization:
                     [column_scale.least, column_scale.most], -column_scale.exponent
                 )
                 shift[column], scale[column] = low, high - low
-            if scale[column] == 0.0:  # The spread is below the smallest number.
+            if scale[column] == 0.0:  # The spread is smaller than any float64 above 0.
                 shift[column] = 0.0
         return cls(exponent, shift, scale)
 
@@ -250,9 +251,10 @@ class Standardization:
 class Whitening:
     """A linear map after which columns are uncorrelated and have variance 1.
 
-    What earlier columns explain is subtracted from a column, and the residual is divided by its
-    standard deviation: this is forward substitution with the Cholesky factor of the covariance. The
-    Euclidean distance is then the Mahalanobis distance, whatever the order of columns.
+    From each column, its regression on the earlier columns is subtracted, and the residual is
+    divided by its standard deviation. This is forward substitution with the Cholesky factor of the
+    covariance. Euclidean distances of the result are Mahalanobis distances of the original points,
+    for any order of the columns.
 
     Parameters
     ----------
@@ -264,8 +266,8 @@ class Whitening:
 
     def apply(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """The whitened copy of ``points``, float64 (m, p)."""
-        # Use plain sums and products: the rounding of BLAS and LAPACK depends on library and
-        # processor, and classes must not depend on these.
+        # Do not use BLAS or LAPACK: their rounding depends on library and processor, and classes
+        # must not.
         whitened = np.zeros(points.shape, np.float64, order="F")
         for j, row in enumerate(self.factor):
             if row[j] == 0.0:
@@ -298,7 +300,7 @@ def compute_whitening(points: NDArray[np.float64]) -> Whitening:
                 factor[j, i] = (column * residual[:, i]).sum() / degrees
                 column -= factor[j, i] * residual[:, i]
         residual_spread = np.sqrt(np.square(column).sum() / degrees)
-        if residual_spread > _LEAST_RESIDUAL_SHARE * spread:
+        if residual_spread > _MIN_RESIDUAL_SHARE * spread:
             factor[j, j] = residual_spread
             column /= residual_spread
     return Whitening(factor)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, UnsupportedType, ValueNotInOrder
 
-# How spellings of an entity are unified: TRIM removes surrounding white space, CASEFOLD also
-# ignores case.
+# How different spellings of a person identifier are unified: TRIM removes surrounding white space,
+# CASEFOLD also ignores case.
 TRIM, CASEFOLD = "trim", "casefold"
 NORMALIZE = (TRIM, CASEFOLD)
 # White space that spreadsheets and forms leave around identifiers.
@@ -68,7 +68,7 @@ class Kind(str, Enum):
 
     @property
     def is_coded(self) -> bool:
-        """True if stores read values as codes of a dictionary, not as numbers."""
+        """True if values are read as codes of a dictionary of texts, not as numbers."""
         return self not in _NUMBER_KINDS
 
 
@@ -91,10 +91,12 @@ class Attribute:
     has_time_zone : True for a TIMESTAMP with time zone, whose values are instants.
     nullable : False if the database guarantees that no value is NULL.
     order : the values from the lowest to the highest, if the type or the caller states them.
-    enum_type : the enumerated type of released values, if text must not be cast to it.
+    enum_type : the enumerated type of released values, if casting text to it is unsafe; released
+        texts are then looked up among its values.
     uses_output_function : True to convert values to text by the type's output function instead of a
-        cast, which any role may define.
-    foreign_type : a type owned by another role that the column's type is based on; empty if none.
+        cast, because any database user can define a cast.
+    foreign_type : a type that the column's type is based on and that another database user owns;
+        empty if there is none.
     nominal : True for a number that is treated as a category with its text as value.
     normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
     """
@@ -133,7 +135,7 @@ class Schema:
 
 
 def require_lists(**lists: object) -> None:
-    """Check that each argument is a list and not a string, whose letters would be taken for names.
+    """Check that each argument is a list: the letters of a string would count as single names.
 
     Raises
     ------
@@ -143,12 +145,14 @@ def require_lists(**lists: object) -> None:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise InvalidParameter(
                 f"{name} must be a list of {'models' if name == 'models' else 'names'}.",
-                hint=f'Write `{name}=["…"]`, also where it is one.' if name != "models" else None,
+                hint=f'Write `{name}=["…"]`, even for a single value.'
+                if name != "models"
+                else None,
             )
 
 
 def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tuple[Attribute, ...]:
-    """Copy the quasi-identifiers, and turn nominal ones into categories with texts as values.
+    """Return the quasi-identifiers; turn nominal ones into categories whose values are texts.
 
     Parameters
     ----------
@@ -163,7 +167,7 @@ def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tu
     for name, kind in kinds.items():
         if name not in attributes_by_name:
             raise InvalidParameter(
-                f'The kind of "{name}" does not name a quasi-identifier.',
+                f'Column "{name}", named in `kinds`, is not a quasi-identifier.',
                 hint="State `kinds` of quasi-identifiers only.",
             )
         if kind == NUMERIC and attributes_by_name[name].kind.is_coded:
@@ -184,7 +188,7 @@ def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tu
 def apply_orders(
     attributes: Sequence[Attribute], orders: Mapping[str, Sequence[str]]
 ) -> tuple[Attribute, ...]:
-    """Copy the quasi-identifiers, and turn those with an order into ordinal ones.
+    """Return the quasi-identifiers; turn those with an order into ordinal ones.
 
     Parameters
     ----------
@@ -199,7 +203,7 @@ def apply_orders(
     for name in orders:
         if name not in [attribute.name for attribute in attributes]:
             raise InvalidParameter(
-                f'The order of "{name}" does not name a quasi-identifier.',
+                f'Column "{name}", named in `orders`, is not a quasi-identifier.',
                 hint="State `orders` of quasi-identifiers only.",
             )
     return tuple(
@@ -211,7 +215,7 @@ def apply_orders(
 
 
 def _as_ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
-    """The attribute as an ordinal one; unchanged for an empty order.
+    """Turn an attribute into an ordinal one; an empty order leaves it unchanged.
 
     Raises
     ------
@@ -235,7 +239,7 @@ def move_ordinals_to_numbers(
     codes: NDArray[np.int32],
     categories: Sequence[Sequence[str]],
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], list[Sequence[str]]]:
-    """Move ordinal attributes from the codes to the numbers, as ranks.
+    """Move ordinal attributes from the codes to the numbers, as ranks; return the arguments so.
 
     Parameters
     ----------
@@ -270,7 +274,7 @@ def move_ordinals_to_numbers(
 def _ranks(
     attribute: Attribute, codes: NDArray[np.int32], values: Sequence[str]
 ) -> NDArray[np.float64]:
-    """The rank of each value in the attribute's order, float64 (n,); 0 for NULL.
+    """Convert codes of texts to ranks in the attribute's order, float64 (n,); 0 for NULL.
 
     Raises
     ------
@@ -295,7 +299,9 @@ def not_in_order_error(
 
     Parameters
     ----------
-    values, rows : the number of affected distinct values and of all values; the same for rows.
+    values : the number of distinct values that are missing from the order, and of all distinct
+        values.
+    rows : the number of rows with such values, and of all rows.
     """
     (n_values, total_values), (n_rows, total_rows) = values, rows
     return ValueNotInOrder(

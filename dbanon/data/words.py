@@ -1,4 +1,4 @@
-"""Results as text: lines of labels and values, without control characters."""
+"""Format results as text: lines of labels and values, without control characters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ESCAPES_ON_PAGES = {k: v for k, v in _ESCAPES_IN_LINES.items() if k not in _DIR
 def escape_control_characters(text: str, *, lines: bool = False) -> str:
     """Escape control characters and direction marks.
 
-    A terminal would interpret them, and anyone may have written a ledger entry.
+    A terminal would interpret them, and texts in a ledger may come from an attacker.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def escape_control_characters(text: str, *, lines: bool = False) -> str:
 
 
 def escape_for_page(text: str) -> str:
-    """Escape control characters, for a page that isolates text directions."""
+    """Escape control characters, for an HTML page, which isolates the direction of each text."""
     return text.translate(_ESCAPES_ON_PAGES)
 
 
@@ -76,13 +76,14 @@ class LabelledText:
 
 
 class LabelledTextWithCard(NotebookCard, LabelledText):
-    """A labelled text that notebooks display as a card, if a drawing module is registered."""
+    """A labelled text that notebooks display as a card (see ``data.notebook``), or as a table."""
 
     def _repr_html_(self) -> str:
         return NotebookCard._repr_html_(self) or LabelledText._repr_html_(self)
 
 
-# JSON keys of versions before 0.3.0, by their present name; JSON has both until 1.0.
+# Keys in JSON that were renamed in version 0.3.0: the former name by the new one. Until 1.0, JSON
+# output has both.
 FORMER_KEYS = {
     "disclosive_columns": "telling",
     "loss_shares": "lost",
@@ -98,12 +99,12 @@ FORMER_KEYS = {
 
 
 def also_under_former_key(key: str, value: Any) -> dict[str, Any]:
-    """A value under its key and under the key of earlier versions."""
+    """Return a dict with a value under its key and under the former name of the key."""
     return {key: value, FORMER_KEYS[key]: value}
 
 
 def read_renamed(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """The value of a key, or of its former key in an entry of an earlier version."""
+    """Read the value of a key that was renamed: earlier versions wrote it under another name."""
     return values.get(key, values.get(FORMER_KEYS[key], default))
 
 

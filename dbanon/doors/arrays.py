@@ -110,7 +110,7 @@ def partition(
 
     policy = replace(policy, hierarchies=build_trees(microdata))
     result = partition_for(microdata, policy, trees=build_trees).classes
-    return result if candidate_index is None else result.of(candidate_index)
+    return result if candidate_index is None else result.take(candidate_index)
 
 
 def information_loss(

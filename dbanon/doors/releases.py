@@ -368,7 +368,7 @@ def create_chain(
         rules,
         key_out=key_path,
         key_of=key,
-        file=file_store,
+        file_store=file_store,
     )
 
 

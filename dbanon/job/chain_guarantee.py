@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from dbanon.data.counts import Counts, Histories
+from dbanon.data.counts import ChainCounts, Counts
 from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     ChainExposed,
@@ -128,7 +128,7 @@ class ChainGuarantee(Guarantee):
         self.require_histories(histories)
         return self.verdict(counts, self._require_levels(counts, expected))
 
-    def require_histories(self, histories: Histories) -> None:
+    def require_histories(self, histories: ChainCounts) -> None:
         """Check the counts of histories in the chain's state.
 
         Raises
@@ -232,7 +232,7 @@ class ChainGuarantee(Guarantee):
         )
 
 
-def _fewest_per_combination(histories: Histories, default: int) -> int:
+def _fewest_per_combination(histories: ChainCounts, default: int) -> int:
     """The persons who share the rarest combination; ``default`` if each person has one row."""
     return (
         default

@@ -76,7 +76,7 @@ def find_classes(
     partition = _run_strata(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
     if units is not None:
-        partition = partition.of(units.unit_of_record)
+        partition = partition.take(units.unit_of_record)
     require_budget(policy, partition.n_suppressed + microdata.n_withheld, microdata.n_read)
     if partition.n_suppressed:
         return _find_levels_again(microdata, partition, policy, tick, trees)
@@ -97,7 +97,7 @@ def _find_levels_again(
     hierarchies = policy.hierarchies if trees is None else trees(remaining)
     policy = replace(policy, options=options, hierarchies=hierarchies)
     partition = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
-    return partition.of(positions_among(records, microdata.n_records))
+    return partition.take(positions_among(records, microdata.n_records))
 
 
 def find_attribute_classes(

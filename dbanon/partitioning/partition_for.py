@@ -100,9 +100,9 @@ def _expand_to_table(
 ) -> ClusteringResult:
     """Extend the classes of some records, int64 (m,), to all n; the others are withheld."""
     positions = positions_among(records, n)
-    levels = None if clustering.levels is None else clustering.levels.of(positions)
+    levels = None if clustering.levels is None else clustering.levels.take(positions)
     return replace(
-        clustering, classes=clustering.classes.of(positions), levels=levels, measures=None
+        clustering, classes=clustering.classes.take(positions), levels=levels, measures=None
     )
 
 

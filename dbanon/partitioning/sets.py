@@ -95,8 +95,8 @@ class CoarserColumns(Partition):
             for grouped_names, grouping in zip(names_by_grouping, groupings, strict=True)
         ]
 
-    def of(self, records: NDArray[np.int64]) -> CoarserColumns:
-        """As ``Partition.of``; classes without a record are left out."""
+    def take(self, records: NDArray[np.int64]) -> CoarserColumns:
+        """As ``Partition.take``; classes without records are left out."""
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         released = labels >= 0
         remaining, class_numbers = np.unique(labels[released], return_inverse=True)

@@ -193,7 +193,7 @@ def pairs_of(
     n_withheld = partition.n_suppressed + microdata.n_withheld
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)
-        microdata, partition = take_records(microdata, records), partition.of(records)
+        microdata, partition = take_records(microdata, records), partition.take(records)
     measures = measures or Measures.of(microdata)
     trees = resolve_hierarchies(microdata.attributes, hierarchies or {}, measures)
     pairs = [

@@ -23,16 +23,16 @@ from dbanon.data.frozen import dataclass
 from dbanon.release.attribute_disclosure import LEAST_REPORTED_SHARE, Frequencies, ValueGroups
 
 # Smaller shares are not reported, since any column singles out some rows.
-LEAST_WARNED_SHARE = 0.01
+MIN_SHARE_TO_WARN = 0.01
 # With a strict policy, a release is refused from this share on: so many rows cannot be withheld.
 REFUSED = 0.05
 # Minimum share of rows in groups that could have several values; below it, it may be chance.
 LEAST_COMPARABLE_SHARE = 0.1
 # An excess over chance of fewer standard deviations is ignored.
 DEVIATIONS = 4.0
-# Group numbers have at least GROUPS values with at most MOST_MEMBERS rows each, as in groups whose
-# members know each other. Categories have fewer values and more rows per value.
-GROUPS, MOST_MEMBERS = 50, 10
+# Group numbers have at least GROUPS values with at most MAX_GROUP_SIZE rows each, as in groups
+# whose members know each other. Categories have fewer values and more rows per value.
+GROUPS, MAX_GROUP_SIZE = 50, 10
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ def is_coding(dependence: float) -> bool:
 
 def may_number_groups(groups: ValueGroups) -> bool:
     """Return whether a column has many values, each shared by a few rows."""
-    is_small = (groups.sizes > 1) & (groups.sizes <= MOST_MEMBERS)
+    is_small = (groups.sizes > 1) & (groups.sizes <= MAX_GROUP_SIZE)
     n_small = int(groups.counts[is_small].sum())
     small_rows = int(groups.sizes[is_small] @ groups.counts[is_small])
     return n_small >= GROUPS and small_rows >= LEAST_REPORTED_SHARE * groups.n_rows
 
 
 def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
-    """Count the groups of 2 to ``MOST_MEMBERS`` rows, and those whose rows' profiles are unique.
+    """Count the groups of 2 to ``MAX_GROUP_SIZE`` rows, and those whose rows' profiles are unique.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> t
     group_profiles = [
         tuple(sorted(member_profiles))
         for member_profiles in profiles_of_group.values()
-        if 1 < len(member_profiles) <= MOST_MEMBERS
+        if 1 < len(member_profiles) <= MAX_GROUP_SIZE
     ]
     _, counts = np.unique(
         np.array([hash(member_profiles) for member_profiles in group_profiles]), return_counts=True

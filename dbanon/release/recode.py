@@ -74,13 +74,13 @@ def recode(
     row_partition, _ = classes.row_classes()
     if row_partition.n_suppressed:
         records = np.flatnonzero(row_partition.labels >= 0)
-        microdata, classes = take_records(microdata, records), classes.of(records)
+        microdata, classes = take_records(microdata, records), classes.take(records)
         if trees is not None:
             policy = replace(policy, hierarchies=trees(microdata))
         settings = replace(
             settings,
             hierarchies=policy.hierarchies,
-            levels=None if settings.levels is None else settings.levels.of(records),
+            levels=None if settings.levels is None else settings.levels.take(records),
         )
     measures = measures or Measures.of(microdata)
     # Stores compute exact totals with the classes of all records that were read.

@@ -301,7 +301,7 @@ def _propose_entity(
         for column in profile.columns
         if column.name in person_columns
         and column.name not in named_columns
-        and column.present == profile.rows
+        and column.n_non_null == profile.rows
     )
 
 
@@ -350,7 +350,7 @@ def _build_reading_job(
     entity: str | None = None,
 ) -> Job:
     """A job that reads all rows, including those with a NULL."""
-    has_nulls = any(profile.column(name).present < profile.rows for name in quasi_identifiers)
+    has_nulls = any(profile.column(name).n_non_null < profile.rows for name in quasi_identifiers)
     return Job(
         table=request.table,
         output="",

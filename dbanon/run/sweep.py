@@ -17,8 +17,13 @@ import numpy as np
 
 from dbanon.advice.answer import SkippedMethod, Sweep
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import KNEE_RANGE, Point, next_refinement, with_frontier
-from dbanon.advice.request import AdviceRequest, are_numbers, default_methods, parse_curve
+from dbanon.advice.recommend import KNEE_RANGE, Point, mark_frontier, next_refinement
+from dbanon.advice.request import (
+    AdviceRequest,
+    are_numbers,
+    default_methods,
+    parse_method_and_refinement,
+)
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords
@@ -119,7 +124,7 @@ def sweep(
     ordered_points = [points[method, k] for method in methods for k in ks if (method, k) in points]
     return Sweep(
         measure=runner.measure,
-        points=tuple(with_frontier(ordered_points)),
+        points=tuple(mark_frontier(ordered_points)),
         rows=runner.microdata.n_records,
         of=runner.total,
         linked=MAX_LINKED_RECORDS
@@ -295,7 +300,7 @@ class _TrialQueue:
 
 def _is_refined(name: str) -> bool:
     """True for a method with refinement, such as ``mdav+fast``."""
-    return parse_curve(name)[1] is not None
+    return parse_method_and_refinement(name)[1] is not None
 
 
 def _sort_in_trial_order(ks: Sequence[int]) -> list[int]:
@@ -363,7 +368,7 @@ class _TrialRunner:
             names=["linkage_risk", "class_risk"],
             tick=lambda share: tick(0.6 + 0.4 * share),
         )
-        method, refine = parse_curve(name)
+        method, refine = parse_method_and_refinement(name)
         risk = figures.risks["linkage_risk"]
         if risk is None:
             return None
@@ -427,7 +432,7 @@ class _TrialRunner:
 
     def build_policy(self, name: str, k: int) -> Policy:
         """The policy of a trial release."""
-        method, refine = parse_curve(name)
+        method, refine = parse_method_and_refinement(name)
         options: dict[str, Any] = {}
         if self.is_numeric and find_method(method).takes_categories:
             # Other methods release numbers, so release and measure numbers here as well.

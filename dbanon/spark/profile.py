@@ -11,7 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from dbanon.advice.forms import MAX_EXAMINED_VALUES, can_hold_identifiers, form_of_texts
+from dbanon.advice.forms import MAX_EXAMINED_VALUES, can_hold_identifiers, find_form_of_texts
 from dbanon.advice.persons import (
     HEAD_ROWS,
     PROBED_ROWS,
@@ -74,7 +74,7 @@ def _profile(attribute: Attribute, values: pa.ChunkedArray) -> ColumnProfile:
         )
     if not can_hold_identifiers(attribute):
         return profile
-    return replace(profile, form=form_of_texts(islice(distinct_texts, MAX_EXAMINED_VALUES)))
+    return replace(profile, form=find_form_of_texts(islice(distinct_texts, MAX_EXAMINED_VALUES)))
 
 
 def _share_of_equal_pairs(frame: DataFrame, name: str) -> float:

@@ -274,7 +274,7 @@ class ClusterBlocks:
             classes = cluster_block(space, keys, policy, index_in_stratum, _ignore_progress)
         else:
             classes = self._refine_classes(piece, space, units, stratum_number, index_in_stratum)
-        record_classes = classes if units is None else classes.of(units.unit_of_record)
+        record_classes = classes if units is None else classes.take(units.unit_of_record)
         facts = BlockFacts(
             number,
             stratum_number,

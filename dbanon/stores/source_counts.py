@@ -96,13 +96,13 @@ def profile_columns(
     columns = (
         ColumnProfile(
             a,
-            int(n_present),
-            int(n_distinct),
-            a.name in keys,
-            float(mean_length or 0),
-            float(spaced_share or 0),
+            n_non_null=int(n_non_null),
+            distinct=int(n_distinct),
+            is_unique_key=a.name in keys,
+            mean_length=float(mean_length or 0),
+            multiword_share=float(spaced_share or 0),
         )
-        for a, n_present, n_distinct, mean_length, spaced_share in zip(
+        for a, n_non_null, n_distinct, mean_length, spaced_share in zip(
             attributes, *(counts[offset::4] for offset in range(4)), strict=True
         )
     )

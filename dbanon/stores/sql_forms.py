@@ -14,7 +14,7 @@ from dbanon.advice.forms import (
     Check,
     IdentifierForm,
     can_hold_identifiers,
-    form_of,
+    find_common_form,
     forms,
 )
 from dbanon.data.schema import Attribute
@@ -48,7 +48,7 @@ def detect_forms(
                 form_index: int(count or 0) for form_index, count in enumerate(counts)
             }
             _apply_check_digits(session, relation, attribute, int(n_values), matches_by_form)
-            form_by_name[attribute.name] = form_of(int(n_values), matches_by_form)
+            form_by_name[attribute.name] = find_common_form(int(n_values), matches_by_form)
     return {a.name: form_by_name.get(a.name, "") for a in attributes}
 
 
@@ -75,7 +75,7 @@ def _apply_check_digits(
     for form_index, form in enumerate(forms()):
         if not form.checks:
             continue
-        if form_of(n_values, {form_index: matches_by_form[form_index]}):
+        if find_common_form(n_values, {form_index: matches_by_form[form_index]}):
             query = _check_digits_query(
                 session, form, _values_subquery(session, relation, attribute)
             )
@@ -98,7 +98,8 @@ def _check_digits_query(session: Session, form: IdentifierForm, rows: str) -> st
         for letter_index in range(start, min(start + _MAX_NESTED_CALLS, len(_LETTERS))):
             digits = f"replace({digits}, '{_LETTERS[letter_index]}', '{10 + letter_index}')"
         digits_query = f"SELECT {digits} AS digits FROM ({digits_query}) AS v"
-    zeros = f"substr('{'0' * form.n_checked}', 1, {form.n_checked} - length(f.digits))"
+    length = form.n_checked_characters
+    zeros = f"substr('{'0' * length}', 1, {length} - length(f.digits))"
     padded = f"SELECT {zeros} || f.digits AS digits FROM ({digits_query}) AS f"
     conditions = " AND ".join(map(_check_digit_condition, form.checks))
     return f"SELECT count(*) FROM ({padded}) AS p WHERE {conditions}"

@@ -471,7 +471,7 @@ def exports_of_tables(world: Runs) -> Acts:
     yield lambda: clinic.run("SELECT * FROM first")
 
 
-@case("Leave out `where`. To select rows, create the chain of a view for each table.")
+@case("Leave out `where`. To select rows, create the chain on a view of each table.")
 def rows_of_tables(world: Runs) -> Acts:
     clinic = _labs(world)
     yield lambda: clinic.release(where="age > 21", part=_outputs(clinic))
@@ -508,7 +508,7 @@ def entities_of_two_types(world: Runs) -> Acts:
     yield lambda: clinic.release(part={"outputs": {"cast_labs": "labs_out"}})
 
 
-@case("Create the chain of a view that adds")
+@case("Create the chain on a view that adds")
 def a_column_of_another_table(world: Runs) -> Acts:
     clinic, names = _labs(world), {"quasi_identifiers": ["age", "smokes"]}
     clinic.run("ALTER TABLE labs ADD smokes INTEGER", "UPDATE labs SET smokes = id % 2")

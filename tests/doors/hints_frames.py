@@ -75,7 +75,7 @@ FRAMES = (
         [frame(FRAME.assign(age=np.where(FRAME.index < 4, np.nan, FRAME.age)), nulls="category")],
     ),
     Steps(
-        "Nobody knows whose these rows are",
+        "The person of these rows is unknown",
         frame(FRAME.assign(p=_NOBODY), entity="p", k=2),
         [
             frame(FRAME.assign(p=_NOBODY).dropna(), entity="p", k=2),
@@ -180,7 +180,7 @@ FRAMES = (
         ],
     ),
     Steps(
-        "What others may know of a person is a quasi-identifier.",
+        "If others may know it about a person, name it only as a quasi-identifier.",
         lambda w: dbanon.advise(w.url, "plain", quasi_identifiers=["age"], sensitive=["age"]),
         [lambda w: dbanon.advise(w.url, "plain", quasi_identifiers=["age"], **FEW)],
     ),

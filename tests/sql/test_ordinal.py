@@ -86,7 +86,7 @@ def test_the_same_by_both_ways(
         ({"school": "none"}, "orders must be lists of texts"),
         ({"school": ["none", 1]}, "orders must be lists of texts"),
         (["none"], "orders must be lists of texts"),
-        ({"nobody": ["none"]}, "does not name a quasi-identifier"),
+        ({"nobody": ["none"]}, "is not a quasi-identifier"),
     ],
 )
 def test_refused(run_sql: Run, orders: Any, message: str) -> None:

@@ -109,7 +109,7 @@ class Clinic:
             self.seen.append(readable_rows)
 
     def require_one_chain(self) -> None:
-        """Histories and differences of all that could ever be read."""
+        """ChainCounts and differences of all that could ever be read."""
         ever = {person for readable_rows in self.seen for person in readable_rows}
         joint = Counter(
             tuple(readable_rows.get(person) for readable_rows in self.seen) for person in ever

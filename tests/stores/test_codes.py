@@ -69,7 +69,7 @@ def test_a_number_that_is_an_amount_is_averaged(database: Database) -> None:
     assert "averaged_codes" not in report.arguments
     with pytest.raises(InvalidParameter, match="kinds"):
         database.anonymize(quasi_identifiers=NAMES, k=5, kinds={"marital": "ordered"})
-    with pytest.raises(InvalidParameter, match='"id" does not name a quasi-identifier'):
+    with pytest.raises(InvalidParameter, match='"id", named in `kinds`, is not a quasi-identifier'):
         database.anonymize(quasi_identifiers=NAMES, k=5, kinds={"id": "nominal"})
 
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
-from dbanon.advice.forms import form_of_texts, forms, is_identifying
+from dbanon.advice.forms import find_form_of_texts, forms, is_identifying
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.init import job_file_for
 from dbanon.errors import PersonsBelowK
@@ -194,7 +194,7 @@ def test_forms_are_counted_in_sql_as_in_python(database: Database) -> None:
         with open_store(database.url).planning(staging=True) as session:
             relation = session.find_source(parse_relation(table))
             counted = detect_forms(session, relation.name, relation.schema.attributes)
-        assert counted == {"value": form_of_texts(texts)}, kind
+        assert counted == {"value": find_form_of_texts(texts)}, kind
         assert is_identifying(counted["value"]) == (kind not in ORDINARY and kind[:3] != "no ")
 
 

@@ -153,7 +153,7 @@ def create_chain(job: Job, source: Store, target: Store | None) -> None:
     assert job.entity is not None
     rules = ChainRules(**job.chain.rules)
     key = key_path(job.chain.key)
-    create(database, job.chain.name, job.table, job.entity, rules, key, file=source_files)
+    create(database, job.chain.name, job.table, job.entity, rules, key, file_store=source_files)
 
 
 def quote_url_for_shell(url: str, has_password: bool) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.advice.forms import MAX_EXAMINED_VALUES, can_hold_identifiers, form_of_texts
+from dbanon.advice.forms import MAX_EXAMINED_VALUES, can_hold_identifiers, find_form_of_texts
 from dbanon.advice.persons import (
     HEAD_ROWS,
     PROBED_ROWS,
@@ -332,7 +332,7 @@ def _profile_column(name: str, series: pd.Series[Any]) -> ColumnProfile:
         share_with_spaces = sum(" " in text for text in texts) / len(texts)
     return ColumnProfile(
         attribute,
-        present=len(values),
+        n_non_null=len(values),
         distinct=n_distinct,
         mean_length=mean_length,
         multiword_share=share_with_spaces,
@@ -343,7 +343,7 @@ def _detect_form(column: ColumnProfile, series: pd.Series[Any]) -> str:
     """Detect the form of the first values, such as an e-mail address; empty if there is none."""
     if not can_hold_identifiers(column.attribute):
         return ""
-    return form_of_texts(map(str, series.dropna().iloc[:MAX_EXAMINED_VALUES].unique()))
+    return find_form_of_texts(map(str, series.dropna().iloc[:MAX_EXAMINED_VALUES].unique()))
 
 
 def _share_of_equal_pairs(codes: NDArray[np.int64]) -> float:

@@ -61,7 +61,7 @@ class StableSource(SqlSource):
         """Yield row key (JSON text) and class of each row; the class is None for withheld rows."""
         # Keys count from 1 in the order of ``_keys``.
         records = positions_among(microdata.keys[:, 0] - 1, microdata.n_read)
-        labels = partition.of(records).labels.tolist()
+        labels = partition.take(records).labels.tolist()
         for row_key, label in zip(self._keys(relation), labels, strict=True):
             yield row_key, None if label < 0 else label
 

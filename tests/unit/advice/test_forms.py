@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dbanon.advice.forms import CODE, FLAG, form_of_texts, forms, is_identifying
+from dbanon.advice.forms import CODE, FLAG, find_form_of_texts, forms, is_identifying
 
 # Examples of the registers' own pages and of the standards, made up, and written in several ways.
 EXAMPLES = {
@@ -95,7 +95,7 @@ ORDINARY = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_have_their_form(name: str) -> None:
-    assert form_of_texts(EXAMPLES[name]) == name
+    assert find_form_of_texts(EXAMPLES[name]) == name
     for text in EXAMPLES[name]:
         assert any(form.matches(text) for form in forms() if form.name == name), name
 
@@ -113,7 +113,7 @@ def test_check_digits(text: str) -> None:
 
 @pytest.mark.parametrize("kind", ORDINARY)
 def test_ordinary_values_are_no_identifiers(kind: str) -> None:
-    assert not is_identifying(form_of_texts(ORDINARY[kind]))
+    assert not is_identifying(find_form_of_texts(ORDINARY[kind]))
     assert not any(
         form.matches(text)
         for text in ORDINARY[kind]
@@ -127,7 +127,7 @@ def test_random_numbers_are_no_identifiers() -> None:
     for length in range(6, 20):
         for size in (5, 20, 300):
             texts = [str(rng.randrange(10 ** (length - 1), 10**length)) for _ in range(size)]
-            assert form_of_texts(texts) == ""
+            assert find_form_of_texts(texts) == ""
 
 
 def luhn(number: str) -> bool:
@@ -140,23 +140,23 @@ def luhn(number: str) -> bool:
 def test_few_values_need_a_form_that_chance_does_not_make() -> None:
     # One in ten numbers of nine digits passes; two IBANs both do once in ten thousand times.
     valid = [str(n) for n in range(130_692_500, 130_692_600) if luhn(str(n))][:5]
-    assert form_of_texts(valid[:4]) == ""
-    assert is_identifying(form_of_texts(valid))
-    assert form_of_texts(["a@b.org", "c@d.org"]) == "e-mail address"
-    assert form_of_texts(["a@b.org"]) == ""
-    assert form_of_texts([]) == ""
+    assert find_form_of_texts(valid[:4]) == ""
+    assert is_identifying(find_form_of_texts(valid))
+    assert find_form_of_texts(["a@b.org", "c@d.org"]) == "e-mail address"
+    assert find_form_of_texts(["a@b.org"]) == ""
+    assert find_form_of_texts([]) == ""
 
 
 def test_one_in_ten_may_be_written_otherwise() -> None:
     emails = [f"{letter}@example.org" for letter in "abcdefghi"]
-    assert form_of_texts([*emails, "unknown"]) == "e-mail address"
-    assert form_of_texts([*emails[:8], "unknown", "none"]) == ""
+    assert find_form_of_texts([*emails, "unknown"]) == "e-mail address"
+    assert find_form_of_texts([*emails[:8], "unknown", "none"]) == ""
 
 
 def test_flags_and_codes_are_no_identifiers_by_themselves() -> None:
-    assert form_of_texts(["yes", "no"]) == FLAG
-    assert form_of_texts(["0", "1"]) == FLAG
-    assert form_of_texts([f"P{n:05}" for n in range(9)]) == CODE
+    assert find_form_of_texts(["yes", "no"]) == FLAG
+    assert find_form_of_texts(["0", "1"]) == FLAG
+    assert find_form_of_texts([f"P{n:05}" for n in range(9)]) == CODE
     assert not is_identifying(FLAG)
     assert not is_identifying(CODE)
 

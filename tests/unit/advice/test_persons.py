@@ -17,8 +17,8 @@ from dbanon.advice.persons import (
     coarsest_identifier,
     find_constant_attributes,
     has_many_values,
-    looks_like_person,
     measure_constancy,
+    person_identifier_reason,
 )
 from dbanon.advice.profile import ColumnProfile
 from dbanon.data.schema import Attribute, Kind
@@ -219,7 +219,7 @@ def test_as_many_values_as_persons() -> None:
     assert not has_many_values(column("case", 30, 3))
     assert not has_many_values(column("member_no", 300, 9))
     assert not has_many_values(column("customer", 2_000, 20))
-    assert not has_many_values(column("patient_id", 2_000, 2_000, key=True))
+    assert not has_many_values(column("patient_id", 2_000, 2_000, is_unique_key=True))
     # Without such a name, at most twenty rows may share a value.
     assert has_many_values(column("zip", 2_000, 100))
     assert not has_many_values(column("zip", 2_000, 99))
@@ -261,7 +261,7 @@ def within_person(
 def test_what_is_taken_for_a_number_of_persons(
     name: str, seen: list[ConstancyWithinPerson], why: str
 ) -> None:
-    assert looks_like_person(name, seen) == why
+    assert person_identifier_reason(name, seen) == why
 
 
 def test_what_is_constant_is_counted() -> None:

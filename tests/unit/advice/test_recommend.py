@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import Point, knee_point, next_refinement, recommend, with_frontier
+from dbanon.advice.recommend import Point, knee_point, mark_frontier, next_refinement, recommend
 
 # SSE and linkage risk of MDAV for k = 3 to 10, as docs/evaluation.md's figures were made.
 MDAV = {
@@ -192,7 +192,7 @@ def test_what_is_recommended_is_within_the_limits_and_nothing_better_is(
 
 @given(points_of)
 def test_the_frontier_is_marked(points: list[Point]) -> None:
-    for candidate in with_frontier(points):
+    for candidate in mark_frontier(points):
         beaten = any(
             p.risk <= candidate.risk
             and p.loss <= candidate.loss

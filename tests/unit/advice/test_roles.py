@@ -20,7 +20,7 @@ def column(name: str, kind: str, distinct: int, **more: object) -> ColumnProfile
 
 # Name, kind, values, what more was counted; role, reason and second role.
 PROPOSALS = [
-    (column("person_id", "integer", ROWS, key=True), "identifier", "key", ""),
+    (column("person_id", "integer", ROWS, is_unique_key=True), "identifier", "key", ""),
     (column("PatientID", "integer", ROWS), "identifier", "name", ""),
     (column("patient_id", "integer", 6_000), "identifier", "name", ""),
     (column("hospital_id", "integer", 12), "quasi_identifier", "values", ""),

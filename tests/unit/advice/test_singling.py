@@ -95,7 +95,7 @@ def test_distinction_and_separation() -> None:
 def test_the_limit_on_sets_is_obeyed_and_reported() -> None:
     rows = [tuple(np.random.default_rng(at).integers(0, 3, 5).tolist()) for at in range(30)]
     names = [f"c{at}" for at in range(5)]
-    result = find_unique_sets(names, group_size_counter(microdata(rows)), small=3, most_sets=7)
+    result = find_unique_sets(names, group_size_counter(microdata(rows)), small=3, max_sets=7)
     assert (len(result.sets), result.cut) == (7, True)
     assert sum(len(column_set.columns) == 1 for column_set in result.sets) == 5
 

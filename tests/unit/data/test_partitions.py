@@ -53,6 +53,6 @@ def test_levels_of_some_records_have_no_gaps() -> None:
     """Classes that are withheld whole for a model leave none (a campaign's finding)."""
     ages = NumberLevels.of(Attribute("age", Kind.INTEGER), Scale.of(np.arange(60.0)), None)
     levels = Levels([0, 0, 1, 1, 2, -1], {"age": 1}, {"age": ages})
-    some = levels.of(np.array([5, 4, 0, 1, -1]))
+    some = levels.take(np.array([5, 4, 0, 1, -1]))
     assert some.labels.tolist() == [-1, 1, 0, 0, -1]
     assert (some.levels, some.numbers) == ({"age": 1}, {"age": ages})
