@@ -29,7 +29,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
@@ -372,7 +372,9 @@ class PostgresqlArraySession(Session):
         if slots_and_elements is None:
             return None
         slots, elements = slots_and_elements
-        values = value_arrays(types.staged_columns(self.parts_by_class(partition, columns)))
+        values = value_arrays(
+            postgresql_dialect.staged_columns(self.parts_by_class(partition, columns))
+        )
         if values is None:
             return None
         classes = self.classes_by_number(partition)

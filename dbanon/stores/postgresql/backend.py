@@ -34,7 +34,7 @@ from dbanon.sessions.base import Locator, Output, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed_rows
-from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
 from dbanon.stores.postgresql.session import PostgresqlSession
@@ -148,9 +148,9 @@ class PlpySession(PostgresqlSession):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
+    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
         if name != self._source:
-            return super()._lookup(name)
+            return super()._look_up_relation(name)
         # By the oid of the caller's regclass, which is right even after a rename.
         rows = self.look_up(catalog.RELATION, (self._source_oid,))
         return rows[0] if rows else None
@@ -298,7 +298,7 @@ class PlpySession(PostgresqlSession):
         self._execute(sql, [_array_text(column) for column in self._arrays.columns])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged = types.staged_columns(columns)
+        staged = postgresql_dialect.staged_columns(columns)
         table = quote(statements.CLASSES)
         self.run(
             statements.create_staging(
