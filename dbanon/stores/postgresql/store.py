@@ -328,7 +328,7 @@ class PostgresqlStore:
                 connection.close()
 
     def _prepare_backend(self, connection: Connection) -> Backend:
-        """Return a transaction's backend, after setting its keepalives, which detect a lost client."""
+        """Set keepalives, by which the server detects a lost client; return the backend."""
         driver = _driver(connection)
         backend: Backend | None = connection.info.get(BACKEND_KEY)
         if backend is None:
