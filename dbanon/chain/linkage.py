@@ -27,10 +27,10 @@ from dbanon.data.schema import Kind
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.linkage import (
-    DEVIATIONS,
-    LEAST_COMPARABLE_SHARE,
-    LEAST_WARNED_SHARE,
-    MOST_MEMBERS,
+    MAX_GROUP_SIZE,
+    MIN_COMPARABLE_SHARE,
+    MIN_DEVIATIONS,
+    MIN_SHARE_TO_WARN,
     LinkingColumn,
     is_coding,
     may_number_groups,
@@ -247,7 +247,7 @@ class DisplayedColumns:
             f"SELECT sum(n), sum(CASE WHEN persons < {k} THEN n ELSE 0 END) FROM ({query}) AS c"
         )
         share = share_in_hundredths(int(n_below or 0), int(n_rows or 0))
-        if int(n_below or 0) < k or share < LEAST_WARNED_SHARE:
+        if int(n_below or 0) < k or share < MIN_SHARE_TO_WARN:
             return None
         return LinkingColumn(name, strongest, share)
 
@@ -271,10 +271,10 @@ class DisplayedColumns:
         if not may_number_groups(ValueGroups(sizes, n_values, n_values, no_matches)):
             return None
         profile = self._keys([column.state_column for column in self._shared_columns])
-        query = recount_statements.unique_profiles(self._row_query, profile, group, MOST_MEMBERS)
+        query = recount_statements.unique_profiles(self._row_query, profile, group, MAX_GROUP_SIZE)
         [(n_in_groups, n_unique)] = self.state.session.rows(query)
         share = share_in_hundredths(int(n_unique), int(n_in_groups))
-        return LinkingColumn(name, codes=None, share=share) if share >= LEAST_WARNED_SHARE else None
+        return LinkingColumn(name, codes=None, share=share) if share >= MIN_SHARE_TO_WARN else None
 
 
 def _excess_agreement(
@@ -290,10 +290,10 @@ def _excess_agreement(
     n_grouped : the number of rows in groups of two or more.
     pair_weight : the sum of size / (size - 1) over these groups.
     """
-    if n_grouped * (1.0 - chance) < LEAST_COMPARABLE_SHARE * n:
+    if n_grouped * (1.0 - chance) < MIN_COMPARABLE_SHARE * n:
         return 0.0
     excess = agreeing - chance * n_grouped
-    if excess < DEVIATIONS * sqrt(2.0 * chance * (1.0 - chance) * pair_weight):
+    if excess < MIN_DEVIATIONS * sqrt(2.0 * chance * (1.0 - chance) * pair_weight):
         return 0.0
     return excess / (n_grouped * (1.0 - chance))
 
@@ -328,12 +328,12 @@ def _strength(n: int, n_groups: int, between: float, total: float) -> float:
     n, n_groups : the number of values, and of groups of them.
     between, total : sums of squared deviations from the mean, of group means and of values.
     """
-    if n_groups < 2 or n - n_groups < LEAST_COMPARABLE_SHARE * n or total <= 0.0:
+    if n_groups < 2 or n - n_groups < MIN_COMPARABLE_SHARE * n or total <= 0.0:
         return 0.0
     residual = max(1.0 - between / total, 0.0)
     explained = 1.0 - residual * (n - 1) / (n - n_groups)
     chance = sqrt(2.0 * (n_groups - 1) / ((n - n_groups) * (n + 1.0)))
-    if explained < DEVIATIONS * chance:
+    if explained < MIN_DEVIATIONS * chance:
         return 0.0
     return max(1.0 - (1.0 - explained) / (2.0 * (1.0 - _LEAST_EXPLAINED)), 0.0)
 

@@ -11,8 +11,8 @@ from dbanon.errors import KeptColumnLinks, LinkingColumnRefused, warn_caller
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import DisclosiveColumn, ReleasedOriginals, ValueGroups
 from dbanon.release.linkage import (
-    LEAST_WARNED_SHARE,
-    REFUSED,
+    MIN_SHARE_TO_REFUSE,
+    MIN_SHARE_TO_WARN,
     LinkingColumn,
     frequencies_of,
     is_coding,
@@ -133,7 +133,7 @@ class RetainedColumns:
         k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._class_columns, name))
         rows_below_k = sum(size * count for size, count in sizes.items() if size < k)
         share = share_in_hundredths(rows_below_k, self._n_rows)
-        if rows_below_k < k or share < LEAST_WARNED_SHARE:
+        if rows_below_k < k or share < MIN_SHARE_TO_WARN:
             return None
         return LinkingColumn(name, strongest, share)
 
@@ -145,7 +145,7 @@ class RetainedColumns:
             return None
         n_repeated, n_identified = self._counts.count_profiles(self._class_columns, name)
         share = share_in_hundredths(n_identified, n_repeated)
-        return LinkingColumn(name, None, share) if share >= LEAST_WARNED_SHARE else None
+        return LinkingColumn(name, None, share) if share >= MIN_SHARE_TO_WARN else None
 
 
 def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:
@@ -200,7 +200,9 @@ def find_linking_columns(
         if finding is not None:
             findings.append(finding)
     k = int(job.policy.k)
-    refused_texts = [finding.describe(k) for finding in findings if finding.share >= REFUSED]
+    refused_texts = [
+        finding.describe(k) for finding in findings if finding.share >= MIN_SHARE_TO_REFUSE
+    ]
     if job.policy.strict and refused_texts:
         raise LinkingColumnRefused(
             "A column that would be released as it is distinguishes rows that the classes hide."

@@ -32,7 +32,7 @@ from dbanon.release.attribute_disclosure import (
     require_all_counted,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.release.linkage import MOST_MEMBERS, frequencies_of
+from dbanon.release.linkage import MAX_GROUP_SIZE, frequencies_of
 from dbanon.release.report import RecountResult
 from dbanon.run.disclosure import find_disclosive_columns, find_few_persons, measure_homogeneity
 from dbanon.run.linkage import RetainedColumns, find_linking_columns
@@ -280,7 +280,7 @@ class SparkCounts:
         ]
         present = self.release.frame.where(sql.col(group).isNotNull())
         groups = present.groupBy(group).agg(sql.count(sql.lit(1)).alias("size"), *sums)
-        shared_groups = groups.where((sql.col("size") > 1) & (sql.col("size") <= MOST_MEMBERS))
+        shared_groups = groups.where((sql.col("size") > 1) & (sql.col("size") <= MAX_GROUP_SIZE))
         identical_profiles = shared_groups.groupBy("size", "p1", "p2").count()
         unique_count = sql.count_if(sql.col("count") == 1)
         [(n_groups, unique)] = identical_profiles.agg(sql.sum("count"), unique_count).collect()

@@ -24,7 +24,7 @@ from dbanon.release.attribute_disclosure import (
     prove_nearly_unique,
 )
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.release.linkage import MOST_MEMBERS
+from dbanon.release.linkage import MAX_GROUP_SIZE
 from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
@@ -319,7 +319,7 @@ class SqlTarget:
             self.session.display_keys(relation, names) for names in (columns, [name])
         )
         query = recount_statements.unique_profiles(
-            relation, profile_keys, value_keys[0], MOST_MEMBERS
+            relation, profile_keys, value_keys[0], MAX_GROUP_SIZE
         )
         [(n_shared, unique)] = self.session.rows(query)
         return int(n_shared), int(unique)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import KeptColumnLinks, KeptColumnTells, LinkingColumnRefused
-from dbanon.release.linkage import MOST_MEMBERS, LinkingColumn, unique_profiles
+from dbanon.release.linkage import MAX_GROUP_SIZE, LinkingColumn, unique_profiles
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.recount_statements import unique_profiles as unique_profiles_statement
@@ -162,14 +162,14 @@ def test_command_and_job_say_it(database: Database, tmp_path: Path, monkeypatch:
 
 def test_groups_of_more_rows_than_one_person_knows_are_not_counted(database: Database) -> None:
     """Their sums of squares might not fit into an integer, and not all members are known."""
-    groups = [*[0] * (MOST_MEMBERS + 1), *[1] * MOST_MEMBERS, 2, 2, 3, 3, 4]
-    profiles = [*range(MOST_MEMBERS + 1), *range(MOST_MEMBERS), 0, 1, 0, 1, 0]
+    groups = [*[0] * (MAX_GROUP_SIZE + 1), *[1] * MAX_GROUP_SIZE, 2, 2, 3, 3, 4]
+    profiles = [*range(MAX_GROUP_SIZE + 1), *range(MAX_GROUP_SIZE), 0, 1, 0, 1, 0]
     rows = list(zip(groups, profiles, strict=True))
     database.load("t", {"g": "integer", "p": "integer"}, rows)
     with open_store(database.url).session(write=False) as session:
         relation = session.find_source(parse_relation("t")).name
         profile, [group] = (session.display_keys(relation, [name]) for name in ("p", "g"))
-        query = unique_profiles_statement(relation, profile, group, MOST_MEMBERS)
+        query = unique_profiles_statement(relation, profile, group, MAX_GROUP_SIZE)
         [(several, unique)] = session.rows(query)
     assert (int(several), int(unique)) == (3, 1)
     assert unique_profiles(np.array(groups), np.array(profiles)) == (3, 1)

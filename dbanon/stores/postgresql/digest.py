@@ -63,8 +63,8 @@ WITH RECURSIVE target AS (
     FROM column_types d JOIN pg_type t ON t.oid = d.oid
     WHERE d.typtype <> 'd'
 ), column_hashes AS (
-    SELECT column_position, column_position / 210 AS part, (4 ^ (column_position % 15))::integer AS
-    bit, x, base,
+    SELECT column_position, column_position / 210 AS part, x, base,
+        (4 ^ (column_position % 15))::integer AS bit,
         CASE
             WHEN base IN ('bool', 'int2', 'int4')
             THEN format('hashint4extended(coalesce(%s::integer, 0), ', x)
@@ -82,8 +82,9 @@ WITH RECURSIVE target AS (
             THEN format('hash_record_extended(ROW(coalesce(%s, ''''::bytea)), ', x)
             WHEN base IN ('numeric', 'money', 'date', 'time', 'timetz', 'timestamp', 'timestamptz',
                           'interval', 'inet', 'cidr', 'macaddr', 'macaddr8', 'bit', 'varbit')
-            THEN format('hash_record_extended(ROW(coalesce(%s(%s), ''''::bytea)), ', send_function,
-            x) ELSE format('hashtextextended(format(''%%s'', %s) COLLATE "C", ', x)
+            THEN format('hash_record_extended(ROW(coalesce(%s(%s), ''''::bytea)), ',
+                        send_function, x)
+            ELSE format('hashtextextended(format(''%%s'', %s) COLLATE "C", ', x)
         END AS before,
         CASE WHEN base = 'int8' THEN '))' ELSE ')' END AS after
     FROM base_columns

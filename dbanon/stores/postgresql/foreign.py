@@ -90,9 +90,10 @@ rules AS (
     JOIN pg_rewrite AS w ON w.ev_class = t.oid AND w.ev_type = '1'
     JOIN pg_roles AS o ON o.oid = t.owner
     WHERE t.kind = 'v'
-), -- Objects that views refer to, and those that these depend on: functions of operators and
-aggregates, -- checks of domains, components of types, and whatever the bodies of SQL functions
-refer to. referenced(relation, class, object) AS (
+),
+-- Objects that views refer to, and those that these depend on: functions of operators and
+-- aggregates, checks of domains, components of types, whatever bodies of SQL functions refer to.
+referenced(relation, class, object) AS (
     SELECT r.relation, d.refclassid, d.refobjid
     FROM rules AS r
     JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
@@ -134,8 +135,8 @@ calls AS (
            'an index, statistics or a partition key'
     FROM expressions AS e, regexp_matches(e.tree, ':(funcid|opfuncid) ([0-9]+)', 'g') AS f
 ),
--- Expressions that the planner evaluates for each statement: those of indexes and statistics of all
--- tables that are read, and of partition keys of these tables and their parents.
+-- Expressions that the planner evaluates for each statement: those of indexes and statistics of
+-- all tables that are read, and of partition keys of these tables and their parents.
 parents(oid, part) AS (
     SELECT t.oid, t.oid FROM tree AS t
     UNION
@@ -167,9 +168,9 @@ calls_of_columns AS (
            (SELECT count(*) FROM regexp_matches(f[3], '{{VAR ', 'g')) AS arguments
     FROM expressions AS e, regexp_matches(e.tree, '{call_of_columns}', 'g') AS f
 ),
--- The expression trees without these calls. Any object of another role that they still mention is
--- refused, whatever it is used for. Strings cannot look like calls: spaces and braces in them are
--- escaped.
+-- The expression trees without these calls. Any object of another role that they still mention
+-- is refused, whatever it is used for. Strings cannot look like calls: spaces and braces in them
+-- are escaped.
 other_code AS (
     SELECT e.relation,
            regexp_replace(regexp_replace(e.tree, '{call_of_columns}', '', 'g'),
@@ -220,21 +221,34 @@ used_types(oid) AS (
     ) AS n
 ),
 foreign_objects AS (
-    SELECT m.relation, 'function ' || p.oid::regprocedure AS description, p.proowner AS owner FROM
-    referenced AS m JOIN pg_proc AS p ON m.class = 'pg_proc'::regclass AND p.oid = m.object UNION
-    ALL SELECT m.relation, 'function ' || p.oid::regprocedure, p.proowner FROM referenced AS m JOIN
-    pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object JOIN pg_proc AS p ON
-    p.oid = x.oprcode UNION ALL -- The function of an operator may belong to another role, and may
-    run SQL. SELECT m.relation, 'operator ' || x.oid::regoperator, x.oprowner FROM referenced AS m
-    JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object UNION ALL -- To
-    estimate conditions on ranges, the planner calls these with values from the statistics. SELECT
-    {relation}, 'function ' || p.oid::regprocedure, p.proowner FROM used_types AS s JOIN pg_range AS
-    r ON r.rngtypid = s.oid JOIN pg_proc AS p ON p.oid IN (r.rngsubdiff, r.rngcanonical) UNION ALL
-    SELECT m.relation, 'domain ' || format_type(t.oid, NULL), t.typowner FROM referenced AS m JOIN
-    pg_type AS t ON m.class = 'pg_type'::regclass AND t.oid = m.object WHERE t.typtype = 'd' UNION
-    ALL -- The owners of a foreign table and its server decide what is read, and as which user.
-    SELECT t.oid, 'the foreign table ' || t.oid::regclass, w.owner FROM tree AS t JOIN
-    pg_foreign_table AS f ON f.ftrelid = t.oid JOIN pg_foreign_server AS s ON s.oid = f.ftserver
+    SELECT m.relation, 'function ' || p.oid::regprocedure AS description, p.proowner AS owner
+    FROM referenced AS m JOIN pg_proc AS p ON m.class = 'pg_proc'::regclass AND p.oid = m.object
+    UNION ALL
+    SELECT m.relation, 'function ' || p.oid::regprocedure, p.proowner
+    FROM referenced AS m
+    JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object
+    JOIN pg_proc AS p ON p.oid = x.oprcode
+    UNION ALL
+    -- The function of an operator may belong to another role, and may run SQL.
+    SELECT m.relation, 'operator ' || x.oid::regoperator, x.oprowner
+    FROM referenced AS m
+    JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object
+    UNION ALL
+    -- To estimate conditions on ranges, the planner calls these with values from statistics.
+    SELECT {relation}, 'function ' || p.oid::regprocedure, p.proowner
+    FROM used_types AS s
+    JOIN pg_range AS r ON r.rngtypid = s.oid
+    JOIN pg_proc AS p ON p.oid IN (r.rngsubdiff, r.rngcanonical)
+    UNION ALL
+    SELECT m.relation, 'domain ' || format_type(t.oid, NULL), t.typowner
+    FROM referenced AS m JOIN pg_type AS t ON m.class = 'pg_type'::regclass AND t.oid = m.object
+    WHERE t.typtype = 'd'
+    UNION ALL
+    -- The owners of a foreign table and its server decide what is read, and as which user.
+    SELECT t.oid, 'the definition of the foreign table ' || t.oid::regclass, w.owner
+    FROM tree AS t
+    JOIN pg_foreign_table AS f ON f.ftrelid = t.oid
+    JOIN pg_foreign_server AS s ON s.oid = f.ftserver
     CROSS JOIN LATERAL (VALUES (t.owner), (s.srvowner)) AS w(owner)
 )
 SELECT f.relation::regclass::text, f.description, o.rolname::text
