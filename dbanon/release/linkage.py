@@ -11,7 +11,7 @@ rows, R are in groups with a single value of the other column, E would be by cha
 and this column is shared by fewer than k rows.
 
 *Group identifiers.* If a column has many values, each shared by a few rows, as that of a household,
-the groups are counted that can be told apart by the released values of their rows.
+the groups are counted that no other group resembles: the released values of their rows are unique.
 """
 
 from __future__ import annotations

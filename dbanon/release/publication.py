@@ -127,7 +127,7 @@ class PublicSums:
     mean, squares : mean of the released values, and sum of squared deviations from it; 0 for
         labels.
     low, high : the smallest and the greatest released value, or end of a label.
-    lost : the sum of losses: of squared deviations for the measure ``sse``, otherwise of widths.
+    total_loss : the sum of losses: of squared deviations for the measure ``sse``, otherwise of widths.
     least : the smallest loss to publish, in the same unit.
     largest : number of rows of the largest class.
     exact : whether the loss follows from the release alone, and so is not rounded.
@@ -139,7 +139,7 @@ class PublicSums:
     squares: float
     low: float
     high: float
-    lost: float
+    total_loss: float
     least: float
     largest: int
     exact: bool
@@ -162,7 +162,7 @@ class PublicSums:
             self.squares + other.squares + distance**2 * self.count * other.count / count,
             min(self.low, other.low),
             max(self.high, other.high),
-            self.lost + other.lost,
+            self.total_loss + other.total_loss,
             max(self.least, other.least),
             max(self.largest, other.largest),
             self.exact and other.exact,
@@ -184,9 +184,11 @@ class PublicSums:
             # A constant released column loses all variance.
             if not self.squares > 0:
                 return 1.0, 1.0
-            return self.lost / (self.squares + self.lost), self.least / (self.squares + self.least)
+            return self.total_loss / (self.squares + self.total_loss), self.least / (
+                self.squares + self.least
+            )
         width = self.count * (self.high - self.low)
-        return (self.lost / width, self.least / width) if width > 0 else (0.0, 0.0)
+        return (self.total_loss / width, self.least / width) if width > 0 else (0.0, 0.0)
 
 
 def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
