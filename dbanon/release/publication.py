@@ -127,7 +127,8 @@ class PublicSums:
     mean, squares : mean of the released values, and sum of squared deviations from it; 0 for
         labels.
     low, high : the smallest and the greatest released value, or end of a label.
-    total_loss : the sum of losses: of squared deviations for the measure ``sse``, otherwise of widths.
+    total_loss : the sum of losses: of squared deviations for the measure ``sse``, otherwise of
+        widths.
     least : the smallest loss to publish, in the same unit.
     largest : number of rows of the largest class.
     exact : whether the loss follows from the release alone, and so is not rounded.
